@@ -25,6 +25,12 @@ _OWN_SECURITY_CONFIGURATION = (
     " Kinesis and S3, encrypted, and are reached by TLS; the disks hold shuffles of a cluster without a second tenant."
 )
 
+_OWN_NETWORK = (
+    "Firehose reaches a cluster by its public address alone, and from which addresses is your network's to say: name a"
+    " subnet group and a security group that lets in Firehose's addresses of your region."
+)
+_AUDIT = "Two users load and read one table of an example; audit logs need a bucket that outlives the stack."
+
 # By a construct's path: the id of what cdk-nag finds there, and why it stays.
 NAG: dict[str, dict[str, str]] = {
     "headrace-processing/Enrich/Failures": {"AwsSolutions-SQS3": _IS_A_DLQ},
@@ -49,9 +55,22 @@ NAG: dict[str, dict[str, str]] = {
             "AWS refuses encryption of a delivery that reads a stream; the stream is encrypted, and so is the bucket."
         )
     },
+    "headrace-delivery/Cluster": {
+        "AwsSolutions-RS1": "A parameter group of your account's requires TLS; Firehose connects with it anyway.",
+        "AwsSolutions-RS2": _OWN_NETWORK,
+        "AwsSolutions-RS5": _AUDIT,
+        "AwsSolutions-RS8": _OWN_NETWORK,
+        "AwsSolutions-RS11": _AUDIT,
+    },
+    "headrace-delivery/Login": {
+        "AwsSolutions-SMG4": "The cluster and its login are made and deleted with the stack."
+    },
     "headrace-delivery/Flights/Policy": {
+        "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/redshift/*]": _NAMES_AT_RUN_TIME,
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-errors/*]": _NAMES_AT_RUN_TIME,
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights/delivered_hour=*]": _NAMES_AT_RUN_TIME,
+        # Of the delivery to an Iceberg table.
+        "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights/*]": _NAMES_AT_RUN_TIME,
     },
     "headrace-analytics/Results/Bucket": {"AwsSolutions-S1": _MADE_AGAIN},
     "headrace-analytics/Spark/NodeRole/DefaultPolicy": {

@@ -5,8 +5,8 @@ Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synt
 Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
 `emr_release`, such as `emr-7.13.0`, in place of the newest that has Spark 4.0;
 `aggregate=true` and `redrive=true`, the processing stack's options; `delivery`, where enriched flights go: `parquet`,
-`opensearch` (a domain of the stack), or `http` with `delivery_url`; `spark_steps`, jobs of `spark_jobs/` that run as
-steps on deployment, in this order, each with options of its own, such as
+`iceberg`, `opensearch` (a domain of the stack), `redshift` (a cluster of the stack), or `http` with `delivery_url`;
+`spark_steps`, jobs of `spark_jobs/` that run as steps on deployment, in this order, each with its options, such as
 `speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`; `leave_out`, stages
 that a cloud cannot do, by commas: `processing`, `delivery`, `analytics`.
 """

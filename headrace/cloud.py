@@ -18,6 +18,7 @@ from headrace.aws.front_door import FrontDoor
 from headrace.aws.gateway import Gateway
 from headrace.aws.hosts import Hosts
 from headrace.aws.origins import AllowedOrigins
+from headrace.aws.own_addresses import OwnAddresses
 from headrace.aws.server import Server
 from headrace.aws.service import ServiceApi
 from headrace.aws.sessions import RoleSessions, session_secret
@@ -27,8 +28,14 @@ from headrace.core.ids import Ids
 from headrace.core.stream_router import StreamRouter
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
-from headrace.fallback.iam_people import MotoPeople, trust_policy_of
+from headrace.fallback.execute_api.front import ExecuteApi
+from headrace.fallback.iam_people import MotoPeople
+from headrace.fallback.iam_records import trust_policy_of
+from headrace.fallback.pipes import Parts as PipeParts
+from headrace.fallback.pipes import Pipes, Positions
+from headrace.fallback.schedules import Schedules
 from headrace.iam.judge import Judge
+from headrace.iam.keeping import ReportKeeper
 from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
@@ -52,6 +59,7 @@ from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -64,6 +72,7 @@ from headrace.spark_submit.sparks import Sparks
 from headrace.store.check import STATE_FILE
 from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
 from headrace.store.database import Database
+from headrace.warehouse.home import WarehouseHome
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
 
@@ -128,16 +137,25 @@ class Cloud:
             strict=config.strict,
         )
         self.judge = self._judge()
+        self.report = ReportKeeper(self.judge, config.data_dir)
         self.gateway.permissions = None if config.iam == "off" else self.judge
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway, self._may_send)
         self._logs = LogQueue(self.gateway, self._may_send)
         self._build_services()
         self._hosts = Hosts(config.allow_hosts, bound=config.host)
+        apis = ExecuteApi(
+            self.moto.warm_up,
+            functions=self.lambda_,
+            control=self.gateway,
+            clock=self.clock,
+            ids=self.ids,
+        )
+        addresses = OwnAddresses((self.lambda_, self.lambda_.url_rules()), (apis, apis))
         door = FrontDoor(
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
-            function_urls=self.lambda_.url_rules(),
+            function_urls=addresses,
             buckets=BucketRules(self.s3, self.gateway.service_of_head),
             exposed_headers=self.gateway.exposed_headers,
         )
@@ -146,7 +164,7 @@ class Cloud:
         self.entrance = Entrance(
             door,
             gateway=self.gateway,
-            function_urls=self.lambda_,
+            function_urls=addresses,
             pages=self._build_pages(guard).answer,
             authentication=authentication,
             page_guard=guard,
@@ -242,15 +260,17 @@ class Cloud:
             **shared,
         )
         self.gateway.faults.shards_by_stream = partial(shards_by_stream, self.kinesis)
+        streams = StreamRouter(
+            {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
+        )
+        queues = Queues(self.gateway, self.moto.queue_is_empty)
         self.lambda_ = build_lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
             config=config,
             objects=self.s3.objects,
-            streams=StreamRouter(
-                {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
-            ),
-            queues=Queues(self.gateway, self.moto.queue_is_empty),
+            streams=streams,
+            queues=queues,
             topics=Topics(self.gateway),
             buses=EventBuses(self.gateway),
             logs=self._logs,
@@ -261,11 +281,23 @@ class Cloud:
             guard=self.judge,
             **shared,
         )
+        self._pipes = Pipes(
+            PipeParts(
+                state=self.moto,
+                supervisor=self.supervisor,
+                clock=self.clock,
+                control=self.gateway,
+                streams=streams,
+                queues=queues,
+                positions=Positions(self.database),
+            )
+        )
         self.moto.guard = self.judge
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
         self.s3.notifications.guard = self.judge
+        self.s3.has_principal = self.moto.has_principal
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,
@@ -275,6 +307,13 @@ class Cloud:
             endpoint_url=self.endpoint_url,
             real_url=config.opensearch_url,
             fsync=config.durability == "fsync",
+        )
+        self.warehouses = self.moto.warehouses = WarehouseHome(
+            config.data_dir,
+            control=self.gateway,
+            objects=self.s3.objects,
+            supervisor=self.supervisor,
+            real_url=config.redshift_url,
         )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
@@ -289,7 +328,17 @@ class Cloud:
             guard=self.judge,
             search=self.search,
             secrets=Secrets(self.gateway).text_of,
+            control=self.gateway,
+            warehouses=self.warehouses,
             state_delay_ms=config.state_delay_ms,
+            limits=config.limits,
+            **shared,
+        )
+        self.redshift_data = build_redshift_data(
+            supervisor=self.supervisor,
+            warehouses=self.warehouses,
+            secrets=Secrets(self.gateway).text_of,
+            guard=self.judge,
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -340,6 +389,7 @@ class Cloud:
             kinesis_api(self.kinesis),
             lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
+            redshift_data_api(self.redshift_data),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
@@ -355,6 +405,7 @@ class Cloud:
             self.kinesis,
             self.lambda_,
             self.firehose,
+            self.redshift_data,
             self.emr,
             self.emr_serverless,
             self.cloudformation,
@@ -405,15 +456,20 @@ class Cloud:
         self.moto.endpoint_host = self.config.endpoint_url.removeprefix("http://")
         for service in self._services:
             service.start()
+        self.warehouses.start()
         self.s3.notifications.wake = self.supervisor.start(self.s3.notifications).wake
         self.supervisor.start(Sweeper(self.s3, self.clock))
         self.supervisor.start(self._metrics)
         self.supervisor.start(self._logs)
         if self.config.iam != "off":
+            self.report.load()
             self.supervisor.start(self.judge)
+            self.supervisor.start(self.report)
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
+        self.supervisor.start(Schedules(self.moto, self.clock))
+        self.supervisor.start(self._pipes)
         if self._warms_up:
             # Not waited for: a request that needs moto before it is ready waits by itself.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
@@ -433,7 +489,10 @@ class Cloud:
             service.stop()
         self.supervisor.stop_all()
         self.moto.executions.join()
+        if self.config.iam != "off":
+            self.report.close()
         self.search.close()
+        self.warehouses.stop()
         self.database.close()
         self._lock_file.close()
         self._started = False

@@ -23,8 +23,8 @@ from tests.conformance.scenarios import Scenario, calls, load
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "conformance"
 SCENARIOS = ROOT / "tests" / "conformance"
-# Those whose scenarios stand in a page of another form.
-OTHER_FORM = frozenset({"kinesis"})
+# Those whose scenarios stand in a page of another form, or in none: services of moto's.
+OTHER_FORM = frozenset({"kinesis", "others"})
 _PACKAGES = {
     "lambda": "lambda_",
     "emr-serverless": "emr_serverless",

@@ -1,4 +1,4 @@
-"""Writes headrace/aws/shapes/<service>.py: TypedDicts of the inputs and outputs that some module imports.
+"""Writes headrace/aws/shapes/<service>.py: TypedDicts of built operations' inputs, and of what modules import.
 
 Run it after an import of a shape has come or gone, and after moving botocore: `python -m scripts.generate_shapes`.
 With --check, say what is stale and exit 1.
@@ -10,23 +10,15 @@ import ast
 import keyword
 import sys
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 from botocore.model import ListShape, MapShape, ServiceModel, Shape, StructureShape
 
-from headrace.aws.model import service_model
+from headrace.aws.model import operation_model, service_model
+from headrace.aws.operation import operation_name
+from headrace.aws.shapes import MODULES
 
-SERVICES = {
-    "kinesis": "kinesis",
-    "lambda": "lambda_",
-    "firehose": "firehose",
-    "s3": "s3",
-    "emr": "emr",
-    "emr-serverless": "emr_serverless",
-    "cloudformation": "cloudformation",
-    "resourcegroupstaggingapi": "tagging",
-    "cloudcontrol": "cloudcontrol",
-}
 PACKAGE = Path(__file__).parent.parent / "headrace"
 FOLDER = PACKAGE / "aws" / "shapes"
 SHAPES = "headrace.aws.shapes"
@@ -80,11 +72,11 @@ def structures(model: ServiceModel) -> dict[str, StructureShape]:
         shape = model.shape_for(name)
         if isinstance(shape, StructureShape) and not shape.metadata.get("exception"):
             found[name] = shape
-    for operation_name in model.operation_names:
-        operation = model.operation_model(operation_name)
+    for name in model.operation_names:
+        operation = model.operation_model(name)
         for suffix, shape in (("Input", operation.input_shape), ("Output", operation.output_shape)):
             if isinstance(shape, StructureShape):
-                found.setdefault(f"{operation_name}{suffix}", shape)
+                found.setdefault(f"{name}{suffix}", shape)
     return found
 
 
@@ -111,6 +103,12 @@ def _taken(tree: ast.Module, module: str) -> Iterator[str]:
                 yield attribute
             case _:
                 pass
+
+
+def inputs(service: str, module: str) -> set[str]:
+    """Return the inputs of the operations that are built: `headrace.aws.newer` compares them with later botocores."""
+    built = map(operation_name, import_module(f"headrace.services.{module}.actions").ACTIONS)
+    return {f"{name}Input" for name in built if operation_model(service, name).input_shape}
 
 
 def with_members(names: Iterable[str], known: dict[str, StructureShape]) -> set[str]:
@@ -156,9 +154,9 @@ def main() -> int:
     """Write or check every module."""
     check = "--check" in sys.argv
     stale: list[str] = []
-    for service, module in SERVICES.items():
+    for service, module in MODULES.items():
         path = FOLDER / f"{module}.py"
-        names = imported(module)
+        names = imported(module) | inputs(service, module)
         text = source(service, names) if names else ""
         if (path.read_text() if path.exists() else "") == text:
             continue

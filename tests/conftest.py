@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=_cloud,
         help="of tests/integration: headrace, localstack, ministack, moto, http://host:port, or aws (costs money)",
     )
+    parser.addoption("--fuzz-requests", type=int, help="so many fuzzed requests an action")
+    parser.addoption("--fuzz-seed", default=1, type=int, help="other fuzzed requests")
     parser.addoption("--seen", help="a file for what tests/integration sees of the cloud")
 
 
@@ -155,6 +158,16 @@ def nightly(request: pytest.FixtureRequest) -> bool:
 def clock() -> FakeClock:
     """A clock that moves only when told."""
     return FakeClock()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of one PostgreSQL for all tests of this process, for `--redshift`."""
+    from tests.support.postgres import SharedPostgres
+
+    shared = SharedPostgres()
+    yield shared.url
+    shared.stop()
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""Where enriched flights go: Parquet in a data lake, an index of an OpenSearch domain, or an HTTP endpoint."""
+"""Where enriched flights go: Parquet or Iceberg in a data lake, an OpenSearch index, Redshift, or an HTTP endpoint."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +13,35 @@ from aws_cdk import CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_opensearchservice as opensearch
+from aws_cdk import aws_redshift as redshift
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_secretsmanager as secretsmanager
 from constructs import Construct
 
 from cdk.constructs.delivery_config import DeliveryConfig, load_delivery
 from cdk.constructs.http_delivery import HttpDelivery
+from cdk.constructs.iceberg_delivery import IcebergDelivery
 from cdk.constructs.parquet_delivery import ParquetDelivery
+from cdk.constructs.redshift_delivery import RedshiftDelivery
 from cdk.constructs.search_delivery import SearchDelivery
+from cdk.constructs.stream_delivery import Buffering
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
+# Redshift's default is 5439, which everybody tries first.
+PORT = 5440
+ADMIN = "flights_admin"
+DATABASE = "flights"
+_TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
-DESTINATIONS = ("parquet", "opensearch", "http")
+DESTINATIONS = ("parquet", "iceberg", "opensearch", "redshift", "http")
 
 
 class DeliveryStack(Stack):
     """Enriched flights, delivered.
 
-    Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet also LakePrefix, GlueDatabaseName and
-    GlueTableName; of OpenSearch DomainEndpoint.
+    Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet and Iceberg also LakePrefix,
+    GlueDatabaseName and GlueTableName; of OpenSearch DomainEndpoint; of Redshift ClusterIdentifier, DatabaseName, and
+    CreateTable, the statement that makes the table: nobody else does, and COPY is tried until it is there.
     """
 
     def __init__(
@@ -65,6 +77,10 @@ class DeliveryStack(Stack):
         CfnOutput(self, "LakeErrorPrefix", value=config.error_prefix.partition("!")[0])
         if destination == "opensearch":
             name = self._to_opensearch(config, enriched, lake)
+        elif destination == "iceberg":
+            name = self._to_iceberg(config, enriched, lake)
+        elif destination == "redshift":
+            name = self._to_redshift(config, enriched, lake)
         elif destination == "http":
             name = HttpDelivery(
                 self, "Flights", url=url, **_common(config, enriched, lake)
@@ -77,6 +93,24 @@ class DeliveryStack(Stack):
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
         delivery = ParquetDelivery(self, "Flights", config=config, source=enriched, bucket=lake)
+        CfnOutput(self, "LakePrefix", value=config.table_location)
+        CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
+        CfnOutput(self, "GlueTableName", value=delivery.table.ref)
+        return delivery.delivery.ref
+
+    def _to_iceberg(
+        self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
+    ) -> str:
+        delivery = IcebergDelivery(
+            self,
+            "Flights",
+            database=config.database,
+            table=config.table,
+            location=config.table_location,
+            columns=config.columns,
+            buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),
+            **_common(config, enriched, lake),
+        )
         CfnOutput(self, "LakePrefix", value=config.table_location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
         CfnOutput(self, "GlueTableName", value=delivery.table.ref)
@@ -105,6 +139,52 @@ class DeliveryStack(Stack):
             self, "Flights", domain=domain, index_name="flights", **_common(config, enriched, lake)
         )
         return delivery.delivery.ref
+
+    def _to_redshift(
+        self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
+    ) -> str:
+        login = secretsmanager.Secret(
+            self,
+            "Login",
+            generate_secret_string=secretsmanager.SecretStringGenerator(
+                secret_string_template=json.dumps({"username": ADMIN}),
+                generate_string_key="password",
+                exclude_punctuation=True,
+                password_length=32,
+            ),
+        )
+        cluster = redshift.CfnCluster(
+            self,
+            "Cluster",
+            cluster_type="single-node",
+            node_type="ra3.large",
+            db_name=DATABASE,
+            master_username=ADMIN,
+            # A reference that CloudFormation resolves: the template does not hold the password.
+            master_user_password=login.secret_value_from_json("password").unsafe_unwrap(),
+            encrypted=True,
+            enhanced_vpc_routing=True,
+            publicly_accessible=True,
+            port=PORT,
+        )
+        cluster.apply_removal_policy(RemovalPolicy.DESTROY)
+        CfnOutput(self, "ClusterIdentifier", value=cluster.ref)
+        CfnOutput(self, "DatabaseName", value=DATABASE)
+        CfnOutput(self, "CreateTable", value=_create_table(config))
+        delivery = RedshiftDelivery(
+            self,
+            "Flights",
+            jdbc_url=f"jdbc:redshift://{cluster.attr_endpoint_address}:{cluster.attr_endpoint_port}/{DATABASE}",
+            login=login,
+            table=config.table,
+            **_common(config, enriched, lake),
+        )
+        return delivery.delivery.ref
+
+
+def _create_table(config: DeliveryConfig) -> str:
+    columns = ", ".join(f"{one.name} {_TYPES.get(one.type, one.type)}" for one in config.columns)
+    return f"create table {config.table} ({columns}) sortkey (event_time)"
 
 
 def _common(config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket) -> dict[str, Any]:

@@ -17,7 +17,7 @@ MOST_REMEMBERED = 1000
 
 # A name and a port, an address in brackets and a port. Of anything else, an empty Host among it, nobody is the owner.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._-]+))(?::[0-9]{1,5})?")
-_OF_A_FUNCTION = ".lambda-url."
+_OF_A_RESOURCE = (".lambda-url.", ".execute-api.")
 _LOCAL_NAMES = ("localhost", "localhost.localstack.cloud")
 _ALLOWED = re.compile(r"\*|(?:\*\.)?[0-9a-z_-][0-9a-z._-]*|\[?[0-9a-f:.]+\]?")
 
@@ -31,8 +31,8 @@ class Hosts:
 
     Attributes:
         known: headers that were judged to be ours, to be looked at directly where every microsecond counts; the hosts
-            of functions are never among them. None is: a request with no Host does not come from a browser, and over
-            a socket never gets this far.
+            of functions and APIs are never among them. None is: a request with no Host does not come from a
+            browser, and over a socket never gets this far.
     """
 
     def __init__(self, allowed: Iterable[str] = (), *, bound: str = "127.0.0.1") -> None:
@@ -65,7 +65,7 @@ class Hosts:
             return True
         if not self._is_ours(host):
             return False
-        if _OF_A_FUNCTION not in host:
+        if not any(mark in host for mark in _OF_A_RESOURCE):
             if len(self.known) >= MOST_REMEMBERED:
                 self.known = {None}
             self.known.add(host)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.aws.permits import Permit
+from headrace.core.ports import Acting
 
 Action = Callable[[Any, "Call", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -28,6 +29,7 @@ class Call:
         waits: an action adds what must be done before its answer may leave, such as an fsync; so it need not wait
             itself, and may run on the event loop.
         permit: asks whether the caller may do it; None for callers who may do everything.
+        acting: as whom a service asks in process; None for a request that came over the wire.
     """
 
     account: str
@@ -40,6 +42,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     waits: list[Future[None]] = field(default_factory=list[Future[None]])
     permit: Permit | None = None
+    acting: Acting | None = None
 
 
 def operation(name: str) -> Callable[[_F], _F]:

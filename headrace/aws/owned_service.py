@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.model import OperationNotFoundError
@@ -19,7 +19,7 @@ from headrace.aws.errors import (
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
-from headrace.aws.service import ServiceApi
+from headrace.aws.service import RawAnswer, ServiceApi
 from headrace.aws.strictness import Strictness
 from headrace.aws.validate import validate
 
@@ -29,17 +29,18 @@ log = logging.getLogger(__name__)
 class OwnedService:
     """An owned service behind the generic path: parse, validate, run, serialise. Thread-safe.
 
-    Attributes:
-        answer_raw: the service's own hook, which sees each request first; None when it has none.
-
     With `strict`, parameters that would be ignored are refused.
     """
 
     def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
         self.api = api
-        self._strictness = Strictness(api.name, api.fidelity) if strict else None
+        self._strictness = Strictness.of(api.name, api.actions, api.fidelity) if strict else None
         self._actions: dict[str, Action] = api.by_name()
-        self.answer_raw = api.raw
+
+    @property
+    def answer_raw(self) -> Callable[[HttpRequest], RawAnswer] | None:
+        """The service's own hook, which sees each request first; None when it has none."""
+        return self.api.raw
 
     @functools.cached_property
     def _protocol(self) -> str:

@@ -1,4 +1,4 @@
-"""Makes and recognises temporary credentials of roles, as STS issues them, without storing any.
+"""Makes and recognises temporary credentials, as STS issues them to roles and users, without storing any.
 
 A function's process is given credentials of its role at each cold start, and a cloud may live long: nothing may pile
 up. So everything is in the session token, sealed with a secret of the data directory: whose it is and until when. The
@@ -14,8 +14,9 @@ import functools
 import hmac
 import logging
 import os
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -36,11 +37,22 @@ _NONCE_BITS, _MARK_BITS = 15, 24
 _KEPT_FOUND = 1024
 
 
+SessionKind = Literal["role", "user", "root", "federated"]
+
+
 @dataclass(frozen=True, slots=True)
 class RoleSession:
-    """Who acts: a role under a session's name. `expires_ms` is a wall time.
+    """Who acts: mostly a role under a session's name. `expires_ms` is a wall time.
 
-    `policy` is the session policy that AssumeRole was given, as JSON; empty without one.
+    Attributes:
+        role: the role's name; for other kinds the user's who asked for the session, empty for the account itself.
+        name: of a role's session, or of a federated user; empty for other kinds.
+        policy: the session policy, as JSON; empty without one.
+        policy_arns: the managed policies that are session policies too.
+        tags: the session's tags, those that it inherited too.
+        transitive: the keys of the tags that the next session in a chain inherits.
+        source_identity: as it was set first in the chain; empty without one.
+        kind: `user` and `root` are sessions of GetSessionToken's, `federated` of GetFederationToken's.
     """
 
     account: str
@@ -48,11 +60,21 @@ class RoleSession:
     name: str
     expires_ms: int
     policy: str = ""
+    policy_arns: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    transitive: tuple[str, ...] = ()
+    source_identity: str = ""
+    kind: SessionKind = "role"
 
     @property
     def arn(self) -> str:
-        """The ARN of the assumed role, as GetCallerIdentity tells it."""
-        return f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.name}"
+        """The ARN of who acts, as GetCallerIdentity tells it."""
+        if self.kind == "role":
+            return f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.name}"
+        if self.kind == "federated":
+            return f"arn:aws:sts::{self.account}:federated-user/{self.name}"
+        who = f"user/{self.role}" if self.kind == "user" else "root"
+        return f"arn:aws:iam::{self.account}:{who}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +97,7 @@ class RoleSessions:
 
     def issue(self, session: RoleSession) -> Credentials:
         """Return credentials of a session; the same ones each time."""
-        sealed = astuple(session)
-        payload = msgspec.json.encode(sealed if session.policy else sealed[:-1])
+        payload = msgspec.json.encode(_sealed(session))
         seal = self._digest(b"token", payload)
         token = base64.b64encode(seal + payload).decode()
         key = self._key_id(session.account, seal)
@@ -121,7 +142,7 @@ class RoleSessions:
         if not hmac.compare_digest(seal, self._digest(b"token", payload)):
             return None
         # Sealed by this cloud, so it has its form.
-        session = RoleSession(*msgspec.json.decode(payload))
+        session = RoleSession(*map(_frozen, msgspec.json.decode(payload)))
         return session if access_key == self._key_id(session.account, seal) else None
 
     def _key_id(self, account: str, seal: bytes) -> str:
@@ -140,6 +161,20 @@ class RoleSessions:
 
     def _digest(self, purpose: bytes, data: bytes) -> bytes:
         return hmac.digest(self._secret, purpose + b"\0" + data, "sha256")
+
+
+def _sealed(session: RoleSession) -> list[Any]:
+    """Return what a token holds of a session: its values, without those at the end that are as usual."""
+    values = list(astuple(session))
+    for one in reversed(fields(session)):
+        if values[-1] != one.default:
+            break
+        values.pop()
+    return values
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, cast("list[Any]", value))) if isinstance(value, list) else value
 
 
 def token_of(request: HttpRequest) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.model import operation_model, service_model
+from headrace.aws.newer import with_newer
+from headrace.aws.operation import Action, operation_name
 from headrace.aws.service import FidelityTable, RawAnswer
 
 # The CDK and the SDKs send them with every call, so that a call which they repeat is one. A repeated call is answered
@@ -32,6 +34,11 @@ class Strictness:
             ]
             for operation, levels in table.items()
         }
+
+    @classmethod
+    def of(cls, service: str, actions: Iterable[Action], table: FidelityTable) -> Strictness:
+        """Refuse what the table has and what only the installed botocore has, of these actions."""
+        return cls(service, with_newer(service, map(operation_name, actions), table))
 
     def check(self, operation: str, params: Mapping[str, Any]) -> None:
         """Refuse parameters that would be ignored. Raises AwsError."""

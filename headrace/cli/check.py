@@ -32,8 +32,8 @@ _MIB = 1024 * 1024
 def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
     """Verify what a stopped cloud has stored; exit 1 when something is wrong.
 
-    Shard logs: checksums, order, missing segments. The state database. S3's objects against their ETags. The code of
-    functions and layers against its hash.
+    Shard logs: checksums, order, missing segments. The state database, and that of OpenSearch's indexes. S3's objects
+    against their ETags. The code of functions and layers against its hash.
     """
     usable(data_dir)
     if not data_dir.is_dir():
@@ -73,10 +73,15 @@ def _alone(data_dir: Path) -> Generator[None]:
 
 def _problems(data_dir: Path, *, objects: bool) -> Iterator[str]:
     from headrace.cli.check_code import check_code
+    from headrace.search.home import FILE as INDEXES_FILE
     from headrace.store.check import STATE_FILE
     from headrace.store.check import check as check_logs
     from headrace.store.repair_database import damage_of
 
+    indexes = data_dir / INDEXES_FILE
+    damage = damage_of(indexes) if indexes.exists() else ""
+    if damage:
+        yield f"{indexes}: {damage}"
     database, is_reported = data_dir / STATE_FILE, False
     for problem in check_logs(data_dir):
         is_reported |= problem.path == database

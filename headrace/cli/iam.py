@@ -20,7 +20,7 @@ def iam() -> None:
 @click.option("--clear", is_flag=True, help="Forget what was noted until now.")
 @endpoint_url_option
 def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
-    """Print what AWS would deny of what was done since the cloud started."""
+    """Print what AWS would deny of what was done in this data directory (kill -9 loses its last seconds)."""
     cloud = Iam(endpoint_url)
     try:
         if clear:

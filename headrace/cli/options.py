@@ -69,6 +69,25 @@ def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
     return given
 
 
+def postgres_url(_: click.Context, _option: click.Parameter, given: str) -> str:
+    """Return the URL of a PostgreSQL of the user's own, empty for none. Ends the command for what is no such URL."""
+    try:
+        url = urlsplit(given)
+        is_one = (
+            url.scheme in ("postgresql", "postgres")
+            and url.hostname
+            and url.username
+            and url.port != 0
+        )
+    except ValueError:
+        is_one = False
+    if given and not is_one:
+        raise fail(
+            "--redshift takes a URL such as postgresql://user:password@localhost:5432/postgres."
+        )
+    return given
+
+
 def endpoint_option(function: _F) -> _F:
     """Add --endpoint-url, --region and --aws."""
     for option in (

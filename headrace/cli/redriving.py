@@ -97,9 +97,15 @@ def _plain(key: str, body: bytes) -> bytes:
                 return archive.read(archive.infolist()[0])
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
-    if key.endswith(".snappy"):
-        raise Unreadable(f"{key} is compressed by Snappy, which redrive does not read")
-    return body
+    if not key.endswith(".snappy"):
+        return body
+    # Its library is loaded when it is used.
+    from headrace.cli.snappy import unsnapped
+
+    try:
+        return unsnapped(body)
+    except ValueError as error:
+        raise Unreadable(f"{key} cannot be decompressed: {error}") from error
 
 
 def _backed_up(key: str, number: int, line: bytes) -> Line:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.cli.check_code import check_code, mend_code
+from headrace.search.home import FILE as INDEXES_FILE
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.kinesis.state import Stream
 from headrace.store import repair_database
@@ -39,10 +40,25 @@ def repair_all(data_dir: Path) -> Iterator[str]:
         yield from repair_logs(data_dir, database, known, _bases(data_dir, database))
     finally:
         database.close()
+    yield from _set_aside_indexes(data_dir)
     for bad in check_code(data_dir, path):
         if bad.can_be_mended:
             mend_code(bad, data_dir / QUARANTINE_FOLDER / "lambda")
             yield f"{bad}: it is unpacked anew"
+
+
+def _set_aside_indexes(data_dir: Path) -> Iterator[str]:
+    """Put damaged indexes of OpenSearch into the quarantine: what is in them can be indexed again, from the source."""
+    path = data_dir / INDEXES_FILE
+    if not path.exists() or not repair_database.damage_of(path):
+        return
+    folder, number = data_dir / QUARANTINE_FOLDER / "opensearch", 1
+    while folder.exists():
+        folder, number = folder.with_name(f"opensearch-{number}"), number + 1
+    folder.mkdir(parents=True)
+    for part in sorted(data_dir.glob(f"{INDEXES_FILE}*")):
+        part.replace(folder / part.name)
+    yield f"{path} is damaged and lies in {folder}: OpenSearch's domains begin without an index"
 
 
 def _bases(data_dir: Path, database: Database) -> dict[Path, SequenceBase]:

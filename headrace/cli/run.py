@@ -28,7 +28,7 @@ from headrace.cli.interrupts import (
     leave_at_once,
     pass_interrupts_on,
 )
-from headrace.cli.options import data_dir_option, fail, server_url
+from headrace.cli.options import data_dir_option, fail, postgres_url, server_url
 from headrace.cli.running_cloud import (
     LOOK_EVERY_S,
     RUN_FILE,
@@ -103,7 +103,7 @@ MOST_FILES = 10_240
     default="off",
     envvar="HEADRACE_LIMITS",
     show_default=True,
-    help="aws: throttle Kinesis as AWS does, shard by shard and call by call.",
+    help="aws: throttle Kinesis, shard by shard and call by call, and Firehose's direct puts as AWS does.",
 )
 @click.option(
     "--iam",
@@ -151,6 +151,16 @@ MOST_FILES = 10_240
     callback=server_url,
     help="Your own OpenSearch, for what is put into domains; without it a small one in the data directory.",
 )
+@click.option(
+    "--redshift",
+    "redshift_url",
+    default="",
+    envvar="HEADRACE_REDSHIFT",
+    metavar="URL",
+    callback=postgres_url,
+    help="Your own PostgreSQL (postgresql://user:password@host:port/), for the tables of Redshift clusters; without it"
+    " one for each cluster in the data directory, by the extra headrace[redshift].",
+)
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
@@ -175,6 +185,7 @@ def up(
     log_group_events: int,
     log_group_mib: int,
     opensearch_url: str,
+    redshift_url: str,
     auth: bool,
     auth_keys: Path | None,
     insecure: bool,
@@ -233,6 +244,7 @@ def up(
         auth=access.auth,
         auth_keys=access.auth_keys,
         opensearch_url=opensearch_url,
+        redshift_url=redshift_url,
     )
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,

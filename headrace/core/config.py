@@ -32,7 +32,7 @@ class Config:
             `fsync` what the disk holds (survives a power cut).
         ephemeral: the data directory is a temporary one, removed when the cloud stops.
         state_delay_ms: how long streams, consumers and delivery streams stay CREATING, UPDATING or DELETING.
-        limits: `aws` throttles Kinesis as AWS does: each shard's throughput, and the rates of calls.
+        limits: `aws` throttles as AWS does: Kinesis's shards, Firehose's direct puts, and the rates of their calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
         strict: refuse parameters of calls and properties of templates that would be ignored, and Spark jobs whose
             Spark would not be their label's.
@@ -45,6 +45,8 @@ class Config:
         auth: verify who signed each request.
         iam: `report` notes what AWS would deny, `enforce` denies it, `off` does not look.
         opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
+        redshift_url: the user's own PostgreSQL, which then holds the databases of all Redshift clusters; empty: one for
+            each cluster in the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 
@@ -69,6 +71,7 @@ class Config:
     auth_keys: Path | None = None
     iam: Iam = "report"
     opensearch_url: str = ""
+    redshift_url: str = ""
 
     @property
     def endpoint_url(self) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 # --- streams ---------------------------------------------------------------------------------
 
 
@@ -56,8 +58,8 @@ class ShardNotFound(Exception):
     """No such shard, or retention has removed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRecord:
+# Not a dataclass: making one takes a fifth of the time, and every record that is read is one.
+class StreamRecord(msgspec.Struct, frozen=True, gc=False):
     """One record as a consumer sees it."""
 
     sequence_number: str

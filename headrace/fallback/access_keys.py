@@ -12,7 +12,7 @@ from headrace.aws.access_keys import AccessKey
 def find_access_key(key_id: str) -> AccessKey | None:
     """Return an active key; None when no key has that id. moto must be loaded.
 
-    GetSessionToken and GetFederationToken give everybody the same keys in moto: those do not count.
+    Those of sessions that say themselves whose they are, `headrace.aws.sessions` knows.
     """
     from moto.iam.models import iam_backends
     from moto.sts.models import sts_backends

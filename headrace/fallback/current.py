@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.warehouse import Warehouses
 
 
 class RunningExecutions(Protocol):
@@ -60,6 +61,7 @@ class Current:
         guard: notes what services do in the name of others.
         sessions: gives out the credentials of roles' sessions; None in a cloud without any.
         search: where OpenSearch domains keep what is put into them; None as above.
+        warehouses: where Redshift clusters keep their tables; None as above.
         executions: runs state machines; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
@@ -70,6 +72,7 @@ class Current:
     sessions: RoleSessions | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
+    warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])

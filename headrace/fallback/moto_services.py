@@ -27,12 +27,14 @@ from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
+from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
 from headrace.fallback.held_keys import grants_on, key_arn, key_held
 from headrace.fallback.held_policies import policy_held
+from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -60,8 +62,11 @@ from headrace.fallback.request_kinds import (
     changes_rows_only,
     only_reads,
 )
+from headrace.fallback.resource_policy_checks import check_put
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
+from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
@@ -104,6 +109,7 @@ class MotoServices:
         # targets; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
+        self.warehouses: Warehouses | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
         # Called before a policy changes, so that what was done until then is judged by what it was.
@@ -187,13 +193,14 @@ class MotoServices:
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
         CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = CURRENT.executions = None
+        CURRENT.search = CURRENT.executions = CURRENT.warehouses = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
         CURRENT.search, CURRENT.executions = self.search, self.executions
+        CURRENT.warehouses = self.warehouses
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self
@@ -290,6 +297,9 @@ class MotoServices:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:
                 return answer
+        if package == "sts" and operation in STS_SESSIONS and self.sessions is not None:
+            return answer_of_sts(self.sessions, request)
+        check_put(service, package, operation, request, self.sessions)
         if package == "iam" and operation in SIMULATIONS:
             return answer_of_simulation(request)
 
@@ -371,6 +381,26 @@ class MotoServices:
                 self._ready.clear()
                 _Owner.services = None
 
+    def change(self, change: Callable[[], None], service: str = "") -> None:
+        """Change moto's state outside a request and store it: all of `service`, or what notes itself.
+
+        Raises AwsError.
+        """
+        with self._alone():
+            self.warm_up()
+            TOUCHED.is_watching = True
+            try:
+                change()
+            finally:
+                TOUCHED.is_watching = False
+                if service:
+                    TOUCHED.service(service)
+                self._save(None, with_services=bool(service))
+
+    def is_loaded(self) -> bool:
+        """Whether moto has this cloud's state now."""
+        return self._ready.is_set() and _Owner.services is self
+
     def _change_executions(self, change: Callable[[], None]) -> None:
         """Change something of Step Functions outside a request, and store it. Raises AwsError."""
         with self._alone():
@@ -422,6 +452,13 @@ class MotoServices:
             if any(access_key in backend.access_keys for backend in list(regions.values())):
                 return str(account)
         return None
+
+    def has_principal(self, account: str, name: str) -> bool:
+        """Whether IAM has a principal of a policy of `account`, by ARN or unique id. Waits until moto is loaded."""
+        if ":root" in name or name == "*":
+            return True
+        self.warm_up()
+        return exists_for(account)(name)
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
         """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""

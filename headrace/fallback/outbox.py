@@ -72,7 +72,9 @@ class Delivery(msgspec.Struct, omit_defaults=True):
 
 
 def _acting(delivery: Delivery) -> Acting | None:
-    return Acting(delivery.acting_arn, delivery.acting_session) if delivery.acting_arn else None
+    if not delivery.acting_arn and not delivery.acting_session:
+        return None
+    return Acting(delivery.acting_arn, delivery.acting_session)
 
 
 class Outbox(Rows):

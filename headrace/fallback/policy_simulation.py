@@ -1,6 +1,5 @@
 """Answers IAM's policy simulator, which moto does not have, from the policies that moto holds."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from typing import Any, cast
 from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.fallback import iam_records
 from headrace.permissions.document import UnreadableDocument
 from headrace.permissions.model import NamedPolicy, Policies, Principal
 from headrace.permissions.simulate import BadSimulation, context_keys, given_policies, simulate
@@ -22,7 +22,6 @@ OPERATIONS = frozenset(
         "GetContextKeysForCustomPolicy",
     }
 )
-_KINDS = {"user": "users", "role": "roles", "group": "groups"}
 
 
 def answer_of_simulation(request: HttpRequest) -> HttpResponse:
@@ -76,50 +75,36 @@ def _principal(arn: str, account: str) -> Principal:
 
 def _holder(arn: str) -> Any:
     """Return moto's user, role or group of an ARN. Raises AwsError NoSuchEntity, BadSimulation."""
-    from moto.iam.models import iam_backends
-
     parts = arn.split(":", 5)
     kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
-    if kind not in _KINDS:
+    if kind not in iam_records.HOLDERS:
         raise BadSimulation(
             f"Invalid Entity Arn: {arn} does not clearly define entity type and name."
         )
-    partitions: Any = cast("Any", iam_backends).get(parts[4])
-    backend: Any = None if partitions is None else partitions.get("aws")
-    holders: Any = {} if backend is None else getattr(backend, _KINDS[kind])
-    name = path.rpartition("/")[2]
-    for found in list(holders.values()):
-        if found.name == name:
-            return found
-    raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
+    found = iam_records.holder_of_arn(arn)
+    if found is None:
+        name = path.rpartition("/")[2]
+        raise AwsError("NoSuchEntity", f"The {kind} with name {name} cannot be found.", 404)
+    return found
 
 
 def _attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
     """Return what is attached to a user (and its groups), a role or a group."""
-    kind = arn.split(":", 5)[5].partition("/")[0]
+    account, resource = arn.split(":", 5)[4:]
+    kind = resource.partition("/")[0]
     row = list(_own(holder, kind))
     if kind == "user":
-        from moto.iam.models import iam_backends
-
-        groups = iam_backends[holder.account_id]["aws"].groups
-        for group in list(groups.values()):
-            if holder in group.users:
-                row += _own(group, "group")
+        for group in iam_records.groups_of(account, holder):
+            row += _own(group, "group")
     return tuple(row)
 
 
 def _own(holder: Any, kind: str) -> list[NamedPolicy]:
     inline = [
-        NamedPolicy.of(f"{kind}_{holder.name}_{name}", str(text))
-        for name, text in list(holder.policies.items())
+        NamedPolicy.of(f"{kind}_{holder.name}_{name}", text)
+        for name, text in iam_records.inline_policies(holder)
     ]
-    managed = [_managed(policy) for policy in list(holder.managed_policies.values())]
-    return [*inline, *managed]
-
-
-def _managed(policy: Any) -> NamedPolicy:
-    version = next(v for v in policy.versions if v.version_id == policy.default_version_id)
-    return NamedPolicy.of(str(policy.name), str(version.document), str(policy.arn))
+    return [*inline, *iam_records.attached_policies(holder)]
 
 
 def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
@@ -127,10 +112,6 @@ def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
     texts = cast("list[str]", parameters.get("PermissionsBoundaryPolicyInputList") or [])
     if texts:
         return given_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]
-    arn = getattr(holder, "permissions_boundary_arn", None)
-    if not arn:
+    if holder is None:
         return None
-    from moto.iam.models import iam_backends
-
-    policy = iam_backends[holder.account_id]["aws"].managed_policies.get(arn)
-    return None if policy is None else _managed(policy)
+    return iam_records.boundary_of(str(holder.arn).split(":")[4], holder)

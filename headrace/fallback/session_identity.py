@@ -1,14 +1,12 @@
-"""Answers GetCallerIdentity for role sessions of this cloud, such as functions', which moto does not know."""
+"""Answers GetCallerIdentity for temporary credentials of this cloud, such as functions', which moto does not know."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
-
-from typing import Any, cast
 
 from headrace.aws import codec_moto
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.sessions import RoleSession, RoleSessions, token_of
+from headrace.fallback import iam_records
 
 
 def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:
@@ -18,7 +16,7 @@ def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpRespo
     if session is None:
         return None
     identity = {
-        "UserId": f"{_role_id(sessions, session)}:{session.name}",
+        "UserId": user_id_of(sessions, session),
         "Account": session.account,
         "Arn": session.arn,
     }
@@ -27,13 +25,18 @@ def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpRespo
     )
 
 
-def _role_id(sessions: RoleSessions, session: RoleSession) -> str:
-    """Return IAM's id of the role, or one of its form for a role that IAM does not have."""
-    from moto.iam.models import iam_backends
+def user_id_of(sessions: RoleSessions, session: RoleSession) -> str:
+    """Return the id of who acts, as `aws:userid` has it (IAM User Guide, reference_policies_variables.html).
 
-    of_account: Any = cast("Any", iam_backends).get(session.account)
-    backend: Any = None if of_account is None else of_account.get("aws")
-    for role in () if backend is None else tuple(backend.roles.values()):
-        if role.name == session.role:
-            return str(role.id)
-    return sessions.role_id(session.account, session.role)
+    A role that IAM does not have has one of the same form.
+    """
+    if session.kind == "root":
+        return session.account
+    if session.kind == "federated":
+        return f"{session.account}:{session.name}"
+    if session.kind == "user":
+        user = iam_records.holder_of(session.account, "user", session.role)
+        return "" if user is None else str(user.id)
+    role = iam_records.holder_of(session.account, "role", session.role)
+    role_id = sessions.role_id(session.account, session.role) if role is None else str(role.id)
+    return f"{role_id}:{session.name}"

@@ -6,12 +6,14 @@ import re
 from typing import Any
 
 from headrace.core.ports import Acting
+from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
 from headrace.iam.judge import NOT_IN_IAM, Judge
-from headrace.iam.key_uses import access_to
+from headrace.iam.moment import at
 from headrace.permissions.explain import explain
 from headrace.permissions.least import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, Policies
+from headrace.permissions.requests.table import prefix_named
 
 _WHO = re.compile(r"arn:aws[a-z-]*:iam::(\d{12}):(role|user)/\S+")
 _SESSION = re.compile(r"arn:aws[a-z-]*:sts::(\d{12}):assumed-role/([^/\s]+)/(\S+)")
@@ -38,10 +40,10 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     found = judge.subject_of(identity, access)
     if found is None:
         raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
-    told = explain(found[0], access, found[1])
+    told = explain(found[0], at(access, found[1], judge.clock.now_ms())[0], found[1])
     return {
         "allowed": told.decision.allowed,
-        "lines": list(told.lines()),
+        "lines": [*told.lines(), *_doubts(action)],
         "statements": [
             {
                 "layer": each.layer,
@@ -54,6 +56,15 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
             for each in told.statements
         ],
     }
+
+
+def _doubts(action: str) -> list[str]:
+    """Return a line about an action that AWS's tables do not have, which mostly is misspelt."""
+    vendor, _, name = action.partition(":")
+    prefix = prefix_named(vendor)
+    if prefix is None or name.lower() in prefix.actions:
+        return []
+    return [f"  AWS's list of the actions of {vendor} has no {name}."]
 
 
 def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:

@@ -64,8 +64,16 @@ class Entries:
         made = self.by_key[key] = Entry(self.identity, access, first_ms=now_ms)
         return made
 
+    def restore(self, entry: Entry) -> None:
+        """Take up an entry that was kept."""
+        action, resource = entry.access.action, entry.access.resource
+        is_of_many = entry.samples is not None
+        self.by_key[(action, resource, None) if is_of_many else key_of(entry.access)] = entry
+        if not is_of_many:
+            self._resources[action] = self._resources.get(action, 0) + 1
+
     def _of_many(self, access: Access, now_ms: int) -> Entry:
-        folder = _folder_of(access.resource) if len(self.by_key) < 2 * MOST_ENTRIES else "*"
+        folder = folder_of(access.resource) if len(self.by_key) < 2 * MOST_ENTRIES else "*"
         key = (access.action, folder, None)
         found = self.by_key.get(key)
         if found is None:
@@ -80,9 +88,27 @@ class Entries:
         return found
 
 
-def _folder_of(resource: str) -> str:
+def folder_of(resource: str) -> str:
     """Return what many resources have in common: a bucket's ARN, or all before the last slash or colon."""
     if resource.startswith("arn:aws:s3:::"):
         return resource.partition("/")[0] + "/*"
     head = resource[: max(resource.rfind("/"), resource.rfind(":")) + 1]
     return f"{head}*"
+
+
+def access_to(action: str, resource: str) -> Access:
+    """Return an access of which no more is known than the ARN says."""
+    if not resource.startswith("arn:"):
+        return Access(action, resource)
+    _, _, _, region, account, _ = resource.split(":", 5)
+    context = {"aws:requestedregion": (region,)} if region else {}
+    return Access(action, resource, account, context)
+
+
+def key_of(access: Access) -> EntryKey:
+    """Return the key of an access: that of `ask_for` where no more is known of it than the ARN says."""
+    context = access.context
+    region = context.get("aws:requestedregion")
+    if len(context) == 1 and region and f":{region[0]}:" in access.resource:
+        return (access.action, access.resource)
+    return (access.action, access.resource, *sorted(context.items()))

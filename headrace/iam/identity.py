@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.aws.sessions import RoleSession
 from headrace.core.ports import Acting
 
 
@@ -13,28 +14,61 @@ class Identity:
     """One caller.
 
     Attributes:
-        kind: what `name` is; `key` for an access key that only IAM can tell the user of.
-        name: of the user, role or service, or the access key id. A role's is without its path.
+        kind: what `name` is; `key` for an access key that only IAM can tell the user of, `federated` for a session of
+            GetFederationToken's.
+        name: of the user, role or service, or the access key id. A role's is without its path. A federated session's
+            is the user's who asked for it, empty for the account itself.
         account: empty for services and keys.
-        session: the name of a role's session.
+        session: the name of a role's session, or of a federated user.
         policy: the session policy, as AssumeRole was given it.
+        policy_arns: the managed policies that limit the session too.
+        tags: the session's.
+        source_identity: the session's; empty without one.
         source_arn, source_account: of a service; see `Acting`.
     """
 
-    kind: Literal["role", "user", "service", "key"]
+    kind: Literal["role", "user", "service", "key", "federated"]
     name: str
     account: str = ""
     session: str = ""
     policy: str = ""
     source_arn: str = ""
     source_account: str = ""
+    policy_arns: tuple[str, ...] = ()
+    tags: tuple[tuple[str, str], ...] = ()
+    source_identity: str = ""
 
     @property
     def arn(self) -> str:
         """The caller's own ARN, without a path; a service's name."""
         if self.kind in ("service", "key"):
             return self.name
+        if self.kind == "federated":
+            return f"arn:aws:sts::{self.account}:federated-user/{self.session}"
         return f"arn:aws:iam::{self.account}:{self.kind}/{self.name}"
+
+    @property
+    def has_session_policy(self) -> bool:
+        """Whether a policy was given with the session; a federated one without any may do nothing by itself."""
+        return bool(self.policy or self.policy_arns) or self.kind == "federated"
+
+
+def identity_of_session(session: RoleSession) -> Identity | None:
+    """Return the identity of the holder of temporary credentials; None for the account itself."""
+    if session.kind == "root":
+        return None
+    if session.kind == "user":
+        return Identity("user", session.role, session.account)
+    return Identity(
+        session.kind,
+        session.role,
+        session.account,
+        session.name,
+        session.policy,
+        policy_arns=session.policy_arns,
+        tags=session.tags,
+        source_identity=session.source_identity,
+    )
 
 
 def identity_of(acting: Acting) -> Identity:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -20,17 +20,17 @@ from headrace.core.along import apart
 from headrace.core.clock import Clock
 from headrace.core.config import Iam
 from headrace.core.ports import Acting
-from headrace.iam.entries import Entries, Entry, EntryKey
-from headrace.iam.identity import Identity, identity_of
+from headrace.iam.entries import Entries, Entry, EntryKey, access_to, key_of
+from headrace.iam.identity import Identity, identity_of, identity_of_session
 from headrace.iam.key_uses import (
     FindIn,
     Grants,
-    access_to,
     is_granted,
     use_of_key,
     uses_of_key,
     with_keys,
 )
+from headrace.iam.moment import at
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
 from headrace.permissions.model import Access, Context, Decision, NamedPolicy, Policies, Principal
@@ -111,6 +111,9 @@ class Judge:
         self._pending: list[Entry] = []
         # Operations of which nobody knows what they access, with the reason.
         self.unknown: dict[tuple[str, str], int] = {}
+        # Grows with what is noted; `on_clear` is told that all of it is forgotten.
+        self.changes = 0
+        self.on_clear: Callable[[], None] = lambda: None
 
     @property
     def enforces(self) -> bool:
@@ -139,7 +142,7 @@ class Judge:
     def _identity(self, access_key: str, token: str) -> Identity | None:
         session = self._sessions.find(access_key, token)
         if session is not None:
-            return Identity("role", session.role, session.account, session.name, session.policy)
+            return identity_of_session(session)
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
 
     def permit_as(self, acting: Acting) -> Permit | None:
@@ -188,6 +191,11 @@ class Judge:
         with self.lock:
             self._pending.append(entry)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether anything waits to be judged."""
+        return bool(self._pending)
+
     def step(self) -> float:
         """Judge what waits, unless IAM is not loaded; see `Worker.step`."""
         if self.people.is_ready:
@@ -199,6 +207,7 @@ class Judge:
         with self._judging, apart():
             with self.lock:
                 pending, self._pending = self._pending, []
+                self.changes += len(pending)
             for entry in pending:
                 try:
                     self._settle(entry)
@@ -235,16 +244,19 @@ class Judge:
             policy = self._resource_policy(entry.access)
             version = (self.people.version, None if policy is None else policy.document.text)
             if entry.version != version or entry.decision is None:
-                entry.reason, entry.decision = self._decide(identity, entry.access, policy)
-                entry.version = version
+                entry.reason, entry.decision, is_lasting = self._decide(
+                    identity, entry.access, policy
+                )
+                entry.version = version if is_lasting else None
         return None if entry.decision.allowed else entry.reason
 
     def _decide(
         self, identity: Identity, access: Access, resource: NamedPolicy | None
-    ) -> tuple[str, Decision]:
+    ) -> tuple[str, Decision, bool]:
         known = self.people.user_of(identity.name) if identity.kind == "key" else identity
         if known is None:
-            return "", Decision(allowed=True, effect="allow", layer="identity-based policy")
+            allow = Decision(allowed=True, effect="allow", layer="identity-based policy")
+            return "", allow, True
         principal = self.people.principal(known)
         if principal is None:
             sentence = _NOT_THERE.format(access.action)
@@ -254,14 +266,17 @@ class Judge:
                 layer="identity-based policy",
                 sentence=sentence,
             )
-            return f"{known.arn} {NOT_IN_IAM}", refusal
+            return f"{known.arn} {NOT_IN_IAM}", refusal, True
         own = self.people.policies(known)
         if known.source_arn:
             access = _from_source(access, known)
-        decision = evaluate(principal, access, _with_resource(own, resource))
+        policies = _with_resource(own, resource)
+        access, is_timed = at(access, policies, self.clock.now_ms())
+        decision = evaluate(principal, access, policies)
         if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
             decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
-        return ("" if decision.allowed else denial(principal, access, decision)), decision
+        sentence = "" if decision.allowed else denial(principal, access, decision)
+        return sentence, decision, not is_timed
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
         """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""
@@ -276,6 +291,10 @@ class Judge:
     def entries(self) -> list[Entry]:
         """Return every entry, judged."""
         self.settle()
+        return self.noted()
+
+    def noted(self) -> list[Entry]:
+        """Return every entry, judged or not."""
         with self.lock:
             return [entry for c in self._callers.values() for entry in c.entries.by_key.values()]
 
@@ -287,7 +306,16 @@ class Judge:
                 caller.entries = Entries(caller.identity)
             self._pending.clear()
             self.unknown.clear()
-            return count
+        self.on_clear()
+        return count
+
+    def restore(self, entries: Iterable[Entry], unknown: Mapping[tuple[str, str], int]) -> None:
+        """Take up what a cloud of this data directory noted before, as it is kept."""
+        for entry in entries:
+            self._caller(entry.identity).entries.restore(entry)
+            if entry.pending:
+                self.later(entry)
+        self.unknown.update(unknown)
 
     def accesses(
         self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
@@ -308,15 +336,6 @@ class Judge:
             key = (service, operation)
             if key in self.unknown or len(self.unknown) < MOST_UNKNOWN:
                 self.unknown[key] = self.unknown.get(key, 0) + 1
-
-
-def _key_of(access: Access) -> EntryKey:
-    """Return the key of an access: that of `ask_for` where no more is known of it than the ARN says."""
-    context = access.context
-    region = context.get("aws:requestedregion")
-    if len(context) == 1 and region and f":{region[0]}:" in access.resource:
-        return (access.action, access.resource)
-    return (access.action, access.resource, *sorted(context.items()))
 
 
 def _refusal(service: str, sentence: str, action: str) -> AwsError:
@@ -365,7 +384,7 @@ class Caller:
     ) -> None:
         """See `Permit.ask`."""
         for access in self._judge.accesses(service, operation, params, account, region):
-            sentence = self._note(_key_of(access), access)
+            sentence = self._note(key_of(access), access)
             if sentence:
                 raise _refusal(service, sentence, access.action)
 
@@ -394,7 +413,7 @@ class Caller:
 
     def sentence_in(self, access: Access) -> str:
         """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
-        return self._note(_key_of(access), access)
+        return self._note(key_of(access), access)
 
     def note(self, action: str, resource: str) -> None:
         """Note an access, to be judged later."""
@@ -422,6 +441,7 @@ class Caller:
                     entry.denied_ms = entry.last_ms
                 else:
                     entry.allowed += 1
+                self._judge.changes += 1
             return sentence or ""
         self._pend(entry)
         return ""

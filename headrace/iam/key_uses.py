@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
+from headrace.iam.entries import access_to
 from headrace.permissions.model import Access, Context, Principal
 from headrace.permissions.requests.keys import actions_on_key, keys_of_service, kind_of_key
 
@@ -12,15 +13,6 @@ from headrace.permissions.requests.keys import actions_on_key, keys_of_service, 
 FindIn = Callable[[str, str, str, str, str], str | None]
 # Gives grantee and operations of each grant on a key.
 Grants = Callable[[str], Iterable[tuple[str, tuple[str, ...]]]]
-
-
-def access_to(action: str, resource: str) -> Access:
-    """Return an access of which no more is known than the ARN says."""
-    if not resource.startswith("arn:"):
-        return Access(action, resource)
-    _, _, _, region, account, _ = resource.split(":", 5)
-    context = {"aws:requestedregion": (region,)} if region else {}
-    return Access(action, resource, account, context)
 
 
 def with_keys(access: Access, keys: Context) -> Access:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.iam.entries import Entry
+from headrace.iam.entries import Entry, folder_of
 from headrace.iam.judge import NOT_IN_IAM, Judge
 
 MOST_ROWS = 2_000
+# In words, more rows of one action and one folder are one.
+MOST_OF_A_FOLDER = 5
 
 
 def report_of(judge: Judge) -> dict[str, Any]:
@@ -82,11 +84,15 @@ def _time(time_ms: int) -> str:
 
 
 def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
-    """Return the report in lines, the most frequent denials first, `most` at most."""
-    rows: Sequence[dict[str, Any]] = sorted(report["denied"], key=lambda row: -row["count"])
+    """Return the report, or its rows of denials only, in lines: the most frequent first, `most` at most."""
+    rows: Sequence[dict[str, Any]] = sorted(
+        _shared(report["denied"]), key=lambda row: -row["count"]
+    )
+    missed = report.get("not_judged", 0)
+    rest = [f"Not looked at: {missed:,} calls, of very many different resources."] if missed else []
     if not rows:
         seen = f"{report['accesses']:,} accesses of {report['callers']} callers"
-        return [f"AWS would deny nothing of what was done here ({seen})."]
+        return [f"AWS would deny nothing of what was done here ({seen}).", *rest]
     things = "1 thing that was" if len(rows) == 1 else f"{len(rows)} things that were"
     lines = [f"AWS would deny {things} done here:"]
     if report["mode"] == "enforce":
@@ -101,4 +107,19 @@ def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
             lines.append(f"    {row['reason']}")
     if len(rows) > most:
         lines.append(f"  and {len(rows) - most} more: headrace iam report")
-    return lines
+    return lines + rest
+
+
+def _shared(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Yield a row for many resources of one folder or bucket on which a caller was denied the same."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        resource = row["resource"]
+        folder = resource if resource.endswith("*") else folder_of(resource)
+        groups.setdefault((row["principal"], row["action"], folder), []).append(row)
+    for (_, _, folder), group in groups.items():
+        if len(group) <= MOST_OF_A_FOLDER:
+            yield from group
+        else:
+            count = sum(row["count"] for row in group)
+            yield {**group[0], "resource": f"{len(group)} resources in {folder}", "count": count}

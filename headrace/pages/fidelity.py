@@ -11,7 +11,9 @@ from functools import partial
 
 from headrace.aws.documents import json_response
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.service import ServiceApi
+from headrace.aws.newer import with_newer
+from headrace.aws.service import FidelityTable, ServiceApi
+from headrace.fallback.fidelity import FIDELITY, NOTES
 from headrace.pages.routes import Route
 
 PATH = "/_headrace/fidelity"
@@ -27,17 +29,26 @@ def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> H
     rows = [row for api in apis if api.fidelity_rows for row in api.fidelity_rows(stack)]
     if not stack:
         rows += [row for api in apis for row in rows_of(api)]
+        for name, table in FIDELITY.items():
+            rows += _rows(name, table, NOTES)
     return json_response(rows)
 
 
 def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
     """Yield the rows of a service's own table."""
-    for operation, parameters in api.fidelity.items():
+    table = with_newer(api.name, api.by_name(), api.fidelity)
+    yield from _rows(api.name, table, api.fidelity_notes)
+
+
+def _rows(
+    service: str, table: FidelityTable, notes: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    for operation, parameters in table.items():
         for name, level in parameters.items():
-            note = api.fidelity_notes.get(f"{operation}.{name}")
+            note = notes.get(f"{operation}.{name}")
             yield {
                 "stack": "",
-                "service": api.name,
+                "service": service,
                 "operation": operation,
                 "property": name,
                 "level": level,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from headrace.permissions.model import Access, Principal
 from headrace.permissions.texts import Values
 
-_TYPES = {"root": "Account", "user": "User", "role": "AssumedRole", "anonymous": "Anonymous"}
+_TYPES = {
+    "root": "Account", "user": "User", "role": "AssumedRole", "federated": "FederatedUser", "anonymous": "Anonymous",
+}  # fmt: skip
 
 
 def values_of(principal: Principal, access: Access) -> Values:
@@ -41,9 +43,13 @@ def keys_of(principal: Principal, access: Access) -> dict[str, tuple[str, ...]]:
         "aws:principaltype": _TYPES.get(principal.kind, ""),
         "aws:userid": principal.user_id,
         "aws:resourceaccount": access.account,
+        "aws:sourceidentity": principal.source_identity,
     }
     if principal.kind == "service":
         said["aws:principalservicename"] = principal.arn
+    elif principal.kind == "federated":
+        said["aws:principalarn"] = principal.arn
+        said["aws:principalaccount"] = principal.account
     elif principal.kind != "anonymous":
         said["aws:principalarn"] = principal.identity_arn or principal.arn
         said["aws:principalaccount"] = principal.account

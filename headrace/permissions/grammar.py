@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from headrace.permissions.conditions import is_operator, split_operator
 
-PolicyKind = Literal["identity", "trust", "resource", "boundary", "session"]
+PolicyKind = Literal["identity", "trust", "resource", "key", "boundary", "session"]
 Holder = Literal["policy", "role", "user", "group", "trust"]
 
 _TOP = {"Version", "Id", "Statement"}
@@ -54,6 +54,7 @@ MOST_CHARACTERS: dict[Holder, int] = {
     "policy": 6144, "role": 10240, "user": 2048, "group": 5120, "trust": 2048,
 }  # fmt: skip
 _SYNTAX = "Syntax errors in policy."
+_NO_VENDOR = "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
 _LEGACY = "The policy failed legacy parsing"
 
 
@@ -69,6 +70,7 @@ class PolicyError(Exception):
 def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
     """Refuse a text that is no policy of its kind. Raises PolicyError MalformedPolicyDocument, in IAM's words.
 
+    A `key` policy is one of a resource whose statements may lack Action and Resource, as KMS takes them.
     `is_managed`: False for an inline identity policy, which may be of any version or none.
     """
     statements = _statements(text)
@@ -80,7 +82,8 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
     sids = [statement["Sid"] for statement in statements if statement.get("Sid")]
     if len(set(sids)) != len(sids):
         raise _malformed("Statement IDs (SID) in a single policy must be unique.")
-    if not all(list(_listed(statement, "Action", "NotAction")) for statement in statements):
+    has_actions = all(list(_listed(statement, "Action", "NotAction")) for statement in statements)
+    if not has_actions and kind != "key":
         raise _malformed("Policy statement must contain actions.")
     if problem:
         raise _malformed(problem)
@@ -271,9 +274,7 @@ def _check_action(action: str) -> None:
         return
     vendor, colon, name = action.partition(":")
     if not colon:
-        raise _malformed(
-            "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
-        )
+        raise _malformed(_NO_VENDOR)
     if ":" in name:
         raise _malformed("Actions/Condition can contain only one colon.")
     if vendor != "*" and not _VENDOR.fullmatch(vendor):

@@ -67,6 +67,11 @@ def _names(principal: Principal) -> list[tuple[Grant, tuple[str, ...]]]:
         role_id = principal.user_id.partition(":")[0]
         names.append((Grant.ROLE, _spellings(principal.identity_arn, role_id)))
         names.append((Grant.DIRECT, _spellings(principal.arn, principal.user_id)))
+    elif principal.kind == "federated":
+        # What is granted to the user who asked for the session, its session policies limit, as with a role.
+        if principal.identity_arn:
+            names.append((Grant.ROLE, (principal.identity_arn,)))
+        names.append((Grant.DIRECT, _spellings(principal.arn, principal.user_id)))
     elif principal.kind == "user":
         arn = principal.identity_arn or principal.arn
         names.append((Grant.DIRECT, _spellings(arn, principal.user_id)))

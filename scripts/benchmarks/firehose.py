@@ -1,17 +1,21 @@
 """Firehose from put to object: records a second, the delay over the buffer's interval, and memory.
 
-Direct puts by prebuilt requests over sockets, so that the client costs little; the time runs from the first put until
-the last record is in an object. ministack, which takes direct puts too, stands beside in the same run, with fewer
-records: it writes an object at each put. Read ratios rather than figures.
+Puts by prebuilt requests over sockets, so that the client costs little (`client` is its share of a processor while it
+puts); the time runs from the first put until the last record is in an object, the last buffer's interval of a second
+included. LocalStack and ministack, which take direct puts too, stand beside in the same run, with fewer records: both
+write an object at each put. Read ratios rather than figures.
 """
 
 from __future__ import annotations
 
 import base64
+import io
 import json
+import statistics
 import threading
 import time
 import urllib.request
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.clients import client_of
-from scripts.benchmarks.servers import CannotStart, Running, rss_mb, running
+from scripts.benchmarks.lambda_rows import RUNTIME
+from scripts.benchmarks.pipeline import started
+from scripts.benchmarks.servers import CannotStart, rss_mb, running
 from scripts.benchmarks.wire import Connection, request
 
 BUCKET, STREAM = "bench-objects", "bench"
@@ -35,11 +41,18 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Case:
-    """What a delivery stream does with its records; `goal` in records a second."""
+    """What a delivery stream does with its records; `goal` in records a second, 0 for none.
+
+    Attributes:
+        of_stream: the records come from a Kinesis stream of four shards, and not by direct puts.
+        share: of the records, how many this case gets.
+    """
 
     name: str
     destination: dict[str, Any]
-    goal: float
+    goal: float = 0.0
+    of_stream: bool = False
+    share: float = 1.0
 
 
 def _processors(kind: str, **parameters: str) -> dict[str, Any]:
@@ -49,6 +62,13 @@ def _processors(kind: str, **parameters: str) -> dict[str, Any]:
 
 _SMALL = {"BufferingHints": {"SizeInMBs": 5, "IntervalInSeconds": 1}}
 _LARGE = {"BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 1}}
+FUNCTION = "bench"
+SHARDS = 4
+_JQ = "MetadataExtraction"
+PASS = """
+def handler(event, context):
+    return {"records": [{"recordId": r["recordId"], "result": "Ok", "data": r["data"]} for r in event["records"]]}
+"""
 _ERRORS = {"ErrorOutputPrefix": "errors/!{firehose:error-output-type}/"}
 CASES = (
     Case("plain", _SMALL, 150_000),
@@ -73,20 +93,33 @@ CASES = (
             "Prefix": "in/!{partitionKeyFromQuery:c}/",
             "DynamicPartitioningConfiguration": {"Enabled": True},
             "ProcessingConfiguration": _processors(
-                "MetadataExtraction", MetadataExtractionQuery="{c:.c}", JsonParsingEngine="JQ-1.6"
+                _JQ, MetadataExtractionQuery="{c:.c}", JsonParsingEngine="JQ-1.6"
             ),
         },
         50_000,
     ),
+    Case(
+        "Lambda",
+        {
+            **_SMALL,
+            "ProcessingConfiguration": _processors(
+                "Lambda", LambdaArn="arn:aws:lambda:us-east-1:000000000000:function:" + FUNCTION
+            ),
+        },
+        share=0.25,
+    ),
+    Case("Kinesis source, GZIP", {**_SMALL, "CompressionFormat": "GZIP"}, of_stream=True),
 )
+# 500 partitions are active at once, which is AWS's limit; their buffers of 64 MiB are not full.
+MOST_PARTITIONS, LARGE_BYTES = 500, 1_000
 
 
-def bodies(count: int) -> list[bytes]:
-    """Return the requests of `count` records of about 100 bytes."""
+def bodies(count: int, *, keys: int = KEYS, size_bytes: int = 100) -> list[bytes]:
+    """Return the requests of `count` records."""
     made: list[bytes] = []
     for start in range(0, count, RECORDS_PER_PUT):
         records = [
-            {"Data": base64.b64encode(record(number)).decode()}
+            {"Data": base64.b64encode(record(number, keys, size_bytes)).decode()}
             for number in range(start, min(start + RECORDS_PER_PUT, count))
         ]
         body = request("PutRecordBatch", {"DeliveryStreamName": STREAM, "Records": records})
@@ -98,10 +131,30 @@ def bodies(count: int) -> list[bytes]:
     return made
 
 
-def record(number: int) -> bytes:
-    """Return a JSON record of 100 bytes."""
-    given = json.dumps({"n": number, "c": f"c{number % KEYS}", "a": number * 7 % 1000})
-    return f'{given[:-1]}, "p": "{"x" * (100 - len(given) - 9)}"}}'.encode()
+def stream_bodies(count: int) -> list[bytes]:
+    """Return the requests that put `count` records into the Kinesis stream."""
+    return [
+        request(
+            "PutRecords",
+            {
+                "StreamName": STREAM,
+                "Records": [
+                    {
+                        "Data": base64.b64encode(record(number)).decode(),
+                        "PartitionKey": f"k{number}",
+                    }
+                    for number in range(start, min(start + RECORDS_PER_PUT, count))
+                ],
+            },
+        )
+        for start in range(0, count, RECORDS_PER_PUT)
+    ]
+
+
+def record(number: int, keys: int = KEYS, size_bytes: int = 100) -> bytes:
+    """Return a JSON record of so many bytes."""
+    given = json.dumps({"n": number, "c": f"c{number % keys}", "a": number * 7 % 1000})
+    return f'{given[:-1]}, "p": "{"x" * (size_bytes - len(given) - 9)}"}}'.encode()
 
 
 def put_all(port: int, made: list[bytes]) -> None:
@@ -150,12 +203,12 @@ def wait(condition: Callable[[], bool], pid: Callable[[], float]) -> tuple[float
     return time.monotonic() - start_s, most_mb
 
 
-def prepare(target: Running, destination: dict[str, Any]) -> Any:
-    """Make the bucket, the table and the delivery stream; return a client of S3."""
-    s3 = client_of("s3", target.port)
+def prepare(port: int, destination: dict[str, Any], *, of_stream: bool = False) -> Any:
+    """Make the bucket, what the destination needs, and the delivery stream; return a client of S3."""
+    s3 = client_of("s3", port)
     s3.create_bucket(Bucket=BUCKET)
     if "DataFormatConversionConfiguration" in destination:
-        glue = client_of("glue", target.port)
+        glue = client_of("glue", port)
         glue.create_database(DatabaseInput={"Name": "d"})
         columns = [
             {"Name": name, "Type": kind}
@@ -163,25 +216,63 @@ def prepare(target: Running, destination: dict[str, Any]) -> Any:
         ]
         table = {"Name": "t", "StorageDescriptor": {"Columns": columns}}
         glue.create_table(DatabaseName="d", TableInput=table)
-    client_of("firehose", target.port).create_delivery_stream(
+    if "Lambda" in json.dumps(destination):
+        make_function(port)
+    source: dict[str, Any] = {}
+    if of_stream:
+        kinesis = client_of("kinesis", port)
+        kinesis.create_stream(StreamName=STREAM, ShardCount=SHARDS)
+        arn = f"arn:aws:kinesis:us-east-1:000000000000:stream/{STREAM}"
+        source = {
+            "DeliveryStreamType": "KinesisStreamAsSource",
+            "KinesisStreamSourceConfiguration": {"KinesisStreamARN": arn, "RoleARN": ROLE},
+        }
+    firehose = client_of("firehose", port)
+    firehose.create_delivery_stream(
         DeliveryStreamName=STREAM,
+        **source,
         ExtendedS3DestinationConfiguration={
             "RoleARN": ROLE,
             "BucketARN": f"arn:aws:s3:::{BUCKET}",
             **destination,
         },
     )
-    return s3
+    # LocalStack makes it in the background.
+    deadline_s = time.monotonic() + WITHIN_S
+    while time.monotonic() < deadline_s:
+        found = firehose.describe_delivery_stream(DeliveryStreamName=STREAM)
+        if found["DeliveryStreamDescription"]["DeliveryStreamStatus"] == "ACTIVE":
+            return s3
+        time.sleep(LOOK_EVERY_S)
+    raise CannotStart("the delivery stream did not become ACTIVE")
+
+
+def make_function(port: int) -> None:
+    """Make the function that gives records back as they are, and have it started."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("index.py", PASS)
+    client = client_of("lambda", port)
+    client.create_function(
+        FunctionName=FUNCTION,
+        Runtime=RUNTIME,
+        Handler="index.handler",
+        Role=ROLE,
+        Timeout=60,
+        Code={"ZipFile": buffer.getvalue()},
+    )
+    client.get_waiter("function_active_v2").wait(FunctionName=FUNCTION)
+    client.invoke(FunctionName=FUNCTION, Payload=b'{"records": []}')
 
 
 def measure(case: Case, made: list[bytes], count: int) -> dict[str, float]:
     """Return headrace's figures of a case."""
     with running("headrace") as target:
-        prepare(target, case.destination)
+        prepare(target.port, case.destination, of_stream=case.of_stream)
         pid = target.pid
-        start_s = time.monotonic()
+        start_s, client_s = time.monotonic(), time.process_time()
         put_all(target.port, made)
-        put_s = time.monotonic() - start_s
+        put_s, client_s = time.monotonic() - start_s, time.process_time() - client_s
         delivered: list[float] = []
         sorted_s = 0.0
 
@@ -199,14 +290,50 @@ def measure(case: Case, made: list[bytes], count: int) -> dict[str, float]:
         if case.destination["BufferingHints"]["IntervalInSeconds"] >= 60:
             # AWS's least interval is no work: the time until all is in its buffer, and that of all deliveries.
             whole_s = sorted_s + delivered[-1] - delivered[0]
-        return {"puts/s": count / put_s, "records/s": count / whole_s, "MB": most_mb}
+        return {
+            "puts/s": count / put_s,
+            "records/s": count / whole_s,
+            "MB": most_mb,
+            "client": client_s / put_s,
+        }
+
+
+def measure_delay(rounds: int) -> float:
+    """Return the milliseconds that a record waits longer than the buffer's interval of a second; the median."""
+    found: list[float] = []
+    with running("headrace") as target:
+        prepare(target.port, CASES[0].destination)
+        for number in range(1, rounds + 1):
+            start_s = time.monotonic()
+            put_all(target.port, bodies(1))
+
+            def is_there(count: int = number) -> bool:
+                return status(target.port)["delivered_records"] >= count
+
+            wait(is_there, lambda: 0.0)
+            found.append((time.monotonic() - start_s - 1.0) * 1000)
+    return statistics.median(found)
+
+
+def measure_partitions(count: int) -> tuple[int, float, float]:
+    """Return how many partitions are active with `count` records of 1,000 bytes, their MB, and the memory's rise."""
+    case = next(case for case in CASES if case.name.startswith("JQ"))
+    with running("headrace") as target:
+        prepare(target.port, case.destination)
+        before_mb = rss_mb(target.pid)
+        put_all(target.port, bodies(count, keys=MOST_PARTITIONS, size_bytes=LARGE_BYTES))
+        _, most_mb = wait(
+            lambda: status(target.port)["buffered_records"] >= count, lambda: rss_mb(target.pid)
+        )
+        active = int(status(target.port)["active_partitions"])
+        return active, count * LARGE_BYTES / 1e6, most_mb - before_mb
 
 
 def measure_other(name: str, made: list[bytes], count: int) -> dict[str, float]:
     """Return another cloud's figures of the plain case: its objects are counted by size."""
     size_bytes = sum(len(record(number)) for number in range(count))
-    with running(name) as target:
-        s3 = prepare(target, CASES[0].destination)
+    with started(name) as target:
+        s3 = prepare(target.port, CASES[0].destination)
         start_s = time.monotonic()
         put_all(target.port, made)
         put_s = time.monotonic() - start_s
@@ -216,34 +343,52 @@ def measure_other(name: str, made: list[bytes], count: int) -> dict[str, float]:
 
 
 @click.command()
-@click.option("--records", default=200_000, show_default=True)
+@click.option("--records", default=600_000, show_default=True)
 @click.option("--elsewhere", default=10_000, show_default=True, help="Records for other clouds.")
 @click.option("--only", help="Only the cases whose name begins with this.")
-@click.option("--peers/--no-peers", default=True, help="Also ministack.")
+@click.option("--peers/--no-peers", default=True, help="Also LocalStack and ministack.")
 def main(records: int, elsewhere: int, only: str | None, *, peers: bool) -> None:
     """Measure Firehose."""
-    made = bodies(records)
-    table = Table("case", "cloud", "put, records/s", "put to object, records/s", "goal", "MB")
+    columns = (
+        "case",
+        "cloud",
+        "put, records/s",
+        "put to object, records/s",
+        "goal",
+        "MB",
+        "client",
+    )
+    table = Table(*columns)
     for case in CASES:
         if only and not case.name.startswith(only):
             continue
-        found = measure(case, made, records)
+        count = int(records * case.share)
+        made = stream_bodies(count) if case.of_stream else bodies(count)
+        found = measure(case, made, count)
         table.add_row(
             case.name,
             "headrace",
             f"{found['puts/s']:,.0f}",
             f"{found['records/s']:,.0f}",
-            f"{case.goal:,.0f}",
+            f"{case.goal:,.0f}" if case.goal else "",
             f"{found['MB']:,.0f}",
+            f"{found['client']:.0%}",
         )
-    if peers:
+    for name in ("localstack", "ministack") if peers else ():
         try:
-            found = measure_other("ministack", bodies(elsewhere), elsewhere)
-            row = (f"{found['puts/s']:,.0f}", f"{found['records/s']:,.0f}", "", "")
+            found = measure_other(name, bodies(elsewhere), elsewhere)
+            row = (f"{found['puts/s']:,.0f}", f"{found['records/s']:,.0f}")
         except (CannotStart, OSError, RuntimeError, BotoCoreError, ClientError) as error:
-            row = (f"failed: {' '.join(str(error).split())[:80]}", "", "", "")
-        table.add_row("plain", "ministack", *row)
-    Console(width=120).print(table)
+            row = (f"failed: {' '.join(str(error).split())[:80]}", "")
+        table.add_row("plain", name, *row)
+    console = Console(width=130)
+    console.print(table)
+    if not only:
+        console.print(f"delay over the interval: {measure_delay(10):,.0f} ms (median of 10)")
+        active, data_mb, rise_mb = measure_partitions(records // 3)
+        console.print(
+            f"{active} active partitions, {data_mb:,.0f} MB in their buffers: {rise_mb:,.0f} MB of memory more"
+        )
 
 
 if __name__ == "__main__":

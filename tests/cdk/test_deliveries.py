@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 from aws_cdk import Stack
+from aws_cdk import aws_kinesis as kinesis
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_secretsmanager as secretsmanager
 from aws_cdk.assertions import Match, Template
 
 from cdk.app import build, new_app
+from cdk.constructs.delivery_config import Column
 from cdk.constructs.http_delivery import HttpDelivery
+from cdk.constructs.iceberg_delivery import IcebergDelivery
+from cdk.constructs.redshift_delivery import RedshiftDelivery
 from cdk.constructs.search_delivery import SearchDelivery
 from cdk.constructs.splunk_delivery import SplunkDelivery
 from cdk.constructs.stream_delivery import Buffering
@@ -47,6 +51,29 @@ def test_flights_go_to_a_domain_of_the_stack() -> None:
     template.has_output("DomainEndpoint", {})
 
 
+def test_flights_go_into_a_table_of_a_cluster_of_the_stack() -> None:
+    template = stack_of(destination="redshift")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "RedshiftDestinationConfiguration": {
+                "CopyCommand": {"DataTableName": "flights", "CopyOptions": "json 'auto' gzip"},
+                "RetryOptions": {"DurationInSeconds": 3600},
+                "SecretsManagerConfiguration": {"Enabled": True},
+                "S3Configuration": {"Prefix": "redshift/", "CompressionFormat": "GZIP"},
+                "Username": Match.absent(),
+            }
+        },
+    )
+    template.resource_count_is("AWS::Redshift::Cluster", 1)
+    statement = template.find_outputs("CreateTable")["CreateTable"]["Value"]
+    assert statement.startswith(
+        "create table flights (event_id varchar(256), event_time varchar(256)"
+    )
+    # The password is not in the template.
+    assert "resolve:secretsmanager" in str(template.to_json())
+
+
 def test_flights_go_to_an_endpoint() -> None:
     template = stack_of(destination="http", url="https://example.com/in")
     template.has_resource_properties(
@@ -63,6 +90,32 @@ def test_flights_go_to_an_endpoint() -> None:
     )
 
 
+def test_flights_go_to_an_iceberg_table() -> None:
+    template = stack_of(destination="iceberg")
+    template.has_resource_properties(
+        STREAM,
+        {
+            "IcebergDestinationConfiguration": {
+                "AppendOnly": True,
+                "CatalogConfiguration": {"CatalogArn": Match.any_value()},
+                "DestinationTableConfigurationList": [
+                    {
+                        "DestinationDatabaseName": "headrace_lake",
+                        "DestinationTableName": "flights",
+                    }
+                ],
+                "s3BackupMode": "FailedDataOnly",
+            }
+        },
+    )
+    template.has_resource_properties(
+        "AWS::Glue::Table",
+        {"OpenTableFormatInput": {"IcebergInput": {"MetadataOperation": "CREATE", "Version": "2"}}},
+    )
+    (delivery,) = template.find_resources(STREAM).values()
+    assert any("Table" in name for name in delivery["DependsOn"])
+
+
 def test_the_context_names_the_destination() -> None:
     app = new_app()
     app.node.set_context("leave_out", "processing, analytics")
@@ -75,7 +128,7 @@ def test_the_context_names_the_destination() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"destination": "ftp"}, "must be one of parquet, opensearch, http"),
+        ({"destination": "ftp"}, "must be one of parquet, iceberg, opensearch, redshift, http"),
         ({"destination": "http"}, "-c delivery_url="),
         ({"destination": "http", "url": "http://example.com"}, "must begin with https://"),
     ],
@@ -135,9 +188,40 @@ def test_secrets_are_read_by_the_role_alone(parts: dict[str, Any]) -> None:
     )
 
 
+def test_an_operation_is_a_query_over_unique_keys() -> None:
+    stack = Stack(new_app(), "s")
+    IcebergDelivery(
+        stack,
+        "Ice",
+        name="n",
+        source=kinesis.Stream(stack, "Source"),
+        bucket=s3.Bucket(stack, "Lake"),
+        error_prefix=ERRORS,
+        **ICEBERG,
+        unique_keys=["id"],
+        operation=".op",
+    )
+    template = Template.from_stack(stack)
+    expected = {"ParameterName": "MetadataExtractionQuery", "ParameterValue": "{operation:(.op)}"}
+    processor = {"Type": "MetadataExtraction", "Parameters": Match.array_with([expected])}
+    template.has_resource_properties(
+        STREAM,
+        {
+            "IcebergDestinationConfiguration": {
+                "AppendOnly": False,
+                "ProcessingConfiguration": {"Enabled": True, "Processors": [processor]},
+            }
+        },
+    )
+
+
 HTTP = {"url": "https://x/"}
 SPLUNK = {"hec_endpoint": "https://x", "hec_token": None}
+JDBC = "jdbc:redshift://c.x.us-east-1.redshift.amazonaws.com:5439/dev"
+REDSHIFT = {"jdbc_url": JDBC, "login": None, "table": "public.flights"}
 SEARCH = {"domain": None, "index_name": "f"}
+ID = Column(name="id", type="int")
+ICEBERG: dict[str, Any] = {"database": "d", "table": "t", "location": "t/", "columns": [ID]}
 
 
 @pytest.mark.parametrize(
@@ -151,6 +235,24 @@ SEARCH = {"domain": None, "index_name": "f"}
         (SearchDelivery, {**SEARCH, "index_name": "Flights"}, "An index's name must match"),
         (SearchDelivery, {**SEARCH, "rotation": "OneYear"}, "A rotation must be one of"),
         (SearchDelivery, {**SEARCH, "buffering": Buffering(size_mib=101)}, "1 to 100 MiB"),
+        (IcebergDelivery, {**ICEBERG, "table": "a-b"}, "A Glue table's name must match"),
+        (IcebergDelivery, {**ICEBERG, "location": "t"}, "must end in a slash"),
+        (IcebergDelivery, {**ICEBERG, "columns": []}, "must have a column"),
+        (IcebergDelivery, {**ICEBERG, "columns": [ID, ID]}, "id occurs twice"),
+        (
+            IcebergDelivery,
+            {**ICEBERG, "columns": [Column(name="n", type="tinyint")]},
+            "a type that Iceberg has not",
+        ),
+        (IcebergDelivery, {**ICEBERG, "unique_keys": ["k"]}, "k is no column"),
+        (IcebergDelivery, {**ICEBERG, "operation": ".op"}, "need unique keys"),
+        (IcebergDelivery, {**ICEBERG, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
+        (RedshiftDelivery, {**REDSHIFT, "table": "a b"}, "A table's name must match"),
+        (RedshiftDelivery, {**REDSHIFT, "columns": ["a,b"]}, "A column's name must match"),
+        (RedshiftDelivery, {**REDSHIFT, "jdbc_url": "redshift://x"}, "A JDBC URL must match"),
+        (RedshiftDelivery, {**REDSHIFT, "prefix": "a/!{timestamp:yyyy}/"}, "A prefix must match"),
+        (RedshiftDelivery, {**REDSHIFT, "copy_options": "csv MANIFEST"}, "COPY is told MANIFEST"),
+        (RedshiftDelivery, {**REDSHIFT, "buffering": Buffering(size_mib=129)}, "1 to 128 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(size_mib=6)}, "1 to 5 MiB"),
         (SplunkDelivery, {**SPLUNK, "buffering": Buffering(interval_s=61)}, "0 to 60 seconds"),
         (SplunkDelivery, {**SPLUNK, "acknowledged_within_s": 60}, "180 to 600 seconds"),

@@ -192,5 +192,16 @@ def owned(client: Client) -> set[Thing]:
 def check(client: Client, what: str) -> None:
     """Fail unless what there is, is what stacks have: nothing is lost, and nothing is left that no stack knows."""
     there, known = things(client), owned(client)
-    assert there - known == set(), (what, "no stack has it", there - known)
-    assert known - there == set(), (what, "it is lost", known - there)
+    assert there - known == set(), (what, "no stack has it", there - known, failures(client))
+    assert known - there == set(), (what, "it is lost", known - there, failures(client))
+
+
+def failures(client: Client) -> list[tuple[str, str, str]]:
+    """Return what failed in the stacks that there are and were: resource, status, reason."""
+    cfn = client("cloudformation")
+    return [
+        (event["LogicalResourceId"], event["ResourceStatus"], event.get("ResourceStatusReason", ""))
+        for stack in cfn.list_stacks()["StackSummaries"]
+        for event in cfn.describe_stack_events(StackName=stack["StackId"])["StackEvents"]
+        if event["ResourceStatus"].endswith("FAILED")
+    ]

@@ -301,12 +301,12 @@ def check(service: str, operation: str, answer: HttpResponse) -> None:
 
 @pytest.mark.parametrize(("service", "operation"), CASES)
 def test_no_request_breaks_an_operation(
-    target: Target, service: str, operation: str, nightly: bool
+    target: Target, service: str, operation: str, how_many: Callable[[int, int], int], seed: int
 ):
     target.put_right(service)
-    made = Requests(f"{service}-{operation}", target.known(service))
+    made = Requests(f"{service}-{operation}-{seed}", target.known(service))
     answered = 0
-    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+    for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
         if number % PUT_RIGHT_EVERY == PUT_RIGHT_EVERY - 1:
             target.put_right(service)
         params = made.of(_model(service).operation_model(operation))

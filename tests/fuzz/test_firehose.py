@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,8 @@ NIGHTLY_REQUESTS = 10_000
 NAMES = ("flights", "gates")
 ROLE = "arn:aws:iam::000000000000:role/r"
 LAKE = "arn:aws:s3:::lake"
+# By operation and kind of destination, how many requests were taken.
+reached: dict[tuple[str, str], int] = {}
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +41,18 @@ def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JsonFuzz]:
         yield JsonFuzz(cloud, "firehose", "Firehose_20150804", known, put_right)
 
 
-def known() -> Known:
-    """Return sound values for members by name."""
+KINDS = (
+    *("Amazonopensearchservice", "AmazonOpenSearchServerless", "Elasticsearch", "HttpEndpoint"),
+    *("Splunk", "Redshift", "Iceberg", "Snowflake", "S3"),
+)
+
+
+def known(kind: str = "ExtendedS3") -> Known:
+    """Return sound values for members by name; of destinations only those of a kind are given."""
 
     def one_of(*values: Any) -> Any:
         return lambda random: random.choice(values)
 
-    others = ("Redshift", "Elasticsearch", "Splunk", "HttpEndpoint", "Snowflake", "Iceberg")
-    names = ("AmazonOpenSearchServerless", "Amazonopensearchservice", *others)
     return {
         "DeliveryStreamName": one_of(*NAMES, *NAMES, "new"),
         "DeliveryStreamType": one_of("DirectPut"),
@@ -55,18 +61,68 @@ def known() -> Known:
         "CurrentDeliveryStreamVersionId": one_of("1", "2"),
         "DestinationId": one_of("destinationId-000000000001"),
         "CompressionFormat": one_of("GZIP", "UNCOMPRESSED"),
-        "S3BackupMode": one_of("Disabled"),
-        "Prefix": one_of("raw/", "!{timestamp:yyyy}/", "!{x:y}", "!{"),
+        "S3BackupMode": one_of(None, None, None, "Disabled", "AllData"),
+        "Prefix": one_of("raw/", "raw/", "raw/", "!{timestamp:yyyy}/", "!{x:y}", "!{"),
         # Else nearly every request would be refused for having more than one destination.
-        **{f"{name}DestinationConfiguration": one_of(None) for name in names},
-        "S3DestinationConfiguration": one_of(None),
+        **{
+            f"{name}Destination{end}": one_of(None)
+            for name in ("ExtendedS3", *KINDS)
+            for end in ("Configuration", "Update")
+            if name != kind
+        },
+        "Url": one_of("https://example.com/in", "http://127.0.0.1:9/"),
+        "HECEndpoint": one_of("https://example.com"),
+        "HECToken": one_of("a-token"),
+        "DomainARN": one_of("arn:aws:es:us-east-1:000000000000:domain/flights"),
+        "ClusterEndpoint": one_of(None, None, "https://example.com"),
+        "CollectionEndpoint": one_of("https://example.com"),
+        "IndexName": one_of("flights", "flights", "Flights", ""),
+        "KinesisStreamSourceConfiguration": one_of(None),
+        "MSKSourceConfiguration": one_of(None),
+        "DatabaseSourceConfiguration": one_of(None),
+        "DirectPutSourceConfiguration": one_of(None),
+        # Mostly sound, so that what lies behind is reached.
+        "BufferingHints": one_of(
+            None, None, {"SizeInMBs": 1, "IntervalInSeconds": 60}, {"SizeInMBs": 1}
+        ),
+        "CloudWatchLoggingOptions": one_of(None, None, None, {"Enabled": True}),
+        "EncryptionConfiguration": one_of(None),
+        "SecretsManagerConfiguration": one_of(None, None, None, {"Enabled": True}),
+        "VpcConfiguration": one_of(None),
+        "DeliveryStreamEncryptionConfigurationInput": one_of(None),
+        "Tags": one_of(None, [{"Key": "a", "Value": "b"}]),
+        "ProcessingConfiguration": one_of(None, None, {"Enabled": False}, {"Enabled": True}),
+        "ErrorOutputPrefix": one_of(
+            "bad/", "bad/!{firehose:error-output-type}/", "!{firehose:error-output-type}/", "!{"
+        ),
     }
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_no_request_breaks_an_action(fuzz: JsonFuzz, operation: str, nightly: bool):
-    statuses = fuzz.run(operation, NIGHTLY_REQUESTS if nightly else REQUESTS)
+def test_no_request_breaks_an_action(
+    fuzz: JsonFuzz, operation: str, how_many: Callable[[int, int], int], seed: int
+):
+    statuses = fuzz.run(operation, how_many(REQUESTS, NIGHTLY_REQUESTS), seed)
     assert len(statuses) > REQUESTS // 2
+
+
+@pytest.mark.parametrize("operation", ["CreateDeliveryStream", "UpdateDestination"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_destination_breaks_an_action(
+    fuzz: JsonFuzz, monkeypatch: pytest.MonkeyPatch, operation: str, kind: str, nightly: bool
+):
+    monkeypatch.setattr(fuzz, "_known", lambda: known(kind))
+    statuses = fuzz.run(operation, NIGHTLY_REQUESTS if nightly else 6 * REQUESTS, seed=2)
+    assert len(statuses) > REQUESTS // 2
+    reached.setdefault((operation, kind), 0)
+    reached[operation, kind] += statuses.count(200)
+
+
+def test_sound_destinations_are_taken():
+    """After the test above: that its requests come further than the first refusal."""
+    taken = {kind for (_, kind), count in reached.items() if count}
+    if len(reached) == 2 * len(KINDS):
+        assert len(taken) >= 3
 
 
 def test_sound_requests_reach_what_they_are_about(fuzz: JsonFuzz):

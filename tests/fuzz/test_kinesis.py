@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from random import Random
@@ -199,8 +199,10 @@ def fuzz(target: Target, operation: str, count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("operation", MODEL.operation_names)
-def test_no_request_breaks_an_action(target: Target, operation: str, nightly: bool):
-    fuzz(target, operation, NIGHTLY_REQUESTS if nightly else REQUESTS, seed=1)
+def test_no_request_breaks_an_action(
+    target: Target, operation: str, how_many: Callable[[int, int], int], seed: int
+):
+    fuzz(target, operation, how_many(REQUESTS, NIGHTLY_REQUESTS), seed)
 
 
 def test_the_requests_of_a_seed_are_always_the_same(target: Target):

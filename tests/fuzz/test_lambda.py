@@ -6,7 +6,7 @@ Six requests an operation here, 10,000 with `--nightly`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -166,12 +166,14 @@ def check(operation: str, answer: HttpResponse) -> None:
 
 
 @pytest.mark.parametrize("operation", BUILT)
-def test_no_request_breaks_an_operation(target: Target, operation: str, nightly: bool):
+def test_no_request_breaks_an_operation(
+    target: Target, operation: str, how_many: Callable[[int, int], int], seed: int
+):
     target.put_right()
-    random = Random(f"{operation} sent")
-    requests = Requests(operation, target.known())
+    random = Random(f"{operation} sent {seed}")
+    requests = Requests(f"{operation}-{seed}", target.known())
     sent = 0
-    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+    for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
         params = requests.of(MODEL.operation_model(operation))
         answer = target.send(operation, params, random) if isinstance(params, dict) else None
         if answer is not None:

@@ -5,7 +5,8 @@ Ten requests an operation here, 10,000 with `--nightly`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -32,6 +33,7 @@ BUCKETS = ("bucket-one", "bucket-two", "bucket-locked")
 KEYS = ("k", "dir/k", "dir//k", "..", "ü", "k+k ")
 # What random members would say so seldom that nothing behind it were reached.
 STATUSES = {501, 503}
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class Target:
@@ -94,11 +96,13 @@ class Target:
         serializer = create_serializer("rest-xml", include_validation=False)
         try:
             made = serializer.serialize_to_request(params, MODEL.operation_model(operation))
-        except (AttributeError, KeyError, TypeError, ValueError, BotoCoreError):
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, BotoCoreError):
             # botocore cannot write every flaw
             return None
         body = made["body"]
-        body = body.encode() if isinstance(body, str) else bytes(body or b"")
+        if not isinstance(body, str | bytes | None):
+            return None
+        body = body.encode("utf-8", "replace") if isinstance(body, str) else body or b""
         if body and random.random() < 0.15:
             at = random.randrange(len(body))
             body = body[:at] + random.randbytes(2) + body[at + 1 :]
@@ -136,7 +140,10 @@ def check(operation: str, answer: HttpResponse) -> None:
     if answer.status < 300:
         shape = MODEL.operation_model(operation).output_shape
         has_stream = shape is not None and "Body" in shape.members
-        if not has_stream:
+        # Without its sub-resource a request is for an object, whose body is anything.
+        # As on AWS, no XML parser reads a key's control characters unless `encoding-type` was asked for:
+        # https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html
+        if not has_stream and answer.body[:1] == b"<" and not _CONTROL.search(answer.body):
             parser = parsers.create_parser("rest-xml")
             parser.parse({"status_code": 200, "headers": headers, "body": answer.body}, shape)
     elif answer.body:
@@ -146,11 +153,13 @@ def check(operation: str, answer: HttpResponse) -> None:
 
 
 @pytest.mark.parametrize("operation", BUILT)
-def test_no_request_breaks_an_operation(target: Target, operation: str, nightly: bool):
+def test_no_request_breaks_an_operation(
+    target: Target, operation: str, how_many: Callable[[int, int], int], seed: int
+):
     target.put_right()
-    made = Requests(f"s3-{operation}", target.known())
+    made = Requests(f"s3-{operation}-{seed}", target.known())
     answered = 0
-    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+    for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
         if number % 20 == 19:
             target.put_right()
         params = made.of(MODEL.operation_model(operation))

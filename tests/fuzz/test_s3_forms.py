@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -66,10 +66,10 @@ def form(random: Random) -> tuple[bytes, str]:
     return body, kind
 
 
-def test_no_form_breaks_an_upload(lab: S3Lab, nightly: bool):
-    random = Random("forms")
+def test_no_form_breaks_an_upload(lab: S3Lab, how_many: Callable[[int, int], int], seed: int):
+    random = Random(f"forms-{seed}")
     statuses: list[int] = []
-    for number in range(NIGHTLY_REQUESTS if nightly else REQUESTS):
+    for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
         body, kind = form(random)
         headers = {"content-type": kind, "host": "localhost:4566"}
         answer = lab.handle(HttpRequest("POST", "/bucket-one", "", headers, body))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.api.cloudformation.test_lifecycles import GROUPS
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
 
-SEED = 4
 TEXTS, NIGHTLY_TEXTS = 150, 20_000
 PROPERTIES, NIGHTLY_PROPERTIES = 60, 5_000
 # What says that headrace broke, and not the template. That moto cannot answer is said as such.
@@ -124,10 +123,12 @@ def outcome(cfn: Any, name: str, body: str) -> tuple[str, list[str]]:
     return ended, reasons
 
 
-def test_no_text_breaks_it(templates: InProcessCloud, nightly: bool):
-    random, cfn = Random(SEED), templates.client("cloudformation")
+def test_no_text_breaks_it(
+    templates: InProcessCloud, how_many: Callable[[int, int], int], seed: int
+):
+    random, cfn = Random(f"templates-{seed}"), templates.client("cloudformation")
     seen: set[str] = set()
-    for number in range(NIGHTLY_TEXTS if nightly else TEXTS):
+    for number in range(how_many(TEXTS, NIGHTLY_TEXTS)):
         body = text_of(random)
         ended, reasons = outcome(cfn, f"s{number}", body)
         assert ended in ("CREATE_COMPLETE", "ROLLBACK_COMPLETE", "ValidationError"), (body, reasons)
@@ -141,12 +142,14 @@ def resources() -> list[tuple[str, str]]:
     return [(group, name) for group, value in GROUPS.items() for name in value["resources"]]
 
 
-def test_no_property_of_a_type_breaks_it(templates: InProcessCloud, nightly: bool):
+def test_no_property_of_a_type_breaks_it(
+    templates: InProcessCloud, how_many: Callable[[int, int], int], seed: int
+):
     """The flaw is the template's: what the stack fails with names the property, or is the service's own refusal."""
-    random, cfn = Random(SEED), templates.client("cloudformation")
+    random, cfn = Random(f"templates-{seed}"), templates.client("cloudformation")
     chosen = resources()
     wrong: list[Any] = []
-    for number in range(NIGHTLY_PROPERTIES if nightly else PROPERTIES):
+    for number in range(how_many(PROPERTIES, NIGHTLY_PROPERTIES)):
         group, name = random.choice(chosen)
         resource = GROUPS[group]["resources"][name]
         given = resource["Properties"]

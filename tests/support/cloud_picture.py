@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator
 from datetime import datetime
 from enum import Enum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any
 
 from headrace.cloud import Cloud
@@ -26,7 +27,10 @@ _LEFT_OUT = re.compile(
     r"|callbacks|activities|history|creation_token|seen|access_keys$|moto_|client_token|url_map|schema$|quotas",
     re.IGNORECASE,
 )
+_ADDRESSES = (IPv4Address, IPv4Network, IPv6Address, IPv6Network)
 _DEEPEST = 25
+# What each account is born with, tens of thousands of values.
+_STOCK = {("ec2", "snapshots")}
 # Tables of the database that are CloudFormation's own, moto's, or logs.
 _TABLES_LEFT_OUT = re.compile(
     r"^(doc_cfn_|cfn_|fallback_|sqlite_|headrace_|doc_shard_log|lambda_trace|doc_lambda_checkpoints|doc_firehose_progress"
@@ -64,7 +68,8 @@ def _of_moto(account: str) -> Iterator[tuple[str, Any]]:
         if account not in each:
             continue
         for region, backend in list(each[account].items()):
-            yield from _walk(vars(backend), f"{service}/{region}", frozenset(), 0)
+            state = {k: v for k, v in vars(backend).items() if (service, k) not in _STOCK}
+            yield from _walk(state, f"{service}/{region}", frozenset(), 0)
 
 
 def _walk(value: Any, path: str, above: frozenset[int], depth: int) -> Iterator[tuple[str, Any]]:
@@ -75,8 +80,25 @@ def _walk(value: Any, path: str, above: frozenset[int], depth: int) -> Iterator[
         yield path, None if value == "" else value
     elif isinstance(value, bytes):
         yield path, value[:200]
-    elif not (_says_nothing(value) or id(value) in above or depth > _DEEPEST):
+    elif isinstance(value, _ADDRESSES):
+        # A network is iterable: it would be a value for each of its addresses.
+        yield path, str(value)
+    elif not (_says_nothing(value) or _has_ended(value) or id(value) in above or depth > _DEEPEST):
         yield from _inside(value, path, above | {id(value)}, depth + 1)
+
+
+def _has_ended(value: Any) -> bool:
+    """Whether a service only still shows that something was there."""
+    ended = ("INACTIVE", "deleted")
+    return (
+        any(vars(value).get(name) in ended for name in ("status", "state"))
+        if _plain(value)
+        else False
+    )
+
+
+def _plain(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not isinstance(value, type)
 
 
 def _says_nothing(value: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,13 +59,14 @@ class Endpoint:
 
     port: int
     usual: Behaviour
+    scheme: str = "http"
     behaviours: list[Behaviour] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     released: threading.Event = field(default_factory=threading.Event)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def hang(self, _: Request) -> None:
         """Answer nothing until the test is over."""
@@ -72,10 +74,10 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint(usual: Behaviour) -> Iterator[Endpoint]:
-    """Run a server on 127.0.0.1, a thread for each connection, one request on each."""
+def endpoint(usual: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[Endpoint]:
+    """Run a server on 127.0.0.1, a thread for each connection, one request on each; with `tls` it speaks https."""
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Endpoint(listener.getsockname()[1], usual)
+    server = Endpoint(listener.getsockname()[1], usual, "http" if tls is None else "https")
     threads: list[threading.Thread] = []
 
     def accept() -> None:
@@ -89,6 +91,12 @@ def endpoint(usual: Behaviour) -> Iterator[Endpoint]:
             thread.start()
 
     def serve(connection: socket.socket) -> None:
+        if tls is not None:
+            try:
+                connection = tls.wrap_socket(connection, server_side=True)
+            except OSError:
+                connection.close()
+                return  # the client does not trust the certificate, as some tests want
         with connection:
             request = read_request(connection)
             if request is None:

@@ -5,6 +5,7 @@ Source of requests, answers and codes: docs.splunk.com, "HTTP Event Collector RE
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,9 +72,9 @@ def says(status: int, code: int, text: str) -> bytes:
 
 
 @contextmanager
-def hec() -> Iterator[Hec]:
-    """Run a collector on 127.0.0.1."""
+def hec(tls: ssl.SSLContext | None = None) -> Iterator[Hec]:
+    """Run a collector on 127.0.0.1; with `tls` it speaks https."""
     collectors: list[Hec] = []
-    with endpoint(lambda request: collectors[0].answer(request)) as server:
+    with endpoint(lambda request: collectors[0].answer(request), tls) as server:
         collectors.append(Hec(server))
         yield collectors[0]

@@ -44,10 +44,10 @@ def make_role(
 
 
 def as_role(cloud: InProcessCloud, role: str, service: str, *, policy: str = "") -> Any:
-    """Return a client with credentials of a session `s` of a role."""
+    """Return a client with credentials of a session `s1` of a role."""
     params = {"Policy": policy} if policy else {}
     arn = f"arn:aws:iam::{ACCOUNT}:role/{role}"
-    found = cloud.client("sts").assume_role(RoleArn=arn, RoleSessionName="s", **params)
+    found = cloud.client("sts").assume_role(RoleArn=arn, RoleSessionName="s1", **params)
     keys = found["Credentials"]
     return client_of(
         service,

@@ -68,6 +68,15 @@ AutoStopConfig = TypedDict(
     },
 )
 
+CancelJobRunInput = TypedDict(
+    "CancelJobRunInput",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "shutdownGracePeriodInSeconds": NotRequired[int],
+    },
+)
+
 CancelJobRunRequest = TypedDict(
     "CancelJobRunRequest",
     {
@@ -114,6 +123,32 @@ ConfigurationOverrides = TypedDict(
     },
 )
 
+CreateApplicationInput = TypedDict(
+    "CreateApplicationInput",
+    {
+    "name": NotRequired[str],
+    "releaseLabel": str,
+    "type": str,
+    "clientToken": str,
+    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
+    "maximumCapacity": NotRequired["MaximumAllowedResources"],
+    "tags": NotRequired[dict[str, str]],
+    "autoStartConfiguration": NotRequired["AutoStartConfig"],
+    "autoStopConfiguration": NotRequired["AutoStopConfig"],
+    "networkConfiguration": NotRequired["NetworkConfiguration"],
+    "architecture": NotRequired[str],
+    "imageConfiguration": NotRequired["ImageConfigurationInput"],
+    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecificationInput"]],
+    "runtimeConfiguration": NotRequired[list["Configuration"]],
+    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
+    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
+    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
+    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
+    "identityCenterConfiguration": NotRequired["IdentityCenterConfigurationInput"],
+    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
+    },
+)
+
 CreateApplicationRequest = TypedDict(
     "CreateApplicationRequest",
     {
@@ -149,6 +184,13 @@ CreateApplicationResponse = TypedDict(
     },
 )
 
+DeleteApplicationInput = TypedDict(
+    "DeleteApplicationInput",
+    {
+    "applicationId": str,
+    },
+)
+
 DeleteApplicationRequest = TypedDict(
     "DeleteApplicationRequest",
     {
@@ -161,6 +203,13 @@ DiskEncryptionConfiguration = TypedDict(
     {
     "encryptionContext": NotRequired[dict[str, str]],
     "encryptionKeyArn": NotRequired[str],
+    },
+)
+
+GetApplicationInput = TypedDict(
+    "GetApplicationInput",
+    {
+    "applicationId": str,
     },
 )
 
@@ -178,6 +227,16 @@ GetApplicationResponse = TypedDict(
     },
 )
 
+GetDashboardForJobRunInput = TypedDict(
+    "GetDashboardForJobRunInput",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "attempt": NotRequired[int],
+    "accessSystemProfileLogs": NotRequired[bool],
+    },
+)
+
 GetDashboardForJobRunRequest = TypedDict(
     "GetDashboardForJobRunRequest",
     {
@@ -192,6 +251,15 @@ GetDashboardForJobRunResponse = TypedDict(
     "GetDashboardForJobRunResponse",
     {
     "url": NotRequired[str],
+    },
+)
+
+GetJobRunInput = TypedDict(
+    "GetJobRunInput",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "attempt": NotRequired[int],
     },
 )
 
@@ -373,6 +441,15 @@ JobRunSummary = TypedDict(
     },
 )
 
+ListApplicationsInput = TypedDict(
+    "ListApplicationsInput",
+    {
+    "nextToken": NotRequired[str],
+    "maxResults": NotRequired[int],
+    "states": NotRequired[list[str]],
+    },
+)
+
 ListApplicationsRequest = TypedDict(
     "ListApplicationsRequest",
     {
@@ -387,6 +464,16 @@ ListApplicationsResponse = TypedDict(
     {
     "applications": list["ApplicationSummary"],
     "nextToken": NotRequired[str],
+    },
+)
+
+ListJobRunAttemptsInput = TypedDict(
+    "ListJobRunAttemptsInput",
+    {
+    "applicationId": str,
+    "jobRunId": str,
+    "nextToken": NotRequired[str],
+    "maxResults": NotRequired[int],
     },
 )
 
@@ -408,6 +495,19 @@ ListJobRunAttemptsResponse = TypedDict(
     },
 )
 
+ListJobRunsInput = TypedDict(
+    "ListJobRunsInput",
+    {
+    "applicationId": str,
+    "nextToken": NotRequired[str],
+    "maxResults": NotRequired[int],
+    "createdAtAfter": NotRequired[datetime],
+    "createdAtBefore": NotRequired[datetime],
+    "states": NotRequired[list[str]],
+    "mode": NotRequired[str],
+    },
+)
+
 ListJobRunsRequest = TypedDict(
     "ListJobRunsRequest",
     {
@@ -426,6 +526,13 @@ ListJobRunsResponse = TypedDict(
     {
     "jobRuns": list["JobRunSummary"],
     "nextToken": NotRequired[str],
+    },
+)
+
+ListTagsForResourceInput = TypedDict(
+    "ListTagsForResourceInput",
+    {
+    "resourceArn": str,
     },
 )
 
@@ -527,10 +634,34 @@ SparkSubmit = TypedDict(
     },
 )
 
+StartApplicationInput = TypedDict(
+    "StartApplicationInput",
+    {
+    "applicationId": str,
+    },
+)
+
 StartApplicationRequest = TypedDict(
     "StartApplicationRequest",
     {
     "applicationId": str,
+    },
+)
+
+StartJobRunInput = TypedDict(
+    "StartJobRunInput",
+    {
+    "applicationId": str,
+    "clientToken": str,
+    "executionRoleArn": str,
+    "executionIamPolicy": NotRequired["JobRunExecutionIamPolicy"],
+    "jobDriver": NotRequired["JobDriver"],
+    "configurationOverrides": NotRequired["ConfigurationOverrides"],
+    "tags": NotRequired[dict[str, str]],
+    "executionTimeoutMinutes": NotRequired[int],
+    "name": NotRequired[str],
+    "mode": NotRequired[str],
+    "retryPolicy": NotRequired["RetryPolicy"],
     },
 )
 
@@ -560,10 +691,25 @@ StartJobRunResponse = TypedDict(
     },
 )
 
+StopApplicationInput = TypedDict(
+    "StopApplicationInput",
+    {
+    "applicationId": str,
+    },
+)
+
 StopApplicationRequest = TypedDict(
     "StopApplicationRequest",
     {
     "applicationId": str,
+    },
+)
+
+TagResourceInput = TypedDict(
+    "TagResourceInput",
+    {
+    "resourceArn": str,
+    "tags": dict[str, str],
     },
 )
 
@@ -584,11 +730,43 @@ TotalResourceUtilization = TypedDict(
     },
 )
 
+UntagResourceInput = TypedDict(
+    "UntagResourceInput",
+    {
+    "resourceArn": str,
+    "tagKeys": list[str],
+    },
+)
+
 UntagResourceRequest = TypedDict(
     "UntagResourceRequest",
     {
     "resourceArn": str,
     "tagKeys": list[str],
+    },
+)
+
+UpdateApplicationInput = TypedDict(
+    "UpdateApplicationInput",
+    {
+    "applicationId": str,
+    "clientToken": str,
+    "initialCapacity": NotRequired[dict[str, "InitialCapacityConfig"]],
+    "maximumCapacity": NotRequired["MaximumAllowedResources"],
+    "autoStartConfiguration": NotRequired["AutoStartConfig"],
+    "autoStopConfiguration": NotRequired["AutoStopConfig"],
+    "networkConfiguration": NotRequired["NetworkConfiguration"],
+    "architecture": NotRequired[str],
+    "imageConfiguration": NotRequired["ImageConfigurationInput"],
+    "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecificationInput"]],
+    "interactiveConfiguration": NotRequired["InteractiveConfiguration"],
+    "releaseLabel": NotRequired[str],
+    "runtimeConfiguration": NotRequired[list["Configuration"]],
+    "monitoringConfiguration": NotRequired["MonitoringConfiguration"],
+    "diskEncryptionConfiguration": NotRequired["DiskEncryptionConfiguration"],
+    "schedulerConfiguration": NotRequired["SchedulerConfiguration"],
+    "identityCenterConfiguration": NotRequired["IdentityCenterConfigurationInput"],
+    "jobLevelCostAllocationConfiguration": NotRequired["JobLevelCostAllocationConfiguration"],
     },
 )
 

@@ -6,6 +6,13 @@
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
+AbortIncompleteMultipartUpload = TypedDict(
+    "AbortIncompleteMultipartUpload",
+    {
+    "DaysAfterInitiation": NotRequired[int],
+    },
+)
+
 AbortMultipartUploadInput = TypedDict(
     "AbortMultipartUploadInput",
     {
@@ -18,11 +25,75 @@ AbortMultipartUploadInput = TypedDict(
     },
 )
 
+AccelerateConfiguration = TypedDict(
+    "AccelerateConfiguration",
+    {
+    "Status": NotRequired[str],
+    },
+)
+
 AccessControlPolicy = TypedDict(
     "AccessControlPolicy",
     {
     "Grants": NotRequired[list["Grant"]],
     "Owner": NotRequired["Owner"],
+    },
+)
+
+AccessControlTranslation = TypedDict(
+    "AccessControlTranslation",
+    {
+    "Owner": str,
+    },
+)
+
+AnalyticsAndOperator = TypedDict(
+    "AnalyticsAndOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tags": NotRequired[list["Tag"]],
+    },
+)
+
+AnalyticsConfiguration = TypedDict(
+    "AnalyticsConfiguration",
+    {
+    "Id": str,
+    "Filter": NotRequired["AnalyticsFilter"],
+    "StorageClassAnalysis": "StorageClassAnalysis",
+    },
+)
+
+AnalyticsExportDestination = TypedDict(
+    "AnalyticsExportDestination",
+    {
+    "S3BucketDestination": "AnalyticsS3BucketDestination",
+    },
+)
+
+AnalyticsFilter = TypedDict(
+    "AnalyticsFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "And": NotRequired["AnalyticsAndOperator"],
+    },
+)
+
+AnalyticsS3BucketDestination = TypedDict(
+    "AnalyticsS3BucketDestination",
+    {
+    "Format": str,
+    "BucketAccountId": NotRequired[str],
+    "Bucket": str,
+    "Prefix": NotRequired[str],
+    },
+)
+
+BlockedEncryptionTypes = TypedDict(
+    "BlockedEncryptionTypes",
+    {
+    "EncryptionType": NotRequired[list[str]],
     },
 )
 
@@ -41,6 +112,39 @@ BucketInfo = TypedDict(
     {
     "DataRedundancy": NotRequired[str],
     "Type": NotRequired[str],
+    },
+)
+
+BucketLifecycleConfiguration = TypedDict(
+    "BucketLifecycleConfiguration",
+    {
+    "Rules": list["LifecycleRule"],
+    },
+)
+
+BucketLoggingStatus = TypedDict(
+    "BucketLoggingStatus",
+    {
+    "LoggingEnabled": NotRequired["LoggingEnabled"],
+    },
+)
+
+CORSConfiguration = TypedDict(
+    "CORSConfiguration",
+    {
+    "CORSRules": list["CORSRule"],
+    },
+)
+
+CORSRule = TypedDict(
+    "CORSRule",
+    {
+    "ID": NotRequired[str],
+    "AllowedHeaders": NotRequired[list[str]],
+    "AllowedMethods": list[str],
+    "AllowedOrigins": list[str],
+    "ExposeHeaders": NotRequired[list[str]],
+    "MaxAgeSeconds": NotRequired[int],
     },
 )
 
@@ -170,6 +274,14 @@ CompletedPart = TypedDict(
     "ChecksumXXHASH3": NotRequired[str],
     "ChecksumXXHASH128": NotRequired[str],
     "PartNumber": NotRequired[int],
+    },
+)
+
+Condition = TypedDict(
+    "Condition",
+    {
+    "HttpErrorCodeReturnedEquals": NotRequired[str],
+    "KeyPrefixEquals": NotRequired[str],
     },
 )
 
@@ -375,6 +487,16 @@ CreateMultipartUploadOutput = TypedDict(
     },
 )
 
+DefaultRetention = TypedDict(
+    "DefaultRetention",
+    {
+    "Mode": NotRequired[str],
+    "Days": NotRequired[int],
+    "Years": NotRequired[int],
+    "DefaultEventHold": NotRequired["EventHoldDuration"],
+    },
+)
+
 Delete = TypedDict(
     "Delete",
     {
@@ -383,8 +505,108 @@ Delete = TypedDict(
     },
 )
 
+DeleteBucketAnalyticsConfigurationInput = TypedDict(
+    "DeleteBucketAnalyticsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketCorsInput = TypedDict(
+    "DeleteBucketCorsInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketEncryptionInput = TypedDict(
+    "DeleteBucketEncryptionInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 DeleteBucketInput = TypedDict(
     "DeleteBucketInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketIntelligentTieringConfigurationInput = TypedDict(
+    "DeleteBucketIntelligentTieringConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketInventoryConfigurationInput = TypedDict(
+    "DeleteBucketInventoryConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketLifecycleInput = TypedDict(
+    "DeleteBucketLifecycleInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketMetricsConfigurationInput = TypedDict(
+    "DeleteBucketMetricsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketOwnershipControlsInput = TypedDict(
+    "DeleteBucketOwnershipControlsInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketPolicyInput = TypedDict(
+    "DeleteBucketPolicyInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketReplicationInput = TypedDict(
+    "DeleteBucketReplicationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketTaggingInput = TypedDict(
+    "DeleteBucketTaggingInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+DeleteBucketWebsiteInput = TypedDict(
+    "DeleteBucketWebsiteInput",
     {
     "Bucket": str,
     "ExpectedBucketOwner": NotRequired[str],
@@ -399,6 +621,13 @@ DeleteMarkerEntry = TypedDict(
     "VersionId": NotRequired[str],
     "IsLatest": NotRequired[bool],
     "LastModified": NotRequired[datetime],
+    },
+)
+
+DeleteMarkerReplication = TypedDict(
+    "DeleteMarkerReplication",
+    {
+    "Status": NotRequired[str],
     },
 )
 
@@ -466,6 +695,14 @@ DeleteObjectsOutput = TypedDict(
     },
 )
 
+DeletePublicAccessBlockInput = TypedDict(
+    "DeletePublicAccessBlockInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 DeletedObject = TypedDict(
     "DeletedObject",
     {
@@ -476,12 +713,32 @@ DeletedObject = TypedDict(
     },
 )
 
+Destination = TypedDict(
+    "Destination",
+    {
+    "Bucket": str,
+    "Account": NotRequired[str],
+    "StorageClass": NotRequired[str],
+    "AccessControlTranslation": NotRequired["AccessControlTranslation"],
+    "EncryptionConfiguration": NotRequired["EncryptionConfiguration"],
+    "ReplicationTime": NotRequired["ReplicationTime"],
+    "Metrics": NotRequired["Metrics"],
+    },
+)
+
 Encryption = TypedDict(
     "Encryption",
     {
     "EncryptionType": str,
     "KMSKeyId": NotRequired[str],
     "KMSContext": NotRequired[str],
+    },
+)
+
+EncryptionConfiguration = TypedDict(
+    "EncryptionConfiguration",
+    {
+    "ReplicaKmsKeyID": NotRequired[str],
     },
 )
 
@@ -495,11 +752,42 @@ Error = TypedDict(
     },
 )
 
+ErrorDocument = TypedDict(
+    "ErrorDocument",
+    {
+    "Key": str,
+    },
+)
+
 EventHoldDuration = TypedDict(
     "EventHoldDuration",
     {
     "Days": NotRequired[int],
     "Years": NotRequired[int],
+    },
+)
+
+ExistingObjectReplication = TypedDict(
+    "ExistingObjectReplication",
+    {
+    "Status": str,
+    },
+)
+
+FilterRule = TypedDict(
+    "FilterRule",
+    {
+    "Name": NotRequired[str],
+    "Value": NotRequired[str],
+    },
+)
+
+GetBucketAccelerateConfigurationInput = TypedDict(
+    "GetBucketAccelerateConfigurationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    "RequestPayer": NotRequired[str],
     },
 )
 
@@ -519,6 +807,57 @@ GetBucketAclOutput = TypedDict(
     },
 )
 
+GetBucketAnalyticsConfigurationInput = TypedDict(
+    "GetBucketAnalyticsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketCorsInput = TypedDict(
+    "GetBucketCorsInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketEncryptionInput = TypedDict(
+    "GetBucketEncryptionInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketIntelligentTieringConfigurationInput = TypedDict(
+    "GetBucketIntelligentTieringConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketInventoryConfigurationInput = TypedDict(
+    "GetBucketInventoryConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketLifecycleConfigurationInput = TypedDict(
+    "GetBucketLifecycleConfigurationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 GetBucketLocationInput = TypedDict(
     "GetBucketLocationInput",
     {
@@ -531,6 +870,47 @@ GetBucketLocationOutput = TypedDict(
     "GetBucketLocationOutput",
     {
     "LocationConstraint": NotRequired[str],
+    },
+)
+
+GetBucketLoggingInput = TypedDict(
+    "GetBucketLoggingInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketMetricsConfigurationInput = TypedDict(
+    "GetBucketMetricsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketNotificationConfigurationInput = TypedDict(
+    "GetBucketNotificationConfigurationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketOwnershipControlsInput = TypedDict(
+    "GetBucketOwnershipControlsInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketPolicyInput = TypedDict(
+    "GetBucketPolicyInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
     },
 )
 
@@ -549,6 +929,30 @@ GetBucketPolicyStatusOutput = TypedDict(
     },
 )
 
+GetBucketReplicationInput = TypedDict(
+    "GetBucketReplicationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketRequestPaymentInput = TypedDict(
+    "GetBucketRequestPaymentInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+GetBucketTaggingInput = TypedDict(
+    "GetBucketTaggingInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 GetBucketVersioningInput = TypedDict(
     "GetBucketVersioningInput",
     {
@@ -562,6 +966,14 @@ GetBucketVersioningOutput = TypedDict(
     {
     "Status": NotRequired[str],
     "MFADelete": NotRequired[str],
+    },
+)
+
+GetBucketWebsiteInput = TypedDict(
+    "GetBucketWebsiteInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
     },
 )
 
@@ -674,6 +1086,14 @@ GetObjectLegalHoldOutput = TypedDict(
     },
 )
 
+GetObjectLockConfigurationInput = TypedDict(
+    "GetObjectLockConfigurationInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 GetObjectOutput = TypedDict(
     "GetObjectOutput",
     {
@@ -760,6 +1180,14 @@ GetObjectTaggingOutput = TypedDict(
     {
     "VersionId": NotRequired[str],
     "TagSet": list["Tag"],
+    },
+)
+
+GetPublicAccessBlockInput = TypedDict(
+    "GetPublicAccessBlockInput",
+    {
+    "Bucket": str,
+    "ExpectedBucketOwner": NotRequired[str],
     },
 )
 
@@ -887,6 +1315,13 @@ HeadObjectOutput = TypedDict(
     },
 )
 
+IndexDocument = TypedDict(
+    "IndexDocument",
+    {
+    "Suffix": str,
+    },
+)
+
 Initiator = TypedDict(
     "Initiator",
     {
@@ -905,6 +1340,86 @@ InputSerialization = TypedDict(
     },
 )
 
+IntelligentTieringAndOperator = TypedDict(
+    "IntelligentTieringAndOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tags": NotRequired[list["Tag"]],
+    },
+)
+
+IntelligentTieringConfiguration = TypedDict(
+    "IntelligentTieringConfiguration",
+    {
+    "Id": str,
+    "Filter": NotRequired["IntelligentTieringFilter"],
+    "Status": str,
+    "Tierings": list["Tiering"],
+    },
+)
+
+IntelligentTieringFilter = TypedDict(
+    "IntelligentTieringFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "And": NotRequired["IntelligentTieringAndOperator"],
+    },
+)
+
+InventoryConfiguration = TypedDict(
+    "InventoryConfiguration",
+    {
+    "Destination": "InventoryDestination",
+    "IsEnabled": bool,
+    "Filter": NotRequired["InventoryFilter"],
+    "Id": str,
+    "IncludedObjectVersions": str,
+    "OptionalFields": NotRequired[list[str]],
+    "Schedule": "InventorySchedule",
+    },
+)
+
+InventoryDestination = TypedDict(
+    "InventoryDestination",
+    {
+    "S3BucketDestination": "InventoryS3BucketDestination",
+    },
+)
+
+InventoryEncryption = TypedDict(
+    "InventoryEncryption",
+    {
+    "SSES3": NotRequired[dict[str, Any]],
+    "SSEKMS": NotRequired["SSEKMS"],
+    },
+)
+
+InventoryFilter = TypedDict(
+    "InventoryFilter",
+    {
+    "Prefix": str,
+    },
+)
+
+InventoryS3BucketDestination = TypedDict(
+    "InventoryS3BucketDestination",
+    {
+    "AccountId": NotRequired[str],
+    "Bucket": str,
+    "Format": str,
+    "Prefix": NotRequired[str],
+    "Encryption": NotRequired["InventoryEncryption"],
+    },
+)
+
+InventorySchedule = TypedDict(
+    "InventorySchedule",
+    {
+    "Frequency": str,
+    },
+)
+
 JSONInput = TypedDict(
     "JSONInput",
     {
@@ -916,6 +1431,97 @@ JSONOutput = TypedDict(
     "JSONOutput",
     {
     "RecordDelimiter": NotRequired[str],
+    },
+)
+
+LambdaFunctionConfiguration = TypedDict(
+    "LambdaFunctionConfiguration",
+    {
+    "Id": NotRequired[str],
+    "LambdaFunctionArn": str,
+    "Events": list[str],
+    "Filter": NotRequired["NotificationConfigurationFilter"],
+    },
+)
+
+LifecycleExpiration = TypedDict(
+    "LifecycleExpiration",
+    {
+    "Date": NotRequired[datetime],
+    "Days": NotRequired[int],
+    "ExpiredObjectDeleteMarker": NotRequired[bool],
+    },
+)
+
+LifecycleRule = TypedDict(
+    "LifecycleRule",
+    {
+    "Expiration": NotRequired["LifecycleExpiration"],
+    "ID": NotRequired[str],
+    "Prefix": NotRequired[str],
+    "Filter": NotRequired["LifecycleRuleFilter"],
+    "Status": str,
+    "Transitions": NotRequired[list["Transition"]],
+    "NoncurrentVersionTransitions": NotRequired[list["NoncurrentVersionTransition"]],
+    "NoncurrentVersionExpiration": NotRequired["NoncurrentVersionExpiration"],
+    "AbortIncompleteMultipartUpload": NotRequired["AbortIncompleteMultipartUpload"],
+    },
+)
+
+LifecycleRuleAndOperator = TypedDict(
+    "LifecycleRuleAndOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tags": NotRequired[list["Tag"]],
+    "ObjectSizeGreaterThan": NotRequired[int],
+    "ObjectSizeLessThan": NotRequired[int],
+    },
+)
+
+LifecycleRuleFilter = TypedDict(
+    "LifecycleRuleFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "ObjectSizeGreaterThan": NotRequired[int],
+    "ObjectSizeLessThan": NotRequired[int],
+    "And": NotRequired["LifecycleRuleAndOperator"],
+    },
+)
+
+ListBucketAnalyticsConfigurationsInput = TypedDict(
+    "ListBucketAnalyticsConfigurationsInput",
+    {
+    "Bucket": str,
+    "ContinuationToken": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+ListBucketIntelligentTieringConfigurationsInput = TypedDict(
+    "ListBucketIntelligentTieringConfigurationsInput",
+    {
+    "Bucket": str,
+    "ContinuationToken": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+ListBucketInventoryConfigurationsInput = TypedDict(
+    "ListBucketInventoryConfigurationsInput",
+    {
+    "Bucket": str,
+    "ContinuationToken": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+ListBucketMetricsConfigurationsInput = TypedDict(
+    "ListBucketMetricsConfigurationsInput",
+    {
+    "Bucket": str,
+    "ContinuationToken": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
     },
 )
 
@@ -1123,11 +1729,56 @@ LocationInfo = TypedDict(
     },
 )
 
+LoggingEnabled = TypedDict(
+    "LoggingEnabled",
+    {
+    "TargetBucket": str,
+    "TargetGrants": NotRequired[list["TargetGrant"]],
+    "TargetPrefix": str,
+    "TargetObjectKeyFormat": NotRequired["TargetObjectKeyFormat"],
+    },
+)
+
 MetadataEntry = TypedDict(
     "MetadataEntry",
     {
     "Name": NotRequired[str],
     "Value": NotRequired[str],
+    },
+)
+
+Metrics = TypedDict(
+    "Metrics",
+    {
+    "Status": str,
+    "EventThreshold": NotRequired["ReplicationTimeValue"],
+    },
+)
+
+MetricsAndOperator = TypedDict(
+    "MetricsAndOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tags": NotRequired[list["Tag"]],
+    "AccessPointArn": NotRequired[str],
+    },
+)
+
+MetricsConfiguration = TypedDict(
+    "MetricsConfiguration",
+    {
+    "Id": str,
+    "Filter": NotRequired["MetricsFilter"],
+    },
+)
+
+MetricsFilter = TypedDict(
+    "MetricsFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "AccessPointArn": NotRequired[str],
+    "And": NotRequired["MetricsAndOperator"],
     },
 )
 
@@ -1142,6 +1793,40 @@ MultipartUpload = TypedDict(
     "Initiator": NotRequired["Initiator"],
     "ChecksumAlgorithm": NotRequired[str],
     "ChecksumType": NotRequired[str],
+    },
+)
+
+NoncurrentVersionExpiration = TypedDict(
+    "NoncurrentVersionExpiration",
+    {
+    "NoncurrentDays": NotRequired[int],
+    "NewerNoncurrentVersions": NotRequired[int],
+    },
+)
+
+NoncurrentVersionTransition = TypedDict(
+    "NoncurrentVersionTransition",
+    {
+    "NoncurrentDays": NotRequired[int],
+    "StorageClass": NotRequired[str],
+    "NewerNoncurrentVersions": NotRequired[int],
+    },
+)
+
+NotificationConfiguration = TypedDict(
+    "NotificationConfiguration",
+    {
+    "TopicConfigurations": NotRequired[list["TopicConfiguration"]],
+    "QueueConfigurations": NotRequired[list["QueueConfiguration"]],
+    "LambdaFunctionConfigurations": NotRequired[list["LambdaFunctionConfiguration"]],
+    "EventBridgeConfiguration": NotRequired[dict[str, Any]],
+    },
+)
+
+NotificationConfigurationFilter = TypedDict(
+    "NotificationConfigurationFilter",
+    {
+    "Key": NotRequired["S3KeyFilter"],
     },
 )
 
@@ -1171,6 +1856,14 @@ ObjectIdentifier = TypedDict(
     },
 )
 
+ObjectLockConfiguration = TypedDict(
+    "ObjectLockConfiguration",
+    {
+    "ObjectLockEnabled": NotRequired[str],
+    "Rule": NotRequired["ObjectLockRule"],
+    },
+)
+
 ObjectLockLegalHold = TypedDict(
     "ObjectLockLegalHold",
     {
@@ -1185,6 +1878,13 @@ ObjectLockRetention = TypedDict(
     "RetainUntilDate": NotRequired[datetime],
     "EventHold": NotRequired[str],
     "EventHoldDuration": NotRequired["EventHoldDuration"],
+    },
+)
+
+ObjectLockRule = TypedDict(
+    "ObjectLockRule",
+    {
+    "DefaultRetention": NotRequired["DefaultRetention"],
     },
 )
 
@@ -1246,6 +1946,20 @@ Owner = TypedDict(
     },
 )
 
+OwnershipControls = TypedDict(
+    "OwnershipControls",
+    {
+    "Rules": list["OwnershipControlsRule"],
+    },
+)
+
+OwnershipControlsRule = TypedDict(
+    "OwnershipControlsRule",
+    {
+    "ObjectOwnership": str,
+    },
+)
+
 Part = TypedDict(
     "Part",
     {
@@ -1266,10 +1980,37 @@ Part = TypedDict(
     },
 )
 
+PartitionedPrefix = TypedDict(
+    "PartitionedPrefix",
+    {
+    "PartitionDateSource": NotRequired[str],
+    },
+)
+
 PolicyStatus = TypedDict(
     "PolicyStatus",
     {
     "IsPublic": NotRequired[bool],
+    },
+)
+
+PublicAccessBlockConfiguration = TypedDict(
+    "PublicAccessBlockConfiguration",
+    {
+    "BlockPublicAcls": NotRequired[bool],
+    "IgnorePublicAcls": NotRequired[bool],
+    "BlockPublicPolicy": NotRequired[bool],
+    "RestrictPublicBuckets": NotRequired[bool],
+    },
+)
+
+PutBucketAccelerateConfigurationInput = TypedDict(
+    "PutBucketAccelerateConfigurationInput",
+    {
+    "Bucket": str,
+    "AccelerateConfiguration": "AccelerateConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
     },
 )
 
@@ -1290,6 +2031,157 @@ PutBucketAclInput = TypedDict(
     },
 )
 
+PutBucketAnalyticsConfigurationInput = TypedDict(
+    "PutBucketAnalyticsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "AnalyticsConfiguration": "AnalyticsConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketCorsInput = TypedDict(
+    "PutBucketCorsInput",
+    {
+    "Bucket": str,
+    "CORSConfiguration": "CORSConfiguration",
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketEncryptionInput = TypedDict(
+    "PutBucketEncryptionInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ServerSideEncryptionConfiguration": "ServerSideEncryptionConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketIntelligentTieringConfigurationInput = TypedDict(
+    "PutBucketIntelligentTieringConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    "IntelligentTieringConfiguration": "IntelligentTieringConfiguration",
+    },
+)
+
+PutBucketInventoryConfigurationInput = TypedDict(
+    "PutBucketInventoryConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "InventoryConfiguration": "InventoryConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketLifecycleConfigurationInput = TypedDict(
+    "PutBucketLifecycleConfigurationInput",
+    {
+    "Bucket": str,
+    "ChecksumAlgorithm": NotRequired[str],
+    "LifecycleConfiguration": NotRequired["BucketLifecycleConfiguration"],
+    "ExpectedBucketOwner": NotRequired[str],
+    "TransitionDefaultMinimumObjectSize": NotRequired[str],
+    },
+)
+
+PutBucketLoggingInput = TypedDict(
+    "PutBucketLoggingInput",
+    {
+    "Bucket": str,
+    "BucketLoggingStatus": "BucketLoggingStatus",
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketMetricsConfigurationInput = TypedDict(
+    "PutBucketMetricsConfigurationInput",
+    {
+    "Bucket": str,
+    "Id": str,
+    "MetricsConfiguration": "MetricsConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketNotificationConfigurationInput = TypedDict(
+    "PutBucketNotificationConfigurationInput",
+    {
+    "Bucket": str,
+    "NotificationConfiguration": "NotificationConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    "SkipDestinationValidation": NotRequired[bool],
+    },
+)
+
+PutBucketOwnershipControlsInput = TypedDict(
+    "PutBucketOwnershipControlsInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    "OwnershipControls": "OwnershipControls",
+    "ChecksumAlgorithm": NotRequired[str],
+    },
+)
+
+PutBucketPolicyInput = TypedDict(
+    "PutBucketPolicyInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ConfirmRemoveSelfBucketAccess": NotRequired[bool],
+    "Policy": str,
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketReplicationInput = TypedDict(
+    "PutBucketReplicationInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ReplicationConfiguration": "ReplicationConfiguration",
+    "Token": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketRequestPaymentInput = TypedDict(
+    "PutBucketRequestPaymentInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "RequestPaymentConfiguration": "RequestPaymentConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketTaggingInput = TypedDict(
+    "PutBucketTaggingInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "Tagging": "Tagging",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 PutBucketVersioningInput = TypedDict(
     "PutBucketVersioningInput",
     {
@@ -1298,6 +2190,17 @@ PutBucketVersioningInput = TypedDict(
     "ChecksumAlgorithm": NotRequired[str],
     "MFA": NotRequired[str],
     "VersioningConfiguration": "VersioningConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+PutBucketWebsiteInput = TypedDict(
+    "PutBucketWebsiteInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "WebsiteConfiguration": "WebsiteConfiguration",
     "ExpectedBucketOwner": NotRequired[str],
     },
 )
@@ -1405,6 +2308,19 @@ PutObjectLegalHoldOutput = TypedDict(
     },
 )
 
+PutObjectLockConfigurationInput = TypedDict(
+    "PutObjectLockConfigurationInput",
+    {
+    "Bucket": str,
+    "ObjectLockConfiguration": NotRequired["ObjectLockConfiguration"],
+    "RequestPayer": NotRequired[str],
+    "Token": NotRequired[str],
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
 PutObjectOutput = TypedDict(
     "PutObjectOutput",
     {
@@ -1476,6 +2392,115 @@ PutObjectTaggingOutput = TypedDict(
     },
 )
 
+PutPublicAccessBlockInput = TypedDict(
+    "PutPublicAccessBlockInput",
+    {
+    "Bucket": str,
+    "ContentMD5": NotRequired[str],
+    "ChecksumAlgorithm": NotRequired[str],
+    "PublicAccessBlockConfiguration": "PublicAccessBlockConfiguration",
+    "ExpectedBucketOwner": NotRequired[str],
+    },
+)
+
+QueueConfiguration = TypedDict(
+    "QueueConfiguration",
+    {
+    "Id": NotRequired[str],
+    "QueueArn": str,
+    "Events": list[str],
+    "Filter": NotRequired["NotificationConfigurationFilter"],
+    },
+)
+
+Redirect = TypedDict(
+    "Redirect",
+    {
+    "HostName": NotRequired[str],
+    "HttpRedirectCode": NotRequired[str],
+    "Protocol": NotRequired[str],
+    "ReplaceKeyPrefixWith": NotRequired[str],
+    "ReplaceKeyWith": NotRequired[str],
+    },
+)
+
+RedirectAllRequestsTo = TypedDict(
+    "RedirectAllRequestsTo",
+    {
+    "HostName": str,
+    "Protocol": NotRequired[str],
+    },
+)
+
+ReplicaModifications = TypedDict(
+    "ReplicaModifications",
+    {
+    "Status": str,
+    },
+)
+
+ReplicationConfiguration = TypedDict(
+    "ReplicationConfiguration",
+    {
+    "Role": str,
+    "Rules": list["ReplicationRule"],
+    },
+)
+
+ReplicationRule = TypedDict(
+    "ReplicationRule",
+    {
+    "ID": NotRequired[str],
+    "Priority": NotRequired[int],
+    "Prefix": NotRequired[str],
+    "Filter": NotRequired["ReplicationRuleFilter"],
+    "Status": str,
+    "SourceSelectionCriteria": NotRequired["SourceSelectionCriteria"],
+    "ExistingObjectReplication": NotRequired["ExistingObjectReplication"],
+    "Destination": "Destination",
+    "DeleteMarkerReplication": NotRequired["DeleteMarkerReplication"],
+    },
+)
+
+ReplicationRuleAndOperator = TypedDict(
+    "ReplicationRuleAndOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tags": NotRequired[list["Tag"]],
+    },
+)
+
+ReplicationRuleFilter = TypedDict(
+    "ReplicationRuleFilter",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "And": NotRequired["ReplicationRuleAndOperator"],
+    },
+)
+
+ReplicationTime = TypedDict(
+    "ReplicationTime",
+    {
+    "Status": str,
+    "Time": "ReplicationTimeValue",
+    },
+)
+
+ReplicationTimeValue = TypedDict(
+    "ReplicationTimeValue",
+    {
+    "Minutes": NotRequired[int],
+    },
+)
+
+RequestPaymentConfiguration = TypedDict(
+    "RequestPaymentConfiguration",
+    {
+    "Payer": str,
+    },
+)
+
 RestoreObjectInput = TypedDict(
     "RestoreObjectInput",
     {
@@ -1518,6 +2543,21 @@ RestoreStatus = TypedDict(
     },
 )
 
+RoutingRule = TypedDict(
+    "RoutingRule",
+    {
+    "Condition": NotRequired["Condition"],
+    "Redirect": "Redirect",
+    },
+)
+
+S3KeyFilter = TypedDict(
+    "S3KeyFilter",
+    {
+    "FilterRules": NotRequired[list["FilterRule"]],
+    },
+)
+
 S3Location = TypedDict(
     "S3Location",
     {
@@ -1532,6 +2572,13 @@ S3Location = TypedDict(
     },
 )
 
+SSEKMS = TypedDict(
+    "SSEKMS",
+    {
+    "KeyId": str,
+    },
+)
+
 SelectParameters = TypedDict(
     "SelectParameters",
     {
@@ -1539,6 +2586,60 @@ SelectParameters = TypedDict(
     "ExpressionType": str,
     "Expression": str,
     "OutputSerialization": "OutputSerialization",
+    },
+)
+
+ServerSideEncryptionByDefault = TypedDict(
+    "ServerSideEncryptionByDefault",
+    {
+    "SSEAlgorithm": str,
+    "KMSMasterKeyID": NotRequired[str],
+    },
+)
+
+ServerSideEncryptionConfiguration = TypedDict(
+    "ServerSideEncryptionConfiguration",
+    {
+    "Rules": list["ServerSideEncryptionRule"],
+    },
+)
+
+ServerSideEncryptionRule = TypedDict(
+    "ServerSideEncryptionRule",
+    {
+    "ApplyServerSideEncryptionByDefault": NotRequired["ServerSideEncryptionByDefault"],
+    "BucketKeyEnabled": NotRequired[bool],
+    "BlockedEncryptionTypes": NotRequired["BlockedEncryptionTypes"],
+    },
+)
+
+SourceSelectionCriteria = TypedDict(
+    "SourceSelectionCriteria",
+    {
+    "SseKmsEncryptedObjects": NotRequired["SseKmsEncryptedObjects"],
+    "ReplicaModifications": NotRequired["ReplicaModifications"],
+    },
+)
+
+SseKmsEncryptedObjects = TypedDict(
+    "SseKmsEncryptedObjects",
+    {
+    "Status": str,
+    },
+)
+
+StorageClassAnalysis = TypedDict(
+    "StorageClassAnalysis",
+    {
+    "DataExport": NotRequired["StorageClassAnalysisDataExport"],
+    },
+)
+
+StorageClassAnalysisDataExport = TypedDict(
+    "StorageClassAnalysisDataExport",
+    {
+    "OutputSchemaVersion": str,
+    "Destination": "AnalyticsExportDestination",
     },
 )
 
@@ -1554,6 +2655,49 @@ Tagging = TypedDict(
     "Tagging",
     {
     "TagSet": list["Tag"],
+    },
+)
+
+TargetGrant = TypedDict(
+    "TargetGrant",
+    {
+    "Grantee": NotRequired["Grantee"],
+    "Permission": NotRequired[str],
+    },
+)
+
+TargetObjectKeyFormat = TypedDict(
+    "TargetObjectKeyFormat",
+    {
+    "SimplePrefix": NotRequired[dict[str, Any]],
+    "PartitionedPrefix": NotRequired["PartitionedPrefix"],
+    },
+)
+
+Tiering = TypedDict(
+    "Tiering",
+    {
+    "Days": int,
+    "AccessTier": str,
+    },
+)
+
+TopicConfiguration = TypedDict(
+    "TopicConfiguration",
+    {
+    "Id": NotRequired[str],
+    "TopicArn": str,
+    "Events": list[str],
+    "Filter": NotRequired["NotificationConfigurationFilter"],
+    },
+)
+
+Transition = TypedDict(
+    "Transition",
+    {
+    "Date": NotRequired[datetime],
+    "Days": NotRequired[int],
+    "StorageClass": NotRequired[str],
     },
 )
 
@@ -1653,5 +2797,15 @@ VersioningConfiguration = TypedDict(
     {
     "MFADelete": NotRequired[str],
     "Status": NotRequired[str],
+    },
+)
+
+WebsiteConfiguration = TypedDict(
+    "WebsiteConfiguration",
+    {
+    "ErrorDocument": NotRequired["ErrorDocument"],
+    "IndexDocument": NotRequired["IndexDocument"],
+    "RedirectAllRequestsTo": NotRequired["RedirectAllRequestsTo"],
+    "RoutingRules": NotRequired[list["RoutingRule"]],
     },
 )

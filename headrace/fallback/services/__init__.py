@@ -13,13 +13,19 @@ _LATER = {
     "moto.backup.models": ("gaps", "backup"),
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),
+    "moto.ec2.models": ("networks", "ec2"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
     "moto.glue.models": ("glue", "patch"),
-    "moto.glue.responses": ("gaps", "glue"),
+    "moto.glue.responses": ("glue", "patch_responses"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
+    "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
+    "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.scheduler.models": ("time_of", "use_clock"),
+    "moto.servicecatalogappregistry.models": ("gaps", "appregistry"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
+    "moto.wafv2.models": ("networks", "wafv2"),
 }
 _patched: set[str] = set()
 

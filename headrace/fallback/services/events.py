@@ -87,10 +87,17 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
         _say(rule.arn, "", f"{type(error).__name__}: {error}")
         return
     for target in list(rule.targets):
-        try:
-            _send(rule, target, original_event, transform_input=transform_input)
-        except Exception as error:  # noqa: BLE001 - one target's failure is nobody else's
-            _fail(rule, target, original_event, error)
+        send_to_target(rule, target, original_event, transform_input=transform_input)
+
+
+def send_to_target(
+    rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool = True
+) -> None:
+    """Send an event to one target of a rule. Never raises; the caller holds moto's lock."""
+    try:
+        _send(rule, target, event, transform_input=transform_input)
+    except Exception as error:  # noqa: BLE001 - one target's failure is nobody else's
+        _fail(rule, target, event, error)
 
 
 def _say(rule_arn: str, target_arn: str, reason: str) -> None:
@@ -182,9 +189,9 @@ def _to_delivery_stream(rule: Any, target: Mapping[str, Any], parts: list[str], 
     _queue(rule, target, parts, data, "firehose", "PutRecord", params)
 
 
-def _to_state_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+def _to_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     data = input_of(target, event)
-    params = {"stateMachineArn": str(target["Arn"]), "input": data.decode()}
+    params = {"stateMachineArn": target["Arn"], "input": data.decode()}
     _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
 
 
@@ -302,7 +309,7 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
     "sns": _to_topic,
     "logs": _to_log_group,
     "events": _to_bus,
-    "states": _to_state_machine,
+    "states": _to_machine,
 }
 
 

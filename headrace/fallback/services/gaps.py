@@ -1,4 +1,4 @@
-"""Operations that moto's services lack and stacks need: deletions, and looking for buckets where they are.
+"""What moto's services lack or do wrongly and stacks need: deletions, refusals, and buckets where they are.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """
@@ -13,6 +13,10 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
+
+_MANAGED_KEYS = {
+    "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
+}
 
 
 def _has_bucket(account: str, region: str, name: str) -> bool:
@@ -29,6 +33,44 @@ def _has_bucket(account: str, region: str, name: str) -> bool:
 
 def _json(answer: dict[str, Any] | None = None) -> str:
     return json.dumps(answer or {})
+
+
+def appregistry(module: Any) -> None:
+    """Let applications be changed and deleted, and have each name once."""
+    from moto.core.exceptions import JsonRESTError
+    from moto.servicecatalogappregistry import urls
+    from moto.servicecatalogappregistry.responses import AppRegistryResponse
+
+    response: Any = AppRegistryResponse
+    create = module.AppRegistryBackend.create_application
+
+    def found(self: Any) -> Any:
+        name = self.path.rsplit("/", 1)[-1]
+        for each in self.servicecatalogappregistry_backend.applications.values():
+            if name in (each.id, each.name, each.arn):
+                return each
+        raise JsonRESTError("ResourceNotFoundException", f"Application {name} not found")
+
+    @functools.wraps(create)
+    def create_application(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        if any(each.name == name for each in self.applications.values()):
+            raise JsonRESTError("ConflictException", f"Application {name} already exists")
+        return create(self, name, *args, **named)
+
+    def update_application(self: Any) -> str:
+        application = found(self)
+        application.description = self._get_param("description")
+        return json.dumps({"application": application.to_json()})
+
+    def delete_application(self: Any) -> str:
+        application = found(self)
+        del self.servicecatalogappregistry_backend.applications[application.arn]
+        return json.dumps({"application": application.to_json()})
+
+    module.AppRegistryBackend.create_application = create_application
+    response.update_application = update_application
+    response.delete_application = delete_application
+    urls.url_paths["{0}/applications/(?P<application>[^/]+)$"] = response.dispatch
 
 
 def athena(module: Any) -> None:
@@ -92,8 +134,20 @@ def cognito(module: Any) -> None:
 
 
 def elasticache(module: Any) -> None:
-    """Let subnet groups be deleted."""
+    """Let clusters and subnet groups be deleted; moto's clusters are deleting for ever."""
     from moto.core.responses import ActionResult, EmptyResult
+    from moto.elasticache.models import ElastiCacheBackend
+
+    backend: Any = ElastiCacheBackend
+    delete = backend.delete_cache_cluster
+
+    @functools.wraps(delete)
+    def delete_cache_cluster(self: Any, cache_cluster_id: str) -> Any:
+        cluster = delete(self, cache_cluster_id)
+        self.cache_clusters.pop(cache_cluster_id, None)
+        return cluster
+
+    backend.delete_cache_cluster = delete_cache_cluster
 
     def delete_cache_subnet_group(self: Any) -> ActionResult:
         name = self._get_param("CacheSubnetGroupName")
@@ -136,6 +190,22 @@ class _Elsewhere:
         raise JsonRESTError(
             "NotImplementedException", f"headrace's {self._name} is not written to by this service"
         )
+
+
+def kms(module: Any) -> None:
+    """Have AWS's own keys say that they are AWS's. Observed in AWS's recorded answers (DescribeKey)."""
+    generate = module.KmsBackend._generate_default_keys
+
+    @functools.wraps(generate)
+    def generate_managed(self: Any, alias_name: str) -> Any:
+        key_id = generate(self, alias_name)
+        if key_id is not None:
+            key = self.keys[key_id]
+            key.key_manager = "AWS"
+            key.description = _MANAGED_KEYS.get(alias_name, key.description)
+        return key_id
+
+    module.KmsBackend._generate_default_keys = generate_managed
 
 
 def s3(module: Any) -> None:

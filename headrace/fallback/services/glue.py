@@ -1,4 +1,4 @@
-"""Glue: a table's partitions are kept row by row."""
+"""Glue: a table's partitions are kept row by row, a table is changed by its version, Iceberg tables have metadata."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -8,6 +8,10 @@ import functools
 from typing import Any
 
 from headrace.fallback.kept.dictionaries import DictRows, KeptDict
+from headrace.fallback.services import gaps, glue_iceberg
+
+# Observed by others on AWS: Iceberg, Spark and Hive report it.
+_CONCURRENT = "Update table failed due to concurrent modifications."
 
 
 class PartitionRows(DictRows):
@@ -27,3 +31,43 @@ def patch(module: Any) -> None:
         self.partitions = KeptDict(PartitionRows())
 
     table.__init__ = with_rows
+
+
+def patch_responses(module: Any) -> None:
+    """Replace methods of moto's responses."""
+    gaps.glue(module)
+    create, update = module.GlueResponse.create_table, module.GlueResponse.update_table
+
+    @functools.wraps(create)
+    def create_table(self: Any) -> Any:
+        from moto.core.responses import EmptyResult
+        from moto.glue.exceptions import TableAlreadyExistsException
+
+        given = self.parameters
+        if not (given.get("OpenTableFormatInput") or {}).get("IcebergInput"):
+            return create(self)
+        backend, database = self.glue_backend, given["DatabaseName"]
+        if glue_iceberg.name_of(given) in backend.get_database(database).tables:
+            raise TableAlreadyExistsException
+        table = glue_iceberg.table_input_of(given, self.current_account, self.region)
+        backend.create_table(database, table["Name"], table, given["OpenTableFormatInput"])
+        return EmptyResult()
+
+    @functools.wraps(update)
+    def update_table(self: Any) -> Any:
+        """Change a table as it was at `VersionId`; with `SkipArchive` the version before is not kept."""
+        from moto.core.exceptions import JsonRESTError
+
+        given = self.parameters
+        name = given["TableInput"]["Name"]
+        table = self.glue_backend.get_table(given["DatabaseName"], name)
+        before = table._current_version
+        if given.get("VersionId") not in (None, str(before)):
+            raise JsonRESTError("ConcurrentModificationException", _CONCURRENT)
+        answer = update(self)
+        if given.get("SkipArchive"):
+            table.versions.pop(str(before), None)
+        return answer
+
+    module.GlueResponse.create_table = create_table
+    module.GlueResponse.update_table = update_table

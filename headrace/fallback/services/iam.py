@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
+from headrace.fallback import iam_principals
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
-from headrace.fallback.services import iam_boundaries, iam_policies
+from headrace.fallback.services import iam_boundaries, iam_limits, iam_policies
 from headrace.fallback.services.time_of import use_clock, utcnow
 
 # Of all sessions that are not over, in an account.
@@ -40,6 +41,8 @@ def patch() -> None:
     backend.__init__ = _with_policies(iam.IAMBackend.__init__)
     iam_policies.patch()
     iam_boundaries.patch()
+    iam_limits.patch()
+    iam_principals.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
     pickles.reduces(_Policies, _reduce_policies)

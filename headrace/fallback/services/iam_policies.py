@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from headrace.fallback.current import CURRENT
+from headrace.fallback.iam_principals import exists_for
 from headrace.permissions.grammar import (
     Holder,
     PolicyError,
@@ -17,6 +19,7 @@ from headrace.permissions.grammar import (
     check_size,
     size_of,
 )
+from headrace.permissions.resource_grammar import missing_principal
 
 # Inline policies may be of any version; moto's checker does not know which it has.
 _is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
@@ -39,6 +42,7 @@ def patch() -> None:
     for name, (holder, find) in _INLINE.items():
         setattr(backend, name, _inline(getattr(backend, name), holder, find))
     backend.create_role = _with_trust(backend.create_role)
+    backend.update_assume_role_policy = _with_trust(backend.update_assume_role_policy)
     backend.create_policy = _managed(backend.create_policy, place=2)
     backend.create_policy_version = _managed(backend.create_policy_version, place=1)
 
@@ -97,16 +101,30 @@ def _inline(put: Any, holder: Holder, find: str) -> Any:
     return put_policy
 
 
-def _with_trust(create_role: Any) -> Any:
-    @functools.wraps(create_role)
-    def created(
-        self: Any, role_name: str, assume_role_policy_document: str, *args: Any, **named: Any
-    ) -> Any:
-        _check(assume_role_policy_document, "trust")
-        _refused(lambda: check_size(assume_role_policy_document, "trust"))
-        return create_role(self, role_name, assume_role_policy_document, *args, **named)
+def _with_trust(put: Any) -> Any:
+    """Return an operation that stores a role's trust policy, its second argument."""
 
-    return created
+    @functools.wraps(put)
+    def stored(self: Any, role_name: str, *args: Any, **named: Any) -> Any:
+        text = str(
+            args[0]
+            if args
+            else named.get("assume_role_policy_document") or named["policy_document"]
+        )
+        _check(text, "trust")
+        _refused(lambda: check_size(text, "trust"))
+        # What is loaded was taken once; who has left since may be in it.
+        if CURRENT.control is not None:
+            missing = missing_principal(text, exists_for(str(self.account_id)))
+            if missing:
+                _refused(lambda: _raise(f'Invalid principal in policy: "AWS":"{missing}"'))
+        return put(self, role_name, *args, **named)
+
+    return stored
+
+
+def _raise(sentence: str) -> None:
+    raise PolicyError("MalformedPolicyDocument", sentence)
 
 
 def _managed(create: Any, *, place: int) -> Any:

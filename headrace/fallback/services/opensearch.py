@@ -4,15 +4,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from headrace.fallback.current import CURRENT
 
 
 def patch(module: Any) -> None:
-    """Replace the endpoints that moto makes up, and drop a domain's indexes with it."""
+    """Replace the endpoints that moto makes up, update what is said, and drop a domain's indexes with it."""
     domain: Any = module.OpenSearchDomain
     options_of, delete = domain.dct_options, domain.delete
+    update = module.OpenSearchServiceBackend.update_domain_config
 
     def dct_options(self: Any) -> dict[str, Any]:
         options = options_of(self)
@@ -30,6 +32,15 @@ def patch(module: Any) -> None:
         if CURRENT.search is not None:
             CURRENT.search.forget(*_names_of(self))
 
+    @functools.wraps(update)
+    def update_and_keep(self: Any, domain_name: str, *args: Any, **named: Any) -> Any:
+        # An update says only what is to change of the cluster; moto drops the rest.
+        before = dict(self.domains[domain_name].cluster_config)
+        changed = update(self, domain_name, *args, **named)
+        changed.cluster_config = {**before, **changed.cluster_config}
+        return changed
+
+    module.OpenSearchServiceBackend.update_domain_config = update_and_keep
     domain.dct_options = dct_options
     domain.delete = delete_and_forget
 

@@ -21,6 +21,7 @@ from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
+from headrace.fallback.services import sns_checks
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +31,32 @@ MOST_CERTIFICATES = 10
 HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
+# What a topic without a policy of its own delivers by (recorded).
+_DELIVERY_POLICY = {
+    "http": {
+        "defaultHealthyRetryPolicy": {
+            "minDelayTarget": 20,
+            "maxDelayTarget": 20,
+            "numRetries": 3,
+            "numMaxDelayRetries": 0,
+            "numNoDelayRetries": 0,
+            "numMinDelayRetries": 0,
+            "backoffFunction": "linear",
+        },
+        "disableSubscriptionOverrides": False,
+        "defaultRequestPolicy": {"headerContentType": "text/plain; charset=UTF-8"},
+    }
+}
 
 
 @functools.cache
 def patch() -> None:
     """Replace moto's methods, once."""
     from moto.sns.models import PlatformEndpoint, SNSBackend, Subscription, Topic
+    from moto.sns.responses import SNSResponse
 
+    responses: Any = SNSResponse
+    responses.get_topic_attributes = _delivery_policies(SNSResponse.get_topic_attributes)
     topic: Any = Topic
     topic.__init__ = _with_nothing(Topic.__init__, "sent_notifications")
     backend: Any = SNSBackend
@@ -46,6 +66,22 @@ def patch() -> None:
     subscription: Any = Subscription
     subscription.publish = _publisher(Subscription.publish)
     subscription.get_post_data = _post_data
+    sns_checks.patch()
+
+
+def _delivery_policies(get_topic_attributes: Any) -> Any:
+    """Show a topic's delivery policy where it has one, and the one in effect in AWS's form (recorded)."""
+
+    def attributes_of(self: Any) -> Any:
+        answer = get_topic_attributes(self)
+        attributes = answer.result["Attributes"]
+        given = attributes.pop("DeliveryPolicy")
+        if given:
+            attributes["DeliveryPolicy"] = given
+        attributes["EffectiveDeliveryPolicy"] = given or json.dumps(_DELIVERY_POLICY)
+        return answer
+
+    return attributes_of
 
 
 class Nothing:

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 from headrace.fallback.current import CURRENT
+from headrace.fallback.services import sqs_checks
 from headrace.fallback.services.sqs_messages import FifoMessages, Messages, State
 from headrace.fallback.services.time_of import use_clock
 
@@ -61,6 +62,7 @@ def patch() -> None:
     backend.purge_queue = _purged(SQSBackend.purge_queue)
     message: Any = Message
     message.mark_sent = _mark_sent
+    sqs_checks.patch()
 
 
 def _now_ms() -> int:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import random
 import uuid
 import zlib
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
 
@@ -27,14 +29,90 @@ def patch(responses: Any) -> None:
     backend: Any = models.StepFunctionBackend
     backend.describe_execution = _describing(backend.describe_execution)
     backend.list_executions = _listing(backend.list_executions)
+    backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
+    for change in ("create_state_machine", "update_state_machine"):
+        setattr(response, change, _checked(getattr(response, change)))
+    response.validate_state_machine_definition = _validate_state_machine_definition
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
+    backend.update_state_machine = _revising(backend.update_state_machine)
+    response._describe_state_machine = _whole_machine(response._describe_state_machine)
     response.describe_execution = _with_stop_date(response.describe_execution)
     response.list_executions = _with_stop_dates(response.list_executions)
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
+
+
+def _checked(change: Any) -> Any:
+    """Refuse definitions that AWS refuses."""
+
+    def checked(self: Any) -> Any:
+        definition = self._get_param("definition")
+        problems = [] if definition is None else problems_of(definition)
+        if problems:
+            raise AwsError("InvalidDefinition", sentence_of(problems))
+        return change(self)
+
+    return checked
+
+
+def _validate_state_machine_definition(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    problems = problems_of(self._get_param("definition"))
+    # Documented: 0 means the default.
+    most = min(self._get_int_param("maxResults") or MOST_DIAGNOSTICS, MOST_DIAGNOSTICS)
+    return ActionResult(
+        {
+            "result": "FAIL" if problems else "OK",
+            "diagnostics": [
+                {
+                    "severity": "ERROR",
+                    "code": problem.code,
+                    "message": problem.message,
+                    "location": problem.location,
+                }
+                for problem in problems[:most]
+            ],
+            "truncated": len(problems) > most,
+        }
+    )
+
+
+def _of_version(start: Any) -> Any:
+    """Have a version's and an alias's ARN run that version's definition, as an execution of its machine."""
+
+    def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
+        machine_arn, _, qualifier = state_machine_arn.rpartition(":")
+        machine = next((each for each in self.state_machines if each.arn == machine_arn), None)
+        if machine is None:
+            return start(self, state_machine_arn, name, execution_input)
+        version = _version_of(machine, state_machine_arn, qualifier)
+        now = machine.definition, machine.roleArn
+        # The lock of moto is held: nobody else sees the machine so.
+        machine.definition, machine.roleArn = version.definition, version.roleArn
+        try:
+            return start(self, machine_arn, name, execution_input)
+        finally:
+            machine.definition, machine.roleArn = now
+
+    return start_execution
+
+
+def _version_of(machine: Any, arn: str, qualifier: str) -> Any:
+    alias = machine.aliases.get(qualifier)
+    number = qualifier
+    if alias is not None:
+        routes = alias.routing_configuration
+        weights = [int(route.get("weight", 100)) for route in routes]
+        chosen = random.choices(routes, weights)[0]
+        number = str(chosen["stateMachineVersionArn"]).rpartition(":")[2]
+    version = machine.versions.get(int(number)) if number.isdecimal() else None
+    if version is None:
+        raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
+    return version
 
 
 def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> Started:
@@ -101,6 +179,33 @@ def _listing(list_executions: Any) -> Any:
         return list_executions(self, state_machine_arn, *args, **named)
 
     return settled
+
+
+def _revising(update: Any) -> Any:
+    """Give a machine a revision with each update, as AWS does."""
+
+    def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
+        machine = update(self, *args, **named)
+        machine.revision_id = str(uuid.uuid4())
+        return machine
+
+    return update_state_machine
+
+
+def _whole_machine(describe: Any) -> Any:
+    """Show what AWS shows of a machine (recorded): its revision, from the first update on, and how it logs."""
+
+    def describe_state_machine(self: Any, state_machine_arn: str) -> Any:
+        answer = describe(self, state_machine_arn)
+        machine = self.stepfunction_backend.describe_state_machine(state_machine_arn)
+        logging: dict[str, Any] = answer.result["loggingConfiguration"] or {}
+        unless_given = {"level": "OFF", "includeExecutionData": False}
+        answer.result["loggingConfiguration"] = {**unless_given, **logging}
+        if revision := getattr(machine, "revision_id", ""):
+            answer.result["revisionId"] = revision
+        return answer
+
+    return describe_state_machine
 
 
 def _with_stop_date(describe: Any) -> Any:

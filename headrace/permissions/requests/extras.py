@@ -133,11 +133,13 @@ def role_needs(request: Request) -> Iterator[Need]:
 
 
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
+    # Every call of a role comes by here, mostly with nothing but texts.
+    if isinstance(value, dict | Mapping):
         for name, member in cast("Mapping[str, Any]", value).items():
-            if isinstance(member, str) and str(name).lower().endswith(("role", "rolearn")):
-                yield name, member
-            else:
+            if isinstance(member, str):
+                if name.lower().endswith(("role", "rolearn")):
+                    yield name, member
+            elif isinstance(member, dict | list | tuple | Mapping):
                 yield from _role_members(member)
     elif isinstance(value, list | tuple):
         for member in cast("list[Any]", value):

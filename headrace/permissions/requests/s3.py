@@ -150,9 +150,9 @@ def _bucket(request: Request) -> str:
 
 def _on_bucket(request: Request, action: str) -> Need:
     context = {
-        key: (str(request.parameters[name]),)
-        for name, key in _KEYS.items()
-        if request.parameters.get(name) not in (None, "")
+        _KEYS[name]: (str(value),)
+        for name, value in request.parameters.items()
+        if name in _KEYS and value not in (None, "")
     }
     return Need(f"s3:{action}", (_bucket(request),), context)
 

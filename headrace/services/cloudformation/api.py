@@ -12,12 +12,12 @@ from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.custom_responses import Responses
-from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
 from headrace.services.cloudformation.notifications import Notifications
+from headrace.services.cloudformation.operations import Operations
 from headrace.services.cloudformation.parallel import AT_ONCE
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE

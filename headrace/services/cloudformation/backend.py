@@ -7,11 +7,11 @@ from collections.abc import Callable
 from headrace.core.ids import Ids
 from headrace.core.ports import ObjectStore
 from headrace.services.cloudformation.custom_responses import Responses
-from headrace.services.cloudformation.deploy import Operations
 from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.notifications import Notifications
+from headrace.services.cloudformation.operations import Operations
 from headrace.services.cloudformation.resources.waiting import HANDLE, token_of
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import signal_in

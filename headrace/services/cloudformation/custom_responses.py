@@ -59,7 +59,8 @@ class Responses:
             event = self._waiting.get(token)
             if event is None or not isinstance(answer, dict):
                 return False
-            self._answers[token] = cast("dict[str, Any]", answer)
+            if not event.is_set():  # the first answer counts
+                self._answers[token] = cast("dict[str, Any]", answer)
             event.set()
         return True
 

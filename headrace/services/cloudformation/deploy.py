@@ -6,23 +6,20 @@ rollback ends in AWS's FAILED state with the reason, from which the stack can be
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from headrace.core.clock import Clock
-from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.begun import take_up
-from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
+from headrace.services.cloudformation.live_state import give_back
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
 from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_states import ResourceStates
-from headrace.services.cloudformation.resources.base import Context
+from headrace.services.cloudformation.rollback_triggers import RollbackTriggers
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
@@ -30,11 +27,6 @@ from headrace.services.cloudformation.template_checks import parse
 
 log = logging.getLogger(__name__)
 
-# An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
-# and the CLI saves its five seconds of waiting.
-ANSWER_WITHIN_S = 2.0
-# How often a time limit looks whether its operation has ended.
-_LIMIT_LOOK_S = 30.0
 # The status in which an operation ends that cannot go on.
 _GIVEN_UP = {
     "CREATE_IN_PROGRESS": "CREATE_FAILED",
@@ -49,130 +41,6 @@ _GIVEN_UP = {
 }
 # What an operation does next; None: it is done.
 Next = Callable[[], None] | None
-Work = Callable[["Deployment"], None]
-
-
-class Operations:
-    """The operations under way, at most one on a stack. Thread-safe."""
-
-    def __init__(
-        self, stacks: Stacks, lookups: Lookups, ports: Ports, supervisor: Supervisor
-    ) -> None:
-        self._stacks = stacks
-        self._lookups = lookups
-        self.ports = ports
-        self._supervisor = supervisor
-        self._running: dict[str, Deployment] = {}
-
-    def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
-        """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
-        deployment = Deployment(self._stacks, self._lookups, self.ports, stack)
-        done = threading.Event()
-
-        def ended() -> None:
-            with self._stacks.lock:
-                if self._running.get(stack.stack_id) is deployment:
-                    del self._running[stack.stack_id]
-            done.set()
-
-        with self._stacks.lock:
-            self._running[stack.stack_id] = deployment
-        self._supervisor.start(_Operation(deployment, work, ended))
-        if stack.status == "CREATE_IN_PROGRESS" and stack.timeout_minutes:
-            self._supervisor.start(_TimeLimit(deployment, done, self.ports.clock))
-        if wait:
-            self.ports.clock.wait(done, ANSWER_WITHIN_S)
-
-    def context(self, stack: Stack, logical_id: str) -> Context:
-        """Return what a resource type may use to read a resource of a stack."""
-        return ResourceStates(self._stacks, self.ports, stack).context(logical_id)
-
-    def overtake(self, stack: Stack, status: str) -> bool:
-        """Let the operation on a stack go on from another status; return False when there is none.
-
-        The caller holds the stacks' lock.
-        """
-        running = self._running.get(stack.stack_id)
-        if running is None:
-            return False
-        self._stacks.set_status(stack, status, "User Initiated")
-        running.cancel()
-        return True
-
-    def resume_all(self) -> None:
-        """Go on with the operations that a kill cut short: deletions go on, creations and updates are rolled back."""
-        for stack in list(self._stacks.all()):
-            if stack.in_progress:
-                log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
-                work = self._resumption(stack)
-                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
-
-    def _resumption(self, stack: Stack) -> Work:
-        why = "The cloud was stopped during the operation."
-        match stack.status:
-            case "CREATE_IN_PROGRESS":
-                self._stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", why)
-                return Deployment.roll_back_creation
-            case "ROLLBACK_IN_PROGRESS":
-                return Deployment.roll_back_creation
-            case "DELETE_IN_PROGRESS":
-                return Deployment.delete
-            case "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS":
-                return lambda deployment: deployment.clean_up("UPDATE_COMPLETE")
-            case "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS":
-                return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
-            case "IMPORT_IN_PROGRESS":
-                self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
-                return Deployment.let_go
-            case "IMPORT_ROLLBACK_IN_PROGRESS":
-                return Deployment.let_go
-            case "UPDATE_IN_PROGRESS":
-                self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
-                return Deployment.roll_back_update
-            case _:
-                return Deployment.roll_back_update
-
-
-class _Operation:
-    """A worker that carries out one stack operation and then ends."""
-
-    def __init__(self, deployment: Deployment, work: Work, ended: Callable[[], None]) -> None:
-        self.name = f"stack {deployment.stack.name}"
-        self._deployment = deployment
-        self._work = work
-        self._ended = ended
-
-    def step(self) -> float:
-        try:
-            self._work(self._deployment)
-        except CloudStopped as stopped:
-            raise WorkerDone from stopped
-        except Exception as error:  # noqa: BLE001
-            # Whatever it is, the stack must not stay in progress for ever.
-            self._deployment.give_up(error)
-        finally:
-            self._ended()
-        raise WorkerDone
-
-
-class _TimeLimit:
-    """A worker that ends a creation that takes longer than the stack's TimeoutInMinutes."""
-
-    def __init__(self, deployment: Deployment, done: threading.Event, clock: Clock) -> None:
-        self.name = f"time limit of stack {deployment.stack.name}"
-        self._deployment = deployment
-        self._done = done
-        self._clock = clock
-        self._due_s = clock.monotonic_s() + 60 * deployment.stack.timeout_minutes
-
-    def step(self) -> float:
-        left_s = self._due_s - self._clock.monotonic_s()
-        if self._done.is_set():
-            raise WorkerDone
-        if left_s > 0:
-            return min(left_s, _LIMIT_LOOK_S)
-        self._deployment.time_out()
-        raise WorkerDone
 
 
 class Deployment:
@@ -185,17 +53,27 @@ class Deployment:
         self._states = ResourceStates(stacks, ports, stack)
         self._removal = Removal(self._states)
         self._resources = Provisioner(self._states, self._removal, lookups)
+        self._triggers = RollbackTriggers(ports, stack)
         self._overtaken = False
-        self._is_late = False
+        # Why the operation was ended from outside, where that is a failure.
+        self._ended_by = ""
 
     def time_out(self) -> None:
         """End a creation that is still under way, because its time is over."""
         with self._stacks.lock:
             if self.stack.status == "CREATE_IN_PROGRESS":
-                self._is_late = True
+                self._ended_by = "Stack creation time exceeded the specified timeout."  # observed
                 self._states.stop.set()
 
-    def take_up(self, work: Work) -> None:
+    def look_at_triggers(self) -> None:
+        """End a creation or an update that is still under way, when an alarm of its rollback triggers is on."""
+        found = self._triggers.breach()
+        with self._stacks.lock:
+            if found and self.stack.status in ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS"):
+                self._ended_by = found
+                self._states.stop.set()
+
+    def take_up(self, work: Callable[[Deployment], None]) -> None:
         """Go on after a kill: find what was made last, and then do `work`."""
         take_up(self._states)
         work(self)
@@ -218,14 +96,12 @@ class Deployment:
 
     def create(self) -> None:
         """Make every resource; on failure delete them again, or leave them, as the stack's settings say."""
-        failure = self._apply()
+        failure = self._apply_watched()
         # Only DeleteStack overtakes a creation, or its rollback.
         self._go_on(lambda: self._after_creation(failure), self.delete)
 
     def _after_creation(self, failure: str | None) -> Next:
         stack = self.stack
-        if failure is not None and self._is_late:
-            failure = "Stack creation time exceeded the specified timeout."  # observed
         if failure is None:
             self._stacks.set_status(stack, "CREATE_COMPLETE")
             return None
@@ -260,7 +136,7 @@ class Deployment:
 
     def update(self) -> None:
         """Make new resources, change those that differ, then delete those left over; on failure undo it all."""
-        failure = self._apply()
+        failure = self._apply_watched()
         # Only CancelUpdateStack overtakes an update.
         self._go_on(lambda: self._after_update(failure), self.roll_back_update)
 
@@ -307,6 +183,7 @@ class Deployment:
             reason = f"The following resource(s) failed to update: [{', '.join(sorted(failed))}]. "
             self._stacks.set_status(stack, "UPDATE_ROLLBACK_FAILED", reason, whole=True)
             return
+        give_back(stack.resources, previous.get("deployed", {}))
         self._stacks.set_status(stack, "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS", whole=True)
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
@@ -381,6 +258,16 @@ class Deployment:
             # A full disk, say: the stack is shown as failed now, and the next start resumes the operation.
             log.exception("the failure of stack %s could not be stored", self.stack.name)
             self.stack.status, self.stack.reason = status, reason_of(error)
+
+    def _apply_watched(self) -> str | None:
+        """Apply the stack's template as its rollback triggers allow; return why it failed, or None."""
+        try:
+            failure = self._triggers.breach() or self._apply()
+            failure = failure or self._triggers.monitor(self._states.stop)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the operation is rolled back
+            log_defect(f"stack {self.stack.name}", error)
+            failure = reason_of(error)
+        return failure and (self._ended_by or failure)
 
     def _apply(self) -> str | None:
         """Apply the stack's template; return why it failed, or None. Raises CloudStopped only."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -146,8 +147,10 @@ def _matches(name: str, pattern: str, value: str, effort: Effort) -> bool:
 def _check_number(name: str, declaration: Mapping[str, Any], value: str) -> None:
     try:
         number = float(value)
-    except ValueError as error:
-        raise TemplateError(f"Parameter '{name}' must be a number.") from error
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise TemplateError(f"Parameter '{name}' must be a number.")
     if "MinValue" in declaration and number < _bound(name, declaration, "MinValue"):
         raise _refused(
             name, declaration, f"must be a number not less than {declaration['MinValue']}"

@@ -274,12 +274,12 @@ class Provisioner:
         except Exception as error:
             self._states.fail(resource, "UPDATE", error)
             raise
-        if made.physical_id != present.physical_id:
-            with self._states.lock:
+        _redefine(resource, wanted)
+        with self._states.lock:
+            if made.physical_id != present.physical_id:
                 # A custom resource may answer with another id: the clean-up deletes the old one.
                 self._stack.obsolete.append(present)
-        _redefine(resource, wanted)
-        self._states.made(resource, made, "UPDATE_COMPLETE")
+            self._states.made(resource, made, "UPDATE_COMPLETE")
 
     def _retag(self, present: Resource, wanted: Resource) -> None:
         stack = self._stack
@@ -320,10 +320,11 @@ class Provisioner:
             retired.deletion_policy = "Retain"
         else:
             retired.deletion_policy = "Delete"
+        # In one go: another resource's thread that stored the stack in between would store neither of the two.
         with self._states.lock:
             self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
             self._stack.obsolete.append(retired)
-        self._states.made(resource, made, "UPDATE_COMPLETE")
+            self._states.made(resource, made, "UPDATE_COMPLETE")
 
     def _drop(self, half_made: Resource) -> None:
         """Forget a resource that was to take another's place, and was not made."""

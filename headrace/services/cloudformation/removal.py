@@ -45,6 +45,7 @@ class Removal:
             stack.obsolete = [r for r in stack.obsolete if r is not retired]
             stack.obsolete.append(now)
             stack.resources[logical_id] = old
+            self._put_back(old)
         elif now.updated_ms != old.updated_ms and now.status in (
             "UPDATE_COMPLETE",
             "UPDATE_FAILED",
@@ -68,6 +69,13 @@ class Removal:
             self._states.event(old, "UPDATE_COMPLETE")
         else:
             stack.resources[logical_id] = old
+
+    def _put_back(self, old: Resource) -> None:
+        """Make a resource again that was replaced by one in its place. Raises."""
+        kind = type_of(old.type)
+        if kind.put_back is not None:
+            properties = with_texts(kind.name, old.properties)
+            kind.put_back(self._states.context(old.logical_id), properties)
 
     def _is_undone(self, resource: Resource) -> bool:
         """Whether the rollback of an operation that made a resource deletes it, whatever it retains otherwise."""

@@ -14,6 +14,7 @@ from headrace.aws.shapes.cloudformation import (
     CreateStackInput,
     UpdateStackInput,
 )
+from headrace.core.arn import Arn, InvalidArn
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import graph, limits, parameters
@@ -107,13 +108,7 @@ def prepare(
     )
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
-    given = listed(request, "Parameters")
-    for place, parameter in enumerate(given, 1):
-        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
-            raise TemplateError(
-                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
-                " constraint: Member must not be null"
-            )
+    given = _parameters(request)
     resolved = parameters.resolve(
         template.parameters,
         {
@@ -134,6 +129,18 @@ def prepare(
     return template, values
 
 
+def _parameters(request: StackRequest) -> list[Any]:
+    """Return the parameters that a request gives. Raises TemplateError when one has no key."""
+    given = listed(request, "Parameters")
+    for place, parameter in enumerate(given, 1):
+        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
+            raise TemplateError(
+                f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
+                " constraint: Member must not be null"
+            )
+    return given
+
+
 def _expanded(
     cfn: CloudFormation,
     stack: Stack,
@@ -145,7 +152,7 @@ def _expanded(
     given = {name: str(value["value"]) for name, value in parameters.items()}
     given |= {
         p["ParameterKey"]: str(p["ParameterValue"])
-        for p in listed(request, "Parameters")
+        for p in _parameters(request)
         if p.get("ParameterValue") is not None
     }
     made = cfn.transforms.expand(body, stack, given)
@@ -167,8 +174,15 @@ def check_triggers(configuration: Mapping[str, Any]) -> None:
     for trigger in listed(configuration, "RollbackTriggers"):
         if trigger["Type"] not in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"):
             raise TemplateError("Rollback Trigger Type not supported")
-        if ":alarm:" not in trigger["Arn"]:
+        if not _is_alarm(trigger["Arn"]):
             raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
+
+
+def _is_alarm(text: str) -> bool:
+    try:
+        return Arn.parse(text).resource.startswith("alarm:")
+    except InvalidArn:
+        return False
 
 
 def check_rules(template: Template, scope: Scope) -> None:
@@ -233,7 +247,8 @@ def take_over(
     if request.get("NotificationARNs") is not None:
         stack.notification_arns = listed(request, "NotificationARNs")
     if configuration := request.get("RollbackConfiguration"):
-        stack.rollback_configuration = dict(configuration)
+        # What it does not say stands (documented: API_RollbackConfiguration).
+        stack.rollback_configuration = {**stack.rollback_configuration, **configuration}
     log_ignored(stack.name, template)
 
 

@@ -176,6 +176,11 @@ class ChangeSet:
     importing: dict[str, str] = field(default_factory=dict[str, str])
     imports_existing: bool = False
     client_token: str = ""
+    # Of one that takes drift back: its mode, the stack's drift status, and the properties of what has drifted as they
+    # were when it was made; None: the resource was gone.
+    deployment_mode: str = ""
+    drift_status: str = ""
+    live: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def is_executed(self) -> bool:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from headrace.aws.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
-from headrace.core.config import Durability
+from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    ControlPlane,
     FunctionInvoker,
     Guard,
     LogSink,
@@ -19,6 +20,7 @@ from headrace.core.ports import (
     StreamReader,
 )
 from headrace.core.search import SearchDomains
+from headrace.core.warehouse import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
@@ -26,6 +28,8 @@ from headrace.services.firehose.errors import translate
 from headrace.services.firehose.fidelity import FIDELITY
 from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
+from headrace.services.firehose.quotas import Throttle, rated
+from headrace.services.firehose.raw import RawRequests
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER
@@ -49,8 +53,11 @@ def build_firehose(
     metrics: MetricSink,
     search: SearchDomains,
     secrets: SecretReader,
+    control: ControlPlane,
+    warehouses: Warehouses,
     guard: Guard | None = None,
     state_delay_ms: int = 0,
+    limits: Limits = "off",
 ) -> Firehose:
     """Return Firehose with its parts; nothing runs before `Firehose.start`."""
     fsync = durability == "fsync"
@@ -69,22 +76,28 @@ def build_firehose(
             guard or NoGuard(),
             search=search,
             secrets=secrets,
+            control=control,
+            warehouses=warehouses,
         ),
         streams=streams,
         supervisor=supervisor,
         fsync=fsync,
         state_delay_ms=state_delay_ms,
+        throttle=Throttle() if limits == "aws" else None,
     )
 
 
 def firehose_api(firehose: Firehose) -> ServiceApi:
     """Return the service for the gateway."""
+    throttle = firehose.throttle
+    actions = ACTIONS if throttle is None else [rated(action, throttle) for action in ACTIONS]
     return ServiceApi(
         name="firehose",
         backend=firehose,
-        actions=ACTIONS,
+        actions=actions,
         translate=translate,
         profile=PROFILE,
+        raw=RawRequests(firehose).answer_raw,
         fidelity=FIDELITY,
         wording=WORDING,
         pages=[

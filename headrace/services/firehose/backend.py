@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import StreamReader
+from headrace.core.warehouse import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
-from headrace.services.firehose.errors import busy, not_found
+from headrace.services.firehose.destinations.iceberg_glue import check_tables
+from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
+from headrace.services.firehose.errors import busy, invalid, not_found
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import query_of
+from headrace.services.firehose.quotas import Throttle
+from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sources import JournalSource, KinesisSource, Source
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
@@ -52,7 +58,9 @@ class Firehose:
         supervisor: Supervisor,
         fsync: bool,
         state_delay_ms: int = 0,
+        throttle: Throttle | None = None,
     ) -> None:
+        self.throttle = throttle
         self.ids = ports.ids
         # How long delivery streams are CREATING and DELETING.
         self.state_delay_ms = state_delay_ms
@@ -153,6 +161,19 @@ class Firehose:
         if query:
             self._ports.queries.check(query)
 
+    def check_tables(self, stream: DeliveryStream) -> None:
+        """Refuse a destination of tables that its role cannot read. Raises AwsError."""
+        check_tables(self._ports.control, stream)
+
+    def check_destination(self, kind: str, destination: Mapping[str, Any]) -> None:
+        """Refuse a destination that this machine cannot deliver to, and a query that is none. Raises AwsError."""
+        self.check_query(destination)
+        if kind == REDSHIFT:
+            try:
+                self._ports.warehouses.check()
+            except WarehouseUnavailable as error:
+                raise invalid(str(error)) from error
+
     # --- delivery streams ---------------------------------------------------------------------
 
     def find(self, account: str, region: str, name: str) -> DeliveryStream:
@@ -242,17 +263,57 @@ class Firehose:
             running.current = False
             self._halt(running)
             self._store.delete(stream.stream_id)
+            if self.throttle is not None:
+                self.throttle.forget(stream)
             if isinstance(running.source, JournalSource):
                 self._marks.forget(running.source.log.folder)
                 running.source.remove()
 
-    def put(self, stream: DeliveryStream, datas: list[bytes], now_ms: int) -> list[str]:
-        """Write records to the journal and return their ids. Durable when this returns."""
+    def put(
+        self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int, operation: str
+    ) -> list[str]:
+        """Write records to the journal and return their ids. Durable when this returns. Raises LogFull, OSError."""
+        texts = [base64.b64encode(data).decode() for data in datas]
+        return self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
+
+    def admitted(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
+        """Return for each record of a request whether the quotas of `limits=aws` take it; all, without these."""
+        if self.throttle is None:
+            return [True] * len(datas)
+        admitted = self.throttle.admit(stream, list(map(len, datas)), now_ms)
+        refused = admitted.count(False)
+        if refused:
+            self.reports(stream).throttled(refused)
+        return admitted
+
+    def reports(self, stream: DeliveryStream) -> Reports:
+        """Return the reports of a delivery stream that runs."""
+        return self._running[(stream.account, stream.region, stream.name)].delivery.reports
+
+    def put_texts(
+        self,
+        stream: DeliveryStream,
+        texts: Sequence[str],
+        size_bytes: int,
+        now_ms: int,
+        operation: str,
+    ) -> list[str]:
+        """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded."""
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
-        numbers = running.source.put(datas, now_ms, sync=self._fsync)
-        running.delivery.reports.incoming(datas)
+        numbers = running.source.put(texts, size_bytes, now_ms, sync=self._fsync)
+        running.delivery.reports.incoming(operation, len(texts), size_bytes, now_ms)
         return numbers
+
+    def usual(self, account: str, region: str, name: str, now_ms: int) -> DeliveryStream | None:
+        """Return a delivery stream that takes puts now; None when there is none, or its action must look closer."""
+        running = self._running.get((account, region, name))
+        if self.throttle is not None or running is None or running.stream.kind != "DirectPut":
+            return None
+        stream = running.stream
+        if stream.status(now_ms) != "ACTIVE" or "Decompression" in stream.processors:
+            return None
+        return stream
 
     def statuses(self) -> list[dict[str, Any]]:
         """Return the status of every delivery stream for `/_headrace/firehose`. See `Delivery.status`."""

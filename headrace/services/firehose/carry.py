@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
 from headrace.services.firehose.failures import (
     DELIVERED,
     PROCESSING_FAILED,
@@ -18,6 +18,7 @@ from headrace.services.firehose.failures import (
     as_lines,
     processing_line,
 )
+from headrace.services.firehose.partitions import LIMIT_OUTPUT
 from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import delimiter_of
@@ -42,6 +43,9 @@ class Pending:
     retry_at_s: float = 0.0
     size_bytes: int = 0
     objects: int = 0
+    outputs: int = 0
+    backup_records: int = 0
+    backup_bytes: int = 0
 
     def __post_init__(self) -> None:
         self.left = self.buffer.records
@@ -73,6 +77,7 @@ def carry(
     pending.size_bytes += outcome.size_bytes
     pending.objects += outcome.objects
     pending.refused += outcome.failed
+    reports.measure(*outcome.measured)
     if outcome.dropped:
         reports.dropped(outcome.dropped)
     if outcome.retry:
@@ -108,16 +113,25 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
     """Put the error output and the backup; delete those that an earlier try put and this one does not."""
     intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
     bodies: dict[str, bytes] = {}
-    for kind in {failure.error_type or PROCESSING_FAILED for failure in pending.buffer.failed}:
-        bodies[kind] = as_lines(
-            processing_line(failure, intent.decided_ms)
-            for failure in pending.buffer.failed
-            if (failure.error_type or PROCESSING_FAILED) == kind
-        )
+    by_kind: dict[str, list[Failed]] = {}
+    for failure in pending.buffer.failed:
+        kind = failure.error_type or PROCESSING_FAILED
+        # An intent that an earlier version stored may not name an object of every kind.
+        by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
+    for kind, failed in by_kind.items():
+        bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
     if pending.refused:
-        bodies[destination.error_type] = as_lines(
-            destination.error_line(failure, attempt) for failure in pending.refused
-        )
+        for kind in {failure.error_type or destination.error_type for failure in pending.refused}:
+            of_kind = [
+                failure
+                for failure in pending.refused
+                if (failure.error_type or destination.error_type) == kind
+            ]
+            bodies[kind] = (
+                destination.error_body(of_kind, attempt)
+                if isinstance(destination, ErrorFile)
+                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
+            )
     backup = stream.backup
     if backup is not None:
         if stream.destination["S3BackupMode"] == "Enabled":
@@ -127,6 +141,8 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
         if datas:
             delimiter = delimiter_of(stream.destination)
             bodies[SOURCE_BACKUP] = delimiter.join(datas)
+            pending.backup_records, pending.backup_bytes = len(datas), sum(map(len, datas))
+    pending.outputs = len(bodies.keys() - {SOURCE_BACKUP})
     for name, key in intent.keys.items():
         if name == DELIVERED:
             continue
@@ -174,12 +190,15 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
 def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
     """Return what a delivery of a buffer may write: see `failures`."""
     destination = DESTINATIONS[stream.destination_kind]
-    kinds = [destination.error_type]
+    kinds = [destination.error_type, *stream.own_errors]
     if buffer.records or not is_partitioned(stream.destination):
         kinds.append(DELIVERED)
     kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})
     if stream.processors and PROCESSING_FAILED not in kinds:
         kinds.append(PROCESSING_FAILED)
+    if is_partitioned(stream.destination) and LIMIT_OUTPUT not in kinds:
+        # After a kill, records may be beyond the limit that were not before.
+        kinds.append(LIMIT_OUTPUT)
     if stream.backup is not None:
         kinds.append(SOURCE_BACKUP)
     return kinds
@@ -187,14 +206,14 @@ def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
 
 def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bool) -> Delivered:
     """Return what a delivery that is done reports; `partitions` were active, `exceeded` as many as there may be."""
-    sources = pending.buffer.sources
     return Delivered(
-        records=pending.buffer.count,
+        records=len(pending.buffer.records) - len(pending.refused),
         size_bytes=pending.size_bytes,
         objects=pending.objects,
         oldest_ms=intent.oldest_ms,
-        backup_records=len(sources),
-        backup_bytes=sum(len(record.source.data) for record in sources),
+        backup_records=pending.backup_records,
+        backup_bytes=pending.backup_bytes,
+        outputs=pending.outputs,
         partitions=partitions if is_partitioned(intent.destination) else None,
         exceeded=exceeded,
     )

@@ -44,7 +44,7 @@ from headrace.services.firehose.store import DeliveryStreams
 MIB = 1024 * 1024
 # While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
 LOOK_EVERY_S = 0.25
-# All buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
+# Of memory, for all buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
 MOST_HELD_BYTES = 512 * MIB
 
 
@@ -135,6 +135,7 @@ class Delivery:
             raise
 
     def _step(self) -> float:
+        self.reports.send()
         check_source(self._ports.guard, self._stream)
         intent = self._progress.intent
         if intent is not None:
@@ -198,12 +199,12 @@ class Delivery:
                 self._intake.add(read, self._ports.clock.monotonic_s())
             more |= read.more
             if read.records and self._stream.source_arn:
-                self.reports.read(read.records)
+                self.reports.read(len(read.records), read.size_bytes, read.behind_ms)
         return more
 
     def _room_bytes(self) -> int:
         if is_partitioned(self._as_of.destination):
-            return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.size_bytes))
+            return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
         held = self._sorter.size_bytes + self._intake.size_bytes
         return self._hints().size_bytes - held
 
@@ -219,8 +220,9 @@ class Delivery:
                 and self._room_bytes() > 0
             ):
                 return
-        self._sorter.take(intake)
+        made = self._sorter.take(intake)
         self._intake = Intake()
+        self.reports.measure(*made.measured)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next may be."""
@@ -242,7 +244,7 @@ class Delivery:
                 self._sorter.must_empty = True
                 wait_s = 0.0
             wait_s = min(wait_s, left_s)
-        if self._sorter.size_bytes >= MOST_HELD_BYTES:
+        if self._sorter.held_bytes >= MOST_HELD_BYTES:
             return self._sorter.largest(), 0.0
         return None, wait_s
 

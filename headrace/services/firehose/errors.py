@@ -20,6 +20,14 @@ def in_use(name: str, account: str) -> AwsError:
     )
 
 
+def invalid_source() -> AwsError:
+    """A put that is not by CloudWatch Logs, where its records are unpacked. Source: API_PutRecord (documented)."""
+    return AwsError(
+        "InvalidSourceException",
+        "Only requests from CloudWatch Logs are supported when CloudWatch Logs decompression is enabled.",
+    )
+
+
 def busy(name: str, account: str, status: str) -> AwsError:
     """A delivery stream that is being made or deleted cannot be changed."""
     return AwsError(

@@ -5,6 +5,7 @@ Source: docs.aws.amazon.com/firehose/latest/dev/limits.html (documented, read 20
 
 RECORD_BYTES = 1000 * 1024
 BATCH_BYTES = 4 * 1024 * 1024
+BATCH_RECORDS = 500
 MIN_BUFFER_MIB = 1
 MAX_BUFFER_MIB = 128
 MAX_INTERVAL_S = 900

@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 def compressed_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
     """Return a body as the stream's CompressionFormat has it, and its Content-Encoding."""
     kind = str(stream.destination.get("CompressionFormat") or "UNCOMPRESSED")
-    if kind == "UNCOMPRESSED":
-        return body, None
+    return (body, None) if kind == "UNCOMPRESSED" else compressed_as(kind, body, key)
+
+
+def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
+    """Return a body in a CompressionFormat, and its Content-Encoding."""
     # Its library is loaded when it is used: a cloud must be healthy within a second.
     from headrace.services.firehose.compress import compressed
 

@@ -20,6 +20,8 @@ from headrace.services.firehose.state import DeliveryStream, is_partitioned, pro
 
 EXTRACTION_FAILED = "DynamicPartitioning.MetadataExtractionFailed"
 LIMIT_EXCEEDED = "DynamicPartitioning.ActivePartitionsLimitExceeded"
+# Where those records go: docs.aws.amazon.com/firehose/latest/dev/buffering.html (documented).
+LIMIT_OUTPUT = "activePartitionExceeded"
 LIMIT_SENTENCE = "The number of active partitions has exceeded the configured limit"
 _EMPTY = "partitionKeys values must not be null or empty"
 _NOT_JSON = "Non JSON record provided"
@@ -46,6 +48,11 @@ class Keys:
         self._query = query
         self._queries = queries
         self._known: dict[tuple[str, ...], str] = {}
+
+    @property
+    def has_query(self) -> bool:
+        """Whether a query is run over the records."""
+        return bool(self._query)
 
     def given_to(self, records: list[Record]) -> tuple[list[Record], list[Failed]]:
         """Return the records with their partition set, and those that have none."""

@@ -154,6 +154,8 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(stream.backup.get("RoleARN") or "")
     if stream.conversion is not None:
         yield str(mapped(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
+    if stream.destination_kind == "Iceberg":
+        yield str(stream.destination["RoleARN"])
 
 
 def _source_needs(stream: DeliveryStream) -> Iterator[Need]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
+    ControlPlane,
     FunctionInvoker,
     Guard,
     LogSink,
@@ -18,6 +19,7 @@ from headrace.core.ports import (
     SchemaCatalog,
 )
 from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
+from headrace.core.warehouse import NoWarehouses, Warehouses
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
@@ -43,7 +45,10 @@ class NoSearchDomains:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What all deliveries share. `guard` knows what roles may do. `stopping` is set before the cloud stops."""
+    """What all deliveries share. `guard` knows what roles may do. `stopping` is set before the cloud stops.
+
+    `control` reaches the Glue catalogue of Iceberg tables; None where there is none.
+    """
 
     clock: Clock
     ids: Ids
@@ -56,4 +61,6 @@ class Ports:
     queries: Queries = field(default_factory=Queries)
     search: SearchDomains = field(default_factory=NoSearchDomains)
     secrets: SecretReader = no_secret
+    control: ControlPlane | None = None
+    warehouses: Warehouses = field(default_factory=NoWarehouses)
     stopping: threading.Event = field(default_factory=threading.Event)

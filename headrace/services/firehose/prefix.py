@@ -66,18 +66,20 @@ def name_objects(
     name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
     keys: dict[str, str] = {}
     for kind in kinds:
-        text, s3, given = stream.prefix, stream.s3, list(values)
+        text, s3, given, error_type = stream.prefix, stream.s3, list(values), ""
         if kind == SOURCE_BACKUP:
             s3 = stream.backup or s3
             text, given = str(s3.get("Prefix") or ""), []
         elif kind:
-            text, given = error_prefix(stream.prefix, stream.error_prefix, kind), []
+            error_type = kind.partition(":")[0]
+            text = error_prefix(stream.prefix, stream.error_prefix_of(kind), error_type)
+            given = []
         folder = evaluate(
             text,
             oldest_ms,
             time_zone=stream.time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
-            error_type="" if kind == SOURCE_BACKUP else kind,
+            error_type=error_type,
             values=given,
         )
         suffix = ""

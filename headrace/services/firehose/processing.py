@@ -7,12 +7,15 @@ the error output with the data that the source had.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.aggregates import taken_apart
 from headrace.services.firehose.failures import DECOMPRESSION_FAILED, Failed
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.partitions import Keys, keys_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -35,11 +38,15 @@ _NOT_INFLATED = "Decompression failed."
 
 @dataclass(slots=True)
 class Processed:
-    """What became of records: those to deliver, those that failed, and all as they were, for a backup."""
+    """What became of records: those to deliver, those that failed, and all as they were, for a backup.
+
+    `measured` are values of the processors' metrics.
+    """
 
     records: list[Record] = field(default_factory=list[Record])
     failed: list[Failed] = field(default_factory=list[Failed])
     sources: list[Record] = field(default_factory=list[Record])
+    measured: list[Measure] = field(default_factory=list[Measure])
 
 
 class Processing:
@@ -64,13 +71,22 @@ class Processing:
         if backup:
             made.sources = made.records
         for stage in self._stages:
-            made.records = _staged(made.records, stage, made.failed)
+            given, before = made.records, len(made.failed)
+            made.records = _staged(given, stage, made.failed)
+            if stage[1] == DECOMPRESSION_FAILED:
+                made.measured += _inflation(made.records, made.failed[before:])
         if self.function is not None:
-            made.records, failed = transform(made.records, self._stream, self.function, self._ports)
+            made.records, failed = transform(
+                made.records, self._stream, self.function, self._ports, made.measured
+            )
             made.failed += failed
         if self._keys is not None:
+            began_s = self._ports.clock.monotonic_s()
             made.records, failed = self._keys.given_to(made.records)
             made.failed += failed
+            if self._keys.has_query:
+                took_ms = (self._ports.clock.monotonic_s() - began_s) * 1000
+                made.measured.append(("JQProcessing.Duration", took_ms, "Milliseconds"))
         return made
 
     def _taken_apart(self, batch: Mapping[str, Sequence[StreamRecord]]) -> list[Record]:
@@ -83,7 +99,12 @@ class Processing:
                     records.append(Record(source.data, source, shard_id))
                     continue
                 records += [
-                    Record(data, replace(source, partition_key=key, data=data), shard_id, sub)
+                    Record(
+                        data,
+                        msgspec.structs.replace(source, partition_key=key, data=data),
+                        shard_id,
+                        sub,
+                    )
                     for sub, (key, data) in enumerate(users)
                 ]
         return records
@@ -104,6 +125,15 @@ class Processing:
             else:
                 stages.append((_NOT_SPLIT, "", json_parts))
         return stages
+
+
+def _inflation(records: Sequence[Record], failed: Sequence[Failed]) -> list[Measure]:
+    return [
+        ("OutputDecompressedRecords.Success", len(records), "Count"),
+        ("OutputDecompressedBytes.Success", sum(len(r.data) for r in records), "Bytes"),
+        ("OutputDecompressedRecords.Failed", len(failed), "Count"),
+        ("OutputDecompressedBytes.Failed", sum(len(f.record.data) for f in failed), "Bytes"),
+    ]
 
 
 def _staged(
@@ -127,7 +157,7 @@ def _staged(
         made += [
             Record(
                 part,
-                replace(record.source, data=part),
+                msgspec.structs.replace(record.source, data=part),
                 record.shard_id,
                 record.sub * 1000 + place,
             )

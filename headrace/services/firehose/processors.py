@@ -17,8 +17,8 @@ _PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
 _MODEL = "class com.amazonaws.services.firehose.internal.model"
 
 
-def check_processors(destination: Mapping[str, Any]) -> None:
-    """Refuse processors that AWS refuses. Raises AwsError."""
+def check_processors(destination: Mapping[str, Any], *, has_queries: bool = False) -> None:
+    """Refuse processors that AWS refuses. Raises AwsError. `has_queries`: MetadataExtraction routes to tables."""
     processing = mapped(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
@@ -36,7 +36,7 @@ def check_processors(destination: Mapping[str, Any]) -> None:
         transform.function_of(found["Lambda"])
     if not is_partitioned(destination):
         for kind in _PARTITIONED_ONLY:
-            if kind in found:
+            if kind in found and not (has_queries and kind == "MetadataExtraction"):
                 raise invalid(
                     f"{_MODEL}.{kind}Processor can only be present when Dynamic Partitioning is enabled."
                 )

@@ -18,18 +18,21 @@ from headrace.core.ports import (
     MetricSink,
     NoGuard,
     SchemaNotFound,
-    StreamRecord,
 )
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.limits import ACTIVE_PARTITIONS
+from headrace.services.firehose.metrics import NAMESPACE, Measure
 from headrace.services.firehose.permits import Denied, may_log
+from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.tally import Tally
 
 log = logging.getLogger(__name__)
 
-NAMESPACE = "AWS/Firehose"
 LOG_STREAM = "DestinationDelivery"
+_SEND_EVERY_MS = 1000
 # What names a destination, by its kind's configuration.
 _NAMES = (
     "BucketARN",
@@ -43,7 +46,13 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What a delivery did. `partitions`: how many were active, None without dynamic partitioning."""
+    """What a delivery did.
+
+    Attributes:
+        records: those that were delivered, without those that went to the error output.
+        partitions: how many were active, None without dynamic partitioning.
+        outputs: how many objects of errors were put.
+    """
 
     records: int
     size_bytes: int
@@ -53,6 +62,7 @@ class Delivered:
     backup_bytes: int = 0
     partitions: int | None = None
     exceeded: bool = False
+    outputs: int = 0
 
 
 class Reports:
@@ -72,6 +82,8 @@ class Reports:
         self._logs = logs
         self._metrics = metrics
         self.last_error = ""
+        self._tally = Tally()
+        self._sent_ms = 0
 
     @property
     def _metrics_name(self) -> str:
@@ -93,7 +105,7 @@ class Reports:
                 code, message = f"Headrace.{type(error).__name__}", str(error)
         self.last_error = f"{code}: {message}"
         self._put_log(code, f"The delivery failed and will be tried again. {message}")
-        self._measure((f"{self._metrics_name}.Success", 0, "Count"))
+        self.measure((f"{self._metrics_name}.Success", 0, "Count"))
 
     def refused(self, failed: Sequence[Failed]) -> None:
         """Report that records went to the error output, a line for each code, as AWS samples them."""
@@ -105,7 +117,7 @@ class Reports:
         for code, (count, message) in _by_code(failed).items():
             self.last_error = f"{code}: {message}"
             self._put_log(code, f"{count} records will be tried again. {message}")
-        self._measure((f"{self._metrics_name}.Success", 0, "Count"))
+        self.measure((f"{self._metrics_name}.Success", 0, "Count"))
 
     def dropped(self, failed: Sequence[Failed]) -> None:
         """Report that records are lost: AWS does not put them into the error output either."""
@@ -147,65 +159,116 @@ class Reports:
 
     # --- metrics ------------------------------------------------------------------------------
 
-    def read(self, records: Sequence[StreamRecord]) -> None:
-        """Report that records were read from a Kinesis stream."""
-        self._measure(
-            ("DataReadFromKinesisStream.Records", len(records), "Count"),
-            ("DataReadFromKinesisStream.Bytes", sum(len(r.data) for r in records), "Bytes"),
+    def read(self, records: int, size_bytes: int, behind_ms: int) -> None:
+        """Report that records were read from a Kinesis stream, whose newest is so much newer than the last of them."""
+        self.measure(
+            ("DataReadFromKinesisStream.Records", records, "Count"),
+            ("DataReadFromKinesisStream.Bytes", size_bytes, "Bytes"),
+            ("KinesisMillisBehindLatest", behind_ms, "Milliseconds"),
         )
 
-    def incoming(self, datas: Sequence[bytes]) -> None:
-        """Report that records were put directly."""
-        self._measure(
-            ("IncomingRecords", len(datas), "Count"),
-            ("IncomingBytes", sum(map(len, datas)), "Bytes"),
-        )
+    def incoming(self, operation: str, records: int, size_bytes: int, began_ms: int) -> None:
+        """Report that records were put directly by a request that began then."""
+        now_ms = self._clock.now_ms()
+        values = [
+            ("IncomingRecords", records),
+            ("IncomingBytes", size_bytes),
+            ("IncomingPutRequests", 1),
+            (f"{operation}.Bytes", size_bytes),
+            (f"{operation}.Requests", 1),
+            (f"{operation}.Latency", max(0, now_ms - began_ms)),
+        ]
+        if operation == "PutRecordBatch":
+            values.append(("PutRecordBatch.Records", records))
+        self._tally.note(*values)
+        if now_ms - self._sent_ms >= _SEND_EVERY_MS:
+            self.send()
 
-    def processed(self, *, records: int, size_bytes: int, seconds: float) -> None:
-        """Report that a function transformed records."""
-        self._measure(
-            ("SucceedProcessing.Records", records, "Count"),
-            ("SucceedProcessing.Bytes", size_bytes, "Bytes"),
-            ("ExecuteProcessing.Success", 1, "Count"),
-            ("ExecuteProcessing.Duration", seconds * 1000, "Milliseconds"),
+    def throttled(self, records: int) -> None:
+        """Report that records were refused, being over a quota."""
+        self._tally.note(("ThrottledRecords", records))
+
+    def called(self, name: str, began_ms: int) -> None:
+        """Report a call that began then, by what its metrics begin with."""
+        latency_ms = max(0, self._clock.now_ms() - began_ms)
+        self._tally.note((f"{name}.Requests", 1), (f"{name}.Latency", latency_ms))
+        self.send()
+
+    def send(self) -> None:
+        """Send what was counted since the last time. The worker calls it, too."""
+        now_ms = self._sent_ms = self._clock.now_ms()
+        found = self._tally.take()
+        if not found:
+            return
+        quota = quota_of(self._stream.region)
+        if not self._stream.source_arn:
+            # AWS's, whether or not they are held here (`--limits`): what alarms and graphs divide by.
+            self.measure(
+                ("BytesPerSecondLimit", quota.size_bytes, "Bytes"),
+                ("RecordsPerSecondLimit", quota.records, "Count"),
+                ("PutRequestsPerSecondLimit", quota.requests, "Count"),
+            )
+        self._metrics.put(
+            [
+                Metric(NAMESPACE, name, value, unit, self._dimensions, now_ms, statistics)
+                for (name, value, unit), statistics in found
+            ],
+            account=self._stream.account,
+            region=self._stream.region,
         )
 
     def delivered(self, delivered: Delivered) -> None:
         """Report that a delivery is done."""
         self.last_error = ""
         name, age_ms = self._metrics_name, self._clock.now_ms() - delivered.oldest_ms
-        self._measure(
+        fresh_s = max(0, age_ms) / 1000
+        self.measure(
             (f"{name}.Records", delivered.records, "Count"),
             (f"{name}.Bytes", delivered.size_bytes, "Bytes"),
             (f"{name}.Success", 1, "Count"),
-            (f"{name}.DataFreshness", max(0, age_ms) / 1000, "Seconds"),
+            (f"{name}.DataFreshness", fresh_s, "Seconds"),
         )
         if delivered.objects:
-            self._measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
+            self.measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
         if delivered.backup_records:
-            self._measure(
-                ("BackupToS3.Records", delivered.backup_records, "Count"),
-                ("BackupToS3.Bytes", delivered.backup_bytes, "Bytes"),
-                ("BackupToS3.Success", 1, "Count"),
-                ("BackupToS3.DataFreshness", max(0, age_ms) / 1000, "Seconds"),
+            # Of OpenSearch, the backup of all documents counts as a delivery to S3 (documented).
+            backup = "DeliveryToS3" if "OpenSearch" in name else "BackupToS3"
+            self.measure(
+                (f"{backup}.Records", delivered.backup_records, "Count"),
+                (f"{backup}.Bytes", delivered.backup_bytes, "Bytes"),
+                (f"{backup}.Success", 1, "Count"),
+                (f"{backup}.DataFreshness", fresh_s, "Seconds"),
             )
+        elif delivered.outputs and name != "DeliveryToS3":
+            self.measure(("DeliveryToS3.Success", 1, "Count"))
         if delivered.partitions is not None:
-            self._measure(
+            self.measure(
+                ("ActivePartitionsLimit", ACTIVE_PARTITIONS, "Count"),
                 ("PartitionCount", delivered.partitions, "Count"),
                 ("PartitionCountExceeded", float(delivered.exceeded), "Count"),
             )
+            if delivered.size_bytes:
+                # Over the time that its buffer was filling; that is AWS's measure, too, is assumed.
+                per_s = delivered.size_bytes / max(1.0, fresh_s)
+                self.measure(("PerPartitionThroughput", per_s, "Bytes/Second"))
 
-    def _measure(self, *data: tuple[str, float, str]) -> None:
+    def measure(self, *measures: Measure) -> None:
+        """Send values of metrics."""
+        if not measures:
+            return
         now_ms = self._clock.now_ms()
-        dimensions = (("DeliveryStreamName", self._stream.name),)
         self._metrics.put(
             [
-                Metric(NAMESPACE, name, value, unit, dimensions, now_ms)
-                for name, value, unit in data
+                Metric(NAMESPACE, name, value, unit, self._dimensions, now_ms)
+                for name, value, unit in measures
             ],
             account=self._stream.account,
             region=self._stream.region,
         )
+
+    @property
+    def _dimensions(self) -> tuple[tuple[str, str], ...]:
+        return (("DeliveryStreamName", self._stream.name),)
 
 
 def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:

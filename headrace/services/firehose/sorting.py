@@ -7,7 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from headrace.services.firehose.buffers import WHOLE, Buffer, Intake
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.partitions import LIMIT_EXCEEDED, LIMIT_SENTENCE, is_values
+from headrace.services.firehose.partitions import (
+    LIMIT_EXCEEDED,
+    LIMIT_OUTPUT,
+    LIMIT_SENTENCE,
+    is_values,
+)
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import Processed, Processing
 from headrace.services.firehose.records import Record
@@ -22,6 +27,8 @@ _FAILED_BEFORE = (
 )
 # Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
 MOST_MARKS = 200
+# Two objects, two of bytes, and a sequence number of 56 digits (measured).
+_AROUND_RECORD_BYTES = 450
 
 
 class Sorter:
@@ -59,6 +66,12 @@ class Sorter:
     def function(self) -> Function | None:
         """The function that transforms records, None without."""
         return self._processing.function
+
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that the buffers take, what each record needs beside its data included."""
+        records = sum([len(buffer.records) for buffer in self.buffers.values()])
+        return self.size_bytes + _AROUND_RECORD_BYTES * records
 
     def open(self, partition: str) -> None:
         """Make a partition active."""
@@ -154,7 +167,9 @@ class Sorter:
         is delivered of a partition is always all of it up to a sequence number.
         """
         self.exceeded += 1
-        self._fail(Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE), since_s, WHOLE)
+        self._fail(
+            Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE, error_type=LIMIT_OUTPUT), since_s, WHOLE
+        )
         buffer = self.buffers[WHOLE]
         shards = buffer.refused.setdefault(record.partition, {})
         shards[record.shard_id] = record.source.sequence_number

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +88,7 @@ class ShardRead:
         size_bytes: of the records' data.
         after: the position after the records, `END` when the shard has ended.
         more: whether the shard is worth another look at once.
+        behind_ms: how much newer the shard's newest record is than the last of these.
     """
 
     shard_id: str
@@ -97,6 +97,7 @@ class ShardRead:
     size_bytes: int
     after: str
     more: bool
+    behind_ms: int = 0
 
 
 class Source(Protocol):
@@ -140,7 +141,8 @@ def read_shards(
         elif got.records:
             after = position_text(got.next_position)
             more = len(got.records) >= READ_RECORDS or size_bytes >= most_bytes // 2
-            yield ShardRead(shard_id, start, got.records, size_bytes, after, more)
+            behind_ms = got.millis_behind_latest
+            yield ShardRead(shard_id, start, got.records, size_bytes, after, more, behind_ms)
 
 
 class KinesisSource:
@@ -210,7 +212,8 @@ class KinesisSource:
 class _Journalled(msgspec.Struct, gc=False):
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
-    Data: str
+    # msgspec decodes the base64.
+    Data: bytes
 
 
 _decode = msgspec.json.Decoder(list[_Journalled]).decode
@@ -234,10 +237,16 @@ class JournalSource:
         self._sync_lock = threading.Lock()
         self._wake: Callable[[], None] = lambda: None
 
-    def put(self, datas: Sequence[bytes], now_ms: int, *, sync: bool) -> list[str]:
-        """Store records; return their ids. They survive kill -9, or with `sync` a power cut. Raises LogFull."""
-        rows = [(base64.b64encode(data).decode(), '""') for data in datas]
-        numbers = self.log.append(rows, sum(map(len, datas)), now_ms)
+    def put(self, texts: Sequence[str], size_bytes: int, now_ms: int, *, sync: bool) -> list[str]:
+        """Store records; return their ids. They survive kill -9, or with `sync` a power cut. Raises LogFull.
+
+        Args:
+            texts: the records in base64, as it is stored.
+            size_bytes: of all of them, decoded.
+            now_ms: the time.
+            sync: whether to wait for the disk.
+        """
+        numbers = self.log.append_columns(texts, [""] * len(texts), size_bytes, now_ms)
         if sync:
             with self._sync_lock:
                 self.log.sync()
@@ -263,16 +272,14 @@ class JournalSource:
             case AfterSequence(number):
                 index = sequence.parse(number).index + 1
         batch = self.log.read(index, max_records, max_bytes)
-        records = [
-            StreamRecord(
-                stored.SequenceNumber,
-                "",
-                base64.b64decode(stored.Data),
-                round(stored.ApproximateArrivalTimestamp * 1000),
-            )
-            for payload in batch.payloads
-            for stored in _decode(b"[" + payload + b"]")
-        ]
+        records: list[StreamRecord] = []
+        for payload in batch.payloads:
+            found = _decode(b"".join((b"[", payload, b"]")))
+            # A payload is of one put, whose records arrived together.
+            at_ms = round(found[0].ApproximateArrivalTimestamp * 1000)
+            records += [
+                StreamRecord(stored.SequenceNumber, "", stored.Data, at_ms) for stored in found
+            ]
         following = AfterSequence(records[-1].sequence_number) if records else at
         return ReadResult(records, following, 0)
 

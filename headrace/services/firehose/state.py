@@ -11,6 +11,8 @@ from headrace.core.values import listed, mapped
 
 # The backup modes that keep everything that is delivered, beside the destination: AWS has three names for it.
 _ALL_BACKED_UP = ("AllDocuments", "AllData", "AllEvents")
+# The error-output type of Iceberg tables.
+ICEBERG_FAILED = "iceberg-failed"
 
 
 @dataclass(slots=True)
@@ -87,6 +89,21 @@ class DeliveryStream:
         """The prefix of error output, unevaluated."""
         return str(self.s3.get("ErrorOutputPrefix") or "")
 
+    def error_prefix_of(self, kind: str) -> str:
+        """The prefix of one type's error output, unevaluated: of a table's own (see `own_errors`), or of all."""
+        return self.own_errors.get(kind) or self.error_prefix
+
+    @property
+    def own_errors(self) -> dict[str, str]:
+        """The error prefixes of Iceberg tables that have one of their own, by error-output type and table."""
+        return {
+            table_errors(table["DestinationDatabaseName"], table["DestinationTableName"]): str(
+                table["S3ErrorOutputPrefix"]
+            )
+            for table in listed(self.destination, "DestinationTableConfigurationList")
+            if table.get("S3ErrorOutputPrefix")
+        }
+
     @property
     def time_zone(self) -> str:
         """The zone of timestamp expressions."""
@@ -107,6 +124,11 @@ class DeliveryStream:
     def processors(self) -> dict[str, dict[str, str]]:
         """The parameters of the processors that are on, by type."""
         return processors_of(self.destination)
+
+
+def table_errors(database: str, table: str) -> str:
+    """Return what the error output of one Iceberg table is called: its type, a colon, and the table."""
+    return f"{ICEBERG_FAILED}:{database}.{table}"
 
 
 def is_partitioned(destination: Mapping[str, Any]) -> bool:

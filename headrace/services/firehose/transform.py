@@ -28,6 +28,7 @@ from headrace.services.firehose.limits import (
     LAMBDA_MOST_RETRIES,
     LAMBDA_RETRIES,
 )
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import denied_function
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -107,7 +108,11 @@ def function_of(parameters: Mapping[str, str]) -> Function:
 
 
 def transform(
-    records: Sequence[Record], stream: DeliveryStream, function: Function, ports: Ports
+    records: Sequence[Record],
+    stream: DeliveryStream,
+    function: Function,
+    ports: Ports,
+    measured: list[Measure],
 ) -> tuple[list[Record], list[Failed]]:
     """Return the transformed records, in order, and those that could not be transformed.
 
@@ -116,6 +121,7 @@ def transform(
         stream: the delivery stream that the records go through.
         function: of its Lambda processor.
         ports: invokes the function.
+        measured: values of the metrics of processing are added to it.
 
     Raises FunctionThrottled (it is to be tried later; no record counts as failed) and Stopping.
     """
@@ -126,13 +132,17 @@ def transform(
         _fail(records, (_ACCESS_DENIED, f"{_NO_ACCESS} {sentence}"), 1, function, failed)
         return done, failed
     for batch in _batches(records, function.batch_bytes):
-        answer, attempts = _invoke(batch, stream, function, ports)
+        answer, attempts = _invoke(batch, stream, function, ports, measured)
         if answer is None or answer.function_error:
             if ports.stopping.is_set():
                 raise Stopping(function.arn)
             _fail(batch, _reason(answer), attempts, function, failed)
             continue
+        before = len(done)
         _take(batch, answer.payload, attempts, function, done, failed)
+        taken = done[before:]
+        measured.append(("SucceedProcessing.Records", len(taken), "Count"))
+        measured.append(("SucceedProcessing.Bytes", sum(len(r.data) for r in taken), "Bytes"))
     return done, failed
 
 
@@ -195,7 +205,11 @@ def _sent(record: Record, *, of_stream: bool) -> dict[str, Any]:
 
 
 def _invoke(
-    batch: list[Record], stream: DeliveryStream, function: Function, ports: Ports
+    batch: list[Record],
+    stream: DeliveryStream,
+    function: Function,
+    ports: Ports,
+    measured: list[Measure],
 ) -> tuple[InvokeResult | None, int]:
     """Return the answer (None: there is no such function) and the attempts made.
 
@@ -206,11 +220,16 @@ def _invoke(
     while attempts <= function.retries:
         attempts += 1
         payload = _payload(batch, stream, ports.ids.uuid())
+        began_s = ports.clock.monotonic_s()
         try:
             answer = ports.functions.invoke(function.arn, payload)
         except FunctionNotFound:
             answer = None
+            measured.append(("ExecuteProcessing.Success", 0, "Count"))
             continue
+        took_ms = (ports.clock.monotonic_s() - began_s) * 1000
+        measured.append(("ExecuteProcessing.Duration", took_ms, "Milliseconds"))
+        measured.append(("ExecuteProcessing.Success", float(not answer.function_error), "Count"))
         if not answer.function_error:
             break
         if ports.stopping.is_set():

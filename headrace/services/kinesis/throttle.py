@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
+from headrace.core.rates import Bucket
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
 
@@ -74,33 +75,6 @@ RATES: Final[Mapping[str, Rate]] = {
     "UpdateMaxRecordSize": Rate(5, "stream"),
     "UpdateStreamWarmThroughput": Rate(5),
 }
-
-
-class Bucket:
-    """Holds up to one second's worth. A larger amount passes when the bucket is full, and leaves a debt."""
-
-    __slots__ = ("_at_ms", "_level", "_per_s")
-
-    def __init__(self, per_s: int, now_ms: int) -> None:
-        self._per_s = per_s
-        self._level = float(per_s)
-        self._at_ms = now_ms
-
-    def has(self, amount: int, now_ms: int) -> bool:
-        """Whether `amount` may be taken now."""
-        if now_ms > self._at_ms:
-            more = (now_ms - self._at_ms) * self._per_s / 1000
-            self._level = min(float(self._per_s), self._level + more)
-            self._at_ms = now_ms
-        return self._level >= min(amount, self._per_s)
-
-    def take(self, amount: int) -> None:
-        """Take it, after `has`."""
-        self._level -= amount
-
-    def is_full(self, now_ms: int) -> bool:
-        """Whether the bucket is full, as a new one is."""
-        return self.has(self._per_s, now_ms)
 
 
 class ReadBytes:

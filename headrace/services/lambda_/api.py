@@ -163,5 +163,5 @@ def lambda_api(lambda_: Lambda, *, strict: bool = False) -> ServiceApi:
         fidelity_rows=lambda _: lambda_.fidelity_remarks(),
         wording=WORDING,
         pages=[trace_page(lambda_.mappings), backlog_page(lambda_.mappings)],
-        raw=Strictness("lambda", FIDELITY).guard(raw) if strict else raw,
+        raw=Strictness.of("lambda", ACTIONS, FIDELITY).guard(raw) if strict else raw,
     )

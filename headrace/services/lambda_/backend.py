@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionInvoker, FunctionNotFound
+from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.lambda_.async_events.queue import AsyncQueue
 from headrace.services.lambda_.code_signing import CodeSigning
@@ -168,6 +168,10 @@ class Lambda:
             self.invoke_later(function_arn, payload)
         except LookupError:
             log.warning("%s has no function %s to invoke", source_arn, function_arn)
+
+    def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
+        """Run a function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        return self.invoker.invoke(function_arn, payload)
 
     def invoke_later(self, function_arn: str, payload: bytes) -> str:
         """Queue an invocation; return its request id. Raises LookupError when there is no function."""

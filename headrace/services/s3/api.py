@@ -47,7 +47,7 @@ def build_s3(
 
 def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
     """Return the service for the gateway."""
-    strictness = Strictness("s3", FIDELITY) if strict else None
+    strictness = Strictness.of("s3", ACTIONS, FIDELITY) if strict else None
     return ServiceApi(
         name="s3",
         backend=s3,

@@ -66,6 +66,8 @@ class S3:
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
         # They must not block. They are not called for files that Spark writes.
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
+        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN or unique id.
+        self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self.objects = Objects(self)
         self._clock = clock
         self._store = buckets

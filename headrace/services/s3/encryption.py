@@ -267,6 +267,8 @@ def check_configuration(value: Mapping[str, Any]) -> None:
     if len(rules) != 1:
         raise malformed_xml()
     default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
+    if default and default.get("SSEAlgorithm") not in (AES256, *_KMS):
+        raise malformed_xml()  # assumed: as other elements that the schema does not allow
     if default.get("KMSMasterKeyID") and default.get("SSEAlgorithm") not in _KMS:
         raise AwsError(
             "InvalidArgument",

@@ -315,7 +315,8 @@ def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str
         found[etag_name] = event.etag or _MARKERS_ETAG
     if event.version_id:
         found[version_name] = event.version_id
-    if event.name not in _WITHOUT_SEQUENCER:
+    is_restoration = event.name in (RESTORE_ASKED, RESTORED)
+    if event.name not in _WITHOUT_SEQUENCER and not (is_for_bus and is_restoration):
         found["sequencer"] = f"{number:016X}"
     return found
 

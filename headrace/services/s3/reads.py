@@ -38,8 +38,11 @@ def http_date(timestamp_ms: int) -> str:
     return format_datetime(datetime.fromtimestamp(timestamp_ms // 1000, UTC), usegmt=True)
 
 
-def is_not_modified(stored: StoredObject, headers: Mapping[str, str]) -> bool:
-    """Whether the conditional headers ask for a 304. Raises PreconditionFailed. Source: RFC 9110, 13.2.2."""
+def is_not_modified(stored: StoredObject, headers: Mapping[str, str], now_ms: int) -> bool:
+    """Whether the conditional headers ask for a 304. Raises PreconditionFailed. Source: RFC 9110, 13.2.2.
+
+    A date in the future is no condition (RFC 9110, 13.1.3; observed in AWS's recorded answers).
+    """
     modified_s = stored.last_modified_ms // 1000
     match = headers.get("if-match")
     if match is not None:
@@ -51,7 +54,7 @@ def is_not_modified(stored: StoredObject, headers: Mapping[str, str]) -> bool:
     if none_match is not None:
         return _lists(none_match, stored.etag)
     since = headers.get("if-modified-since")
-    return since is not None and _seconds(since, -1) >= modified_s
+    return since is not None and modified_s <= _seconds(since, -1) <= now_ms // 1000
 
 
 def _lists(header: str, etag: str) -> bool:

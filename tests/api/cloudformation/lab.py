@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 
@@ -38,9 +39,9 @@ class Lab:
             while not self.go.is_set():
                 context.pause(0.01)
         elif act:
-            raise {"MemoryError": MemoryError, "RecursionError": RecursionError}.get(
-                act, ValueError
-            )(act)
+            kinds = {"MemoryError": MemoryError, "RecursionError": RecursionError}
+            # What a type refuses is no defect, and logs no traceback.
+            raise {**kinds, "told": ResourceFailed}.get(act, ValueError)(act)
 
     def create(self, context: Context, properties: dict[str, Any]) -> Made:
         name = f"{context.stack_name}-{context.logical_id}-{len(self.calls)}"

@@ -102,14 +102,3 @@ def test_an_executed_change_set_is_gone(cfn: Any):
     cfn.execute_change_set(StackName="s", ChangeSetName="c")
     assert settled(cfn, "s") == "UPDATE_COMPLETE"
     assert cfn.list_change_sets(StackName="s")["Summaries"] == []
-
-
-def test_a_deployment_mode_is_refused(cfn: Any):
-    code, message = refused(
-        cfn.create_change_set,
-        StackName="s",
-        ChangeSetName="cs",
-        TemplateBody="{}",
-        DeploymentMode="REVERT_DRIFT",
-    )
-    assert (code, "REVERT_DRIFT" in message) == ("ValidationError", True)

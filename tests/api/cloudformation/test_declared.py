@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import template_of
 from scripts import resource_schemas, resource_types
-from tests.api.cloudformation.test_stacks import create, update
+from tests.api.cloudformation.test_stacks import create, physical, update
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
 
@@ -124,7 +124,13 @@ def names_itself(resource: dict[str, Any]) -> bool:
     )
 
 
-@pytest.mark.parametrize("group", EXAMPLES)
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group, marks=[pytest.mark.slow] if group in ("compute", "edge") else [])
+        for group in EXAMPLES
+    ],
+)
 def test_types_are_made_changed_deleted_and_made_again(
     cloud: InProcessCloud, cfn: Any, group: str
 ) -> None:
@@ -262,3 +268,15 @@ def test_the_page_of_types_is_true() -> None:
     assert resource_types.PAGE.read_text() == resource_types.page(), (
         "python -m scripts.resource_types"
     )
+
+
+def test_what_a_template_no_longer_says_is_emptied(cloud: InProcessCloud, cfn: Any) -> None:
+    def app(**properties: Any) -> dict[str, Any]:
+        given = {"Name": "app", **properties}
+        return {"Resources": {"A": {"Type": "AWS::AppConfig::Application", "Properties": given}}}
+
+    assert create(cfn, app(Description="d")) == "CREATE_COMPLETE"
+    assert update(cfn, app()) == "UPDATE_COMPLETE", refused(cfn, "s")
+    name = physical(cfn, "A")
+    found = cloud.client("appconfig").get_application(ApplicationId=name)
+    assert not found.get("Description")

@@ -21,6 +21,7 @@ ALLOW = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sqs:*", "Resource": "*"}],
 }
+TOPIC_POLICY = {**ALLOW, "Statement": [{**ALLOW["Statement"][0], "Action": "sns:Publish"}]}
 PERMIT = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Action": "sqs:*", "Resource": "*"}],
@@ -527,7 +528,7 @@ def test_a_topic_s_policy_is_left_when_a_stack_goes(cloud: InProcessCloud):
     make_topic(cloud)
     policy = {
         "Type": "AWS::SNS::TopicPolicy",
-        "Properties": {"Topics": [arn("sns", "x")], "PolicyDocument": ALLOW},
+        "Properties": {"Topics": [arn("sns", "x")], "PolicyDocument": TOPIC_POLICY},
     }
     assert create(cfn, template(P=policy)) == "CREATE_COMPLETE"
     gone(cfn)

@@ -183,3 +183,9 @@ def test_a_stack_waits_for_streams_that_take_their_time(data_dir: Path):
         assert (summary["MaxRecordSizeInKiB"], summary["EncryptionType"]) == (2048, "NONE")
         cfn.delete_stack(StackName="s")
         wait_until(lambda: not kinesis.list_streams()["StreamNames"], what="the deletion")
+
+
+def test_a_throughput_that_a_provisioned_stream_cannot_have_is_taken_back(cfn: Any):
+    assert create(cfn, template(S=stream("cool")), "cool") == "CREATE_COMPLETE"
+    warm = template(S=stream("cool", WarmThroughputMiBps=1))
+    assert update(cfn, warm, "cool") == "UPDATE_ROLLBACK_COMPLETE"

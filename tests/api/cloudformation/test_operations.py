@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace.services.cloudformation import deploy
+from headrace.services.cloudformation import operations
+from headrace.services.cloudformation.resource_states import ResourceStates
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
@@ -29,7 +31,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     lab = Lab()
     lab.install(monkeypatch)
     # Requests answer at once, so that a test sees their operations in progress.
-    monkeypatch.setattr(deploy, "ANSWER_WITHIN_S", 0.0)
+    monkeypatch.setattr(operations, "ANSWER_WITHIN_S", 0.0)
     yield lab
     lab.go.set()
 
@@ -273,6 +275,25 @@ def test_a_replacement_that_was_made_by_half_is_deleted_again(cfn: Any, lab: Lab
     new = template(A=thing({"create": "x"}, Key="new", Half=True))
     assert update(cfn, new) == "UPDATE_ROLLBACK_COMPLETE"
     assert lab.made == before
+
+
+def test_a_replacement_and_what_it_replaces_are_stored_in_one_go(
+    cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    # A thread that stores the stack in between would store neither: a kill then would leave the new one behind.
+    create(cfn, template(A=thing(Key="old")))
+    made, stored, before = ResourceStates.made, threading.Event(), list[bool]()
+
+    def made_while_another_stores(states: ResourceStates, *args: Any, **named: Any) -> None:
+        another = threading.Thread(target=lambda: (states.save(), stored.set()))
+        another.start()
+        before.append(stored.wait(0.2))
+        made(states, *args, **named)
+
+    monkeypatch.setattr(ResourceStates, "made", made_while_another_stores)
+    assert update(cfn, template(A=thing(Key="new"))) == "UPDATE_COMPLETE"
+    assert stored.wait(5)
+    assert before == [False]
 
 
 # --- overtaking -------------------------------------------------------------------------------

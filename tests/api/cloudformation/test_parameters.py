@@ -65,3 +65,26 @@ def test_a_bound_that_is_no_number_is_refused(cfn: Any, key: str):
 )
 def test_a_pattern_is_answered_whatever_it_is(cfn: Any, pattern: str, value: str, expected: str):
     assert expected in answer(cfn, value, AllowedPattern=pattern)
+
+
+@pytest.mark.parametrize(
+    ("value", "declaration", "why"),
+    [
+        ("2", {"Type": "Number", "MinValue": 3}, "must be a number not less than 3"),
+        ("9", {"Type": "Number", "MaxValue": "8"}, "must be a number not greater than 8"),
+        ("many", {"Type": "Number"}, "must be a number."),
+        ("nan", {"Type": "Number", "MinValue": 3}, "must be a number."),
+        ("inf", {"Type": "Number"}, "must be a number."),
+        ("ab", {"MinLength": 3}, "must contain at least 3 characters"),
+        ("abcd", {"MaxLength": 3}, "must contain at most 3 characters"),
+        (
+            "x",
+            {"AllowedValues": ["a"], "ConstraintDescription": "only a"},
+            "failed to satisfy constraint: only a",
+        ),
+    ],
+)
+def test_a_value_out_of_bounds_is_refused(
+    cfn: Any, value: str, declaration: dict[str, Any], why: str
+):
+    assert answer(cfn, value, **declaration) == f"Parameter 'P' {why}"

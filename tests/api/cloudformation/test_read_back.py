@@ -122,7 +122,7 @@ CASES = [
         without={
             **BY_ADDRESS,
             "UsePreviousTemplate": "a template is given",
-            "DeploymentMode": "it is refused; test_change_sets.py",
+            "DeploymentMode": "it is about what has drifted; test_live_state.py",
             "ResourcesToImport": "another type of change set; test_imports.py",
         },
         unseen={

@@ -12,6 +12,7 @@ from tests.api.firehose.test_read_back import DESCRIBE, LAKE, OTHERS, PROCESSORS
 from tests.support.cloud import InProcessCloud
 from tests.support.read_back import Case, check
 
+CATALOG = "arn:aws:glue:us-east-1:000000000000:catalog"
 SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:s"
 DOMAIN = "arn:aws:es:us-east-1:000000000000:domain/flights"
 S3 = {
@@ -72,6 +73,23 @@ GIVEN: dict[str, dict[str, Any]] = {
         "S3BackupMode": "AllEvents",
         "SecretsManagerConfiguration": MANAGER,
     },
+    "Iceberg": {
+        **COMMON,
+        "RoleARN": ROLE,
+        "AppendOnly": False,
+        "CatalogConfiguration": {"CatalogARN": CATALOG},
+        "DestinationTableConfigurationList": [
+            {
+                "DestinationDatabaseName": "db",
+                "DestinationTableName": "t",
+                "UniqueKeys": ["id"],
+                "S3ErrorOutputPrefix": "of-t/",
+            }
+        ],
+        "SchemaEvolutionConfiguration": {"Enabled": False},
+        "TableCreationConfiguration": {"Enabled": False},
+        "S3BackupMode": "FailedDataOnly",
+    },
 }
 # What a second configuration has, that an update may show what it changes.
 OTHER = {
@@ -84,6 +102,7 @@ OTHER = {
         "RoleARN": ROLE,
     },
     "Splunk": {"HECEndpoint": "https://before", "HECEndpointType": "Raw", "HECToken": "before"},
+    "Iceberg": {"RoleARN": ROLE, "CatalogConfiguration": {"CatalogARN": CATALOG}},
 }
 FIXED = {"S3BackupMode", "VpcConfiguration"}
 ELSEWHERE = {
@@ -121,8 +140,9 @@ def creation(kind: str) -> Case:
 
 def update(kind: str) -> Case:
     name = f"{kind}DestinationUpdate"
-    members = {**GIVEN[kind], "S3Update": S3}
-    if kind not in ("HttpEndpoint", "Splunk"):
+    # Iceberg's update calls it otherwise.
+    members = {**GIVEN[kind], "S3Configuration" if kind == "Iceberg" else "S3Update": S3}
+    if kind not in ("HttpEndpoint", "Splunk", "Iceberg"):
         members = {member: value for member, value in members.items() if member not in FIXED}
     without = {
         member.replace("Configuration", "Update"): why
@@ -159,6 +179,9 @@ def update(kind: str) -> Case:
 def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
     with InProcessCloud(tmp_path_factory.mktemp("read-back") / "data") as cloud:
         cloud.client("s3").create_bucket(Bucket="lake")
+        glue = cloud.client("glue")
+        glue.create_database(DatabaseInput={"Name": "db"})
+        glue.create_table(DatabaseName="db", TableInput={"Name": "t"})
         yield cloud
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from headrace.aws.http import HttpRequest
+from headrace.iam.report import in_words
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role
 
@@ -102,3 +103,22 @@ def test_the_report_is_read_and_forgotten(cloud: InProcessCloud):
     assert {row["action"] for row in rows} == {"kinesis:PutRecords"}
     assert page(cloud, "", method="DELETE")[1] == {"forgotten": 1}
     assert page(cloud, "/accesses")[1]["accesses"] == []
+
+
+def test_an_action_that_aws_does_not_have_is_named(cloud: InProcessCloud):
+    arn = f"arn:aws:iam::{ACCOUNT}:role/putter"
+    _, found = page(cloud, "/why", arn=arn, action="kinesis:PutRecordz", resource=STREAM)
+    assert found["lines"][-1] == "  AWS's list of the actions of kinesis has no PutRecordz."
+
+
+def test_many_resources_of_one_folder_are_one_line():
+    row = {"principal": "arn:aws:iam::1:role/r", "action": "s3:PutObject", "reason": "because", "count": 2}  # fmt: skip
+    rows = [{**row, "resource": f"arn:aws:s3:::b/{n}"} for n in range(6)]
+    report = {"mode": "report", "denied": rows, "not_judged": 7, "accesses": 9, "callers": 1}
+    assert in_words(report) == [
+        "AWS would deny 1 thing that was done here:",
+        "  role/r: s3:PutObject on 6 resources in arn:aws:s3:::b/* (12 times)",
+        "    because",
+        "Not looked at: 7 calls, of very many different resources.",
+    ]
+    assert len(in_words({**report, "denied": rows[:5], "not_judged": 0})) == 11

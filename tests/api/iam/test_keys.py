@@ -47,10 +47,8 @@ def test_a_producer_and_a_consumer_need_the_key(cloud: InProcessCloud, key: str,
     # As users saw it: serverless-operations/serverless-apigateway-service-proxy#101.
     code, status, sentence = refusal(kinesis.put_record, **record)
     assert (code, status) == ("KMSAccessDeniedException", 400)
-    assert sentence.startswith(
-        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/producer/s is not authorized to perform: kms:GenerateDataKey on"
-        f" resource: {key}"
-    )
+    assert "assumed-role/producer/" in sentence
+    assert f"is not authorized to perform: kms:GenerateDataKey on resource: {key}" in sentence
     use = {**allow("kms:GenerateDataKey", key), "Condition": via("kinesis")}
     put_policy(cloud, "producer", allow("kinesis:*", stream), use)
     shard_id = kinesis.put_record(**record)["ShardId"]

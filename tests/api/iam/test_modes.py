@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.iam.report import in_words, report_of
+from headrace.testing.clock import MovableClock
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
 
@@ -40,7 +42,7 @@ def test_a_role_may_do_what_its_policy_allows_and_nothing_else(enforcing: InProc
     assert refusal(kinesis.put_record, StreamName="flights", Data=b"1", PartitionKey="a") == (
         "AccessDeniedException",
         400,
-        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/putter/s {NOT} kinesis:PutRecord on resource: {STREAM} {BECAUSE}",
+        f"User: arn:aws:sts::{ACCOUNT}:assumed-role/putter/s1 {NOT} kinesis:PutRecord on resource: {STREAM} {BECAUSE}",
     )
 
 
@@ -111,10 +113,10 @@ def test_only_whom_the_role_trusts_becomes_it(enforcing: InProcessCloud):
     )
     sts = as_role(enforcing, "caller", "sts")
     arn = f"arn:aws:iam::{ACCOUNT}:role/callee"
-    assert refusal(sts.assume_role, RoleArn=arn, RoleSessionName="x")[0] == "AccessDenied"
+    assert refusal(sts.assume_role, RoleArn=arn, RoleSessionName="x1")[0] == "AccessDenied"
     document = json.dumps(trust(f"arn:aws:iam::{ACCOUNT}:role/caller"))
     enforcing.client("iam").update_assume_role_policy(RoleName="callee", PolicyDocument=document)
-    assert sts.assume_role(RoleArn=arn, RoleSessionName="x")["Credentials"]
+    assert sts.assume_role(RoleArn=arn, RoleSessionName="x1")["Credentials"]
 
 
 def test_a_session_policy_narrows_a_role(enforcing: InProcessCloud):
@@ -191,3 +193,28 @@ def test_the_policy_of_a_repository_is_none_of_an_identity(reporting: InProcessC
     ecr.set_repository_policy(repositoryName="images", policyText=text)
     kept = ecr.get_repository_policy(repositoryName="images")["policyText"]
     assert json.loads(kept)["Statement"] == [statement]
+
+
+def test_conditions_on_time_and_place_are_those_of_the_call(
+    tmp_path_factory: pytest.TempPathFactory,
+):
+    """reference_policies_examples_aws-dates.html, with the cloud's clock; a decision on the time is not kept."""
+    clock = MovableClock()
+    with InProcessCloud(tmp_path_factory.mktemp("time"), iam="enforce", clock=clock) as cloud:
+        until = datetime.fromtimestamp(clock.now_ms() / 1000 + 600, UTC).strftime(
+            "%Y-%m-%dT%H:%M:%SZ"
+        )
+        here = {"IpAddress": {"aws:SourceIp": "127.0.0.0/8"}}
+        make_role(
+            cloud,
+            "timed",
+            {**allow("kinesis:ListStreams", "*"), "Condition": {"DateLessThan": {"aws:CurrentTime": until}}},
+            {**allow("sqs:ListQueues", "*"), "Condition": here},
+            {**allow("sns:ListTopics", "*"), "Condition": {"IpAddress": {"aws:SourceIp": "192.0.2.0/24"}}},
+        )  # fmt: skip
+        kinesis, sqs, sns = (as_role(cloud, "timed", name) for name in ("kinesis", "sqs", "sns"))
+        assert kinesis.list_streams()["StreamNames"] == []
+        clock.advance(601)
+        assert refusal(kinesis.list_streams)[0] == "AccessDeniedException"
+        sqs.list_queues()
+        assert refusal(sns.list_topics)[0] == "AuthorizationError"

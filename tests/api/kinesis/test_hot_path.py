@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aws.base64_texts import is_base64
 from headrace.services.kinesis.data_path import json_wire
 from tests.api.kinesis.test_cbor import CBOR
 from tests.api.kinesis.twins import ARN, NAME, Twins, ask, stored, twin_clouds
@@ -160,4 +161,4 @@ def test_base64_of_many_is_what_each_of_them_is(alike: list[str], others: list[s
     data = alike + others
     each = re.compile("[A-Za-z0-9+/]*(?:[AEIMQUYcgkosw048]=|[AQgw]==)?").fullmatch
 
-    assert json_wire.is_base64(data, set(map(len, data))) == all(map(each, data))
+    assert is_base64(data, set(map(len, data))) == all(map(each, data))

@@ -126,3 +126,18 @@ def test_buckets_survive_a_restart(lab: S3Lab, s3: Any):
     got = s3.get_object(Bucket=BUCKET, Key="k")
     assert (got["Metadata"], got["ContentType"]) == ({"m": "v"}, "text/plain")
     assert s3.list_buckets()["Buckets"][0]["Name"] == BUCKET
+
+
+@pytest.mark.parametrize("count", [0, -(2**63), 10_001])
+def test_a_count_of_buckets_out_of_range_is_refused(lab: S3Lab, count: int):
+    with pytest.raises(ClientError) as raised:
+        lab.client().list_buckets(MaxBuckets=count)
+    assert error_of(raised) == ("InvalidArgument", 400)
+
+
+def test_a_default_encryption_of_no_algorithm_is_refused(s3: Any):
+    rule = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "rot13"}}
+    with pytest.raises(ClientError) as raised:
+        s3.put_bucket_encryption(Bucket=BUCKET, ServerSideEncryptionConfiguration={"Rules": [rule]})
+    assert error_of(raised) == ("MalformedXML", 400)
+    s3.put_object(Bucket=BUCKET, Key="k")

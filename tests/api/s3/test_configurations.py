@@ -14,7 +14,14 @@ from tests.api.s3.lab import S3Lab, error_of
 
 POLICY = {
     "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": "*", "Action": "s3:*", "Resource": "*"}],
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": "*",
+            "Action": "s3:*",
+            "Resource": f"arn:aws:s3:::{BUCKET}/*",
+        }
+    ],
 }
 # Name -> (put's parameters, get's answer, delete's name, error code of a get without one).
 CONFIGURATIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {

@@ -14,6 +14,10 @@ from tests.support.read_back import Case, Read, check, never_given, not_read_bac
 
 B = {"Bucket": BUCKET}
 ACCOUNT = "000000000000"
+BUCKET_POLICY = (
+    '{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:GetObject",'
+    f'"Resource":"arn:aws:s3:::{BUCKET}/*"}}]}}'
+)
 LAKE = f"arn:aws:s3:::{BUCKET}"
 OWNER: dict[str, Any] = {"Bucket": BUCKET, "ExpectedBucketOwner": ACCOUNT}
 SENT = {
@@ -176,7 +180,7 @@ CASES = [
     ),
     case(
         "BucketPolicy",
-        {"Policy": '{"Version":"2012-10-17","Statement":[]}'},
+        {"Policy": BUCKET_POLICY},
     ),
     case(
         "BucketReplication",

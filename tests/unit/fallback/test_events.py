@@ -138,7 +138,7 @@ def test_moto_s_own_targets_get_the_event_at_once(lab: MotoLab):
         {"Arn": ARN.format("sqs", "nowhere")},
         {"Arn": ARN.format("sns", "nowhere")},
         {"Arn": ARN.format("logs", "log-group:nowhere")},
-        {"Arn": ARN.format("batch", "job-queue/q")},
+        {"Arn": ARN.format("ecs", "cluster/c")},
         {"Arn": ARN.format("events", "event-bus/nowhere")},
     ],
 )

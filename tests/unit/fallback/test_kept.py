@@ -84,7 +84,7 @@ def repeat(lab: MotoLab, n: int) -> None:
     lab.client("kms").decrypt(
         CiphertextBlob=lab.client("kms").encrypt(KeyId="alias/k", Plaintext=b"x")["CiphertextBlob"]
     )
-    lab.client("sts").assume_role(RoleArn=f"arn:aws:iam::{ACCOUNT}:role/r", RoleSessionName="s")
+    lab.client("sts").assume_role(RoleArn=f"arn:aws:iam::{ACCOUNT}:role/r", RoleSessionName="s1")
     iam = lab.client("iam")
     iam.put_role_policy(RoleName="r", PolicyName="p", PolicyDocument=POLICY)
     iam.attach_role_policy(RoleName="r", PolicyArn="arn:aws:iam::aws:policy/ReadOnlyAccess")
@@ -414,7 +414,7 @@ def test_what_could_not_be_written_has_not_happened(lab: MotoLab):
     now_ms = lab.clock.now_ms()
     line = [{"timestamp": now_ms, "message": "kept"}]
     logs.put_log_events(logGroupName="g", logStreamName="kept", logEvents=line)
-    role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r", "RoleSessionName": "s"}
+    role = {"RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r", "RoleSessionName": "s1"}
     key = sts.assume_role(**role)["Credentials"]["AccessKeyId"]
     before = everything(lab)
     assert before[9][0]["message"] == "kept"

@@ -38,26 +38,26 @@ def test_a_role_is_assumed_without_its_path(cloud: InProcessCloud):
     role = cloud.client("iam").create_role(
         RoleName="r", Path="/team/", AssumeRolePolicyDocument=TRUST_TEXT
     )["Role"]
-    user = cloud.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="s")
+    user = cloud.client("sts").assume_role(RoleArn=role["Arn"], RoleSessionName="s1")
     assert user["AssumedRoleUser"] == {
-        "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s",
-        "AssumedRoleId": f"{role['RoleId']}:s",
+        "Arn": f"arn:aws:sts::{ACCOUNT}:assumed-role/r/s1",
+        "AssumedRoleId": f"{role['RoleId']}:s1",
     }
 
 
 def test_who_assumed_a_role_is_its_session(cloud: InProcessCloud):
     sts = cloud.client("sts")
     arn = f"arn:aws:iam::{ACCOUNT}:role/other"
-    keys = sts.assume_role(RoleArn=arn, RoleSessionName="s")["Credentials"]
+    keys = sts.assume_role(RoleArn=arn, RoleSessionName="s1")["Credentials"]
     key, token = keys["AccessKeyId"], keys["SessionToken"]
     mine = client_of("sts", cloud.handle, account=key, region="us-east-1", token=token)
-    assert mine.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/other/s"
+    assert mine.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/other/s1"
 
 
 @pytest.mark.parametrize("arn", ["arn:aws:iam::000000000000:user/ann", "a-role-of-some-account"])
 def test_only_roles_are_assumed(cloud: InProcessCloud, arn: str):
     # Observed: the AWS CLI's users report "<arn> is invalid".
-    found = refusal(cloud.client("sts").assume_role, RoleArn=arn, RoleSessionName="s")
+    found = refusal(cloud.client("sts").assume_role, RoleArn=arn, RoleSessionName="s1")
     assert found == ("ValidationError", f"{arn} is invalid")
 
 

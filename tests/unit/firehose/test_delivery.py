@@ -358,7 +358,7 @@ def test_records_put_directly_are_there_after_a_kill(tmp_path: Path):
 
     first = journal()
     lab = Lab(tmp_path, source=first)
-    first.put([b"one", b"", b"two"], lab.clock.now_ms(), sync=True)
+    first.put(["b25l", "", "dHdv"], 6, lab.clock.now_ms(), sync=True)
     lab.settle()
     # Killed with all in the buffer: the journal is all there is.
     lab.source = journal()
@@ -372,7 +372,7 @@ def test_a_journal_lets_go_of_what_is_delivered(tmp_path: Path):
     journal = JournalSource(tmp_path / "journal", "id", 1_700_000_000_000, roll_at_bytes=1_000_000)
     lab = Lab(tmp_path, source=journal)
     for _ in range(3):
-        journal.put([b"x" * 500_000] * 3, lab.clock.now_ms(), sync=False)
+        journal.put(["eHh4" * 170_000] * 3, 1_530_000, lab.clock.now_ms(), sync=False)
         lab.clock.advance(1)
         lab.deliver()
     assert lab.delivery.progress.delivered_records == 9

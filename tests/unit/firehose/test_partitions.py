@@ -13,6 +13,7 @@ import pytest
 
 from headrace.services.firehose import sorting
 from headrace.services.firehose.destination import checked
+from headrace.services.firehose.partitions import LIMIT_OUTPUT
 from tests.support.objects import Killed
 from tests.unit.firehose.lab import FUNCTION, INTERVAL_S, SHARD, Lab, several
 from tests.unit.firehose.test_transform import answer
@@ -52,7 +53,12 @@ def by_folder(lab: Lab) -> dict[str, list[bytes]]:
 
 
 def errors(lab: Lab) -> list[dict[str, Any]]:
-    bodies = by_folder(lab).get("lake/bad/processing-failed", [])
+    folders = by_folder(lab)
+    bodies = [
+        body
+        for kind in ("processing-failed", LIMIT_OUTPUT)
+        for body in folders.get(f"lake/bad/{kind}", [])
+    ]
     return [json.loads(line) for body in bodies for line in body.splitlines()]
 
 

@@ -36,10 +36,8 @@ def get_resource(
     control: CloudControl, call: Call, request: shapes.GetResourceInput
 ) -> shapes.GetResourceOutput:
     """Return a resource that a stack or Cloud Control has made."""
-    kind = request["TypeName"]
-    control.check_type(kind, "READ")
-    resource = control.get(call, kind, request["Identifier"])
-    return {"TypeName": kind, "ResourceDescription": _described(resource)}
+    resource = _named(control, call, request, "READ")
+    return {"TypeName": request["TypeName"], "ResourceDescription": _described(resource)}
 
 
 @operation("UpdateResource")
@@ -47,13 +45,11 @@ def update_resource(
     control: CloudControl, call: Call, request: shapes.UpdateResourceInput
 ) -> shapes.UpdateResourceOutput:
     """Begin to change a resource in place, by a JSON patch (RFC 6902) of its properties."""
-    kind = request["TypeName"]
-    control.check_type(kind, "UPDATE")
-    before = control.get(call, kind, request["Identifier"])
+    before = _named(control, call, request, "UPDATE")
     properties = _patched(before, request["PatchDocument"])
 
     def work(place: ResourcePlace) -> KnownResource:
-        return control.types.update(place, kind, before, properties)
+        return control.types.update(place, request["TypeName"], before, properties)
 
     event = control.ask(call, request, "UPDATE", work, before.identifier)
     return {"ProgressEvent": cast("Any", event)}
@@ -64,12 +60,10 @@ def delete_resource(
     control: CloudControl, call: Call, request: shapes.DeleteResourceInput
 ) -> shapes.DeleteResourceOutput:
     """Begin to delete a resource."""
-    kind = request["TypeName"]
-    control.check_type(kind, "DELETE")
-    before = control.get(call, kind, request["Identifier"])
+    before = _named(control, call, request, "DELETE")
 
     def work(place: ResourcePlace) -> None:
-        control.types.delete(place, kind, before)
+        control.types.delete(place, request["TypeName"], before)
 
     event = control.ask(call, request, "DELETE", work, before.identifier)
     return {"ProgressEvent": cast("Any", event)}
@@ -94,6 +88,18 @@ def list_resources(
     if token:
         answer["NextToken"] = token
     return answer
+
+
+def _named(
+    control: CloudControl,
+    call: Call,
+    request: shapes.GetResourceInput | shapes.UpdateResourceInput | shapes.DeleteResourceInput,
+    verb: str,
+) -> KnownResource:
+    """Return the resource that a request names, whose type allows `verb`. Raises AwsError."""
+    kind = request["TypeName"]
+    control.check_type(kind, verb)
+    return control.get(call, kind, request["Identifier"])
 
 
 def _described(resource: KnownResource) -> shapes.ResourceDescription:

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -12,6 +12,7 @@ from headrace.core.values import listed, moment, present
 from headrace.services.cloudformation import imports, requests
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
+from headrace.services.cloudformation.change_details import without_values
 from headrace.services.cloudformation.changes import ResourceChanges, has_changes, outputs_differ
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
@@ -20,6 +21,8 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
+from headrace.services.cloudformation.live_state import LiveState, live_state
+from headrace.services.cloudformation.live_state import take_over as take_over_live
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
@@ -37,11 +40,13 @@ def create_change_set(
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
     requests.check_name(request["StackName"])
-    if mode := request.get("DeploymentMode"):
+    mode = request.get("DeploymentMode") or ""
+    if mode and kind == "IMPORT":  # the words are assumed
         raise validation_error(
-            f"headrace does not carry out change sets of DeploymentMode {mode}: detect-stack-drift shows what differs."
+            f"DeploymentMode {mode} cannot be given with the ChangeSetType IMPORT"
         )
     expanded = requests.expand(cfn, call, request)
+    live = _live(cfn, call, request) if mode else LiveState()
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
         token = request.get("ClientToken") or ""
@@ -77,11 +82,15 @@ def create_change_set(
             client_token=token,
             imports_existing=bool(request.get("ImportExistingResources")),
         )
-        found = ResourceChanges(cfn.lookups, stack, template, values, tags)
+        present_stack = live.of(stack) if mode else stack
+        found = ResourceChanges(cfn.lookups, present_stack, template, values, tags)
         change_set.changes, change_set.plain_changes = found.with_values, found.plain
         change_set.values_warning = found.warning
+        if mode:
+            _note_drift(stack, change_set, live, mode)
         _decide_imports(cfn, stack, change_set, template, request)
-        if kind == "UPDATE" and not has_changes(stack, template, found, tags):
+        is_change = bool(change_set.changes) or has_changes(present_stack, template, found, tags)
+        if kind == "UPDATE" and not is_change:
             requests.fail_change_set(change_set, requests.NO_CHANGES)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
             call.account, call.region, stack.stack_id
@@ -89,6 +98,40 @@ def create_change_set(
             cfn.stacks.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
         cfn.stacks.save_change_set(change_set)
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
+
+
+def _live(cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput) -> LiveState:
+    """Read the resources of the stack that a change set is for, without the lock: other services are asked."""
+    stack = cfn.stacks.find(call.account, call.region, request["StackName"])
+    if stack is None or not stack.exists:
+        return LiveState(read_ms=call.now_ms)
+    return live_state(cfn.operations.ports, cfn.operations.context, stack, call.now_ms)
+
+
+def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str) -> None:
+    """Note in a change set that takes drift back what has drifted."""
+    change_set.deployment_mode, change_set.drift_status = mode, live.status
+    change_set.changes = live.changes(stack, change_set.changes)
+    plain = live.changes(stack, change_set.plain_changes)
+    change_set.plain_changes = [without_values(change) for change in plain]
+    change_set.live = {
+        name: live.properties(stack.resources[name])
+        for name, drift in live.drifts.items()
+        if drift["StackResourceDriftStatus"] in ("MODIFIED", "DELETED")
+    }
+
+
+def _shown(change: dict[str, Any]) -> dict[str, Any]:
+    """Return a change as an answer has it: times as times."""
+    details: list[dict[str, Any]] = []
+    for detail in change["Details"]:
+        drift = detail["Target"].get("Drift")
+        if drift is not None:
+            at = moment(drift["DriftDetectionTimestamp"])
+            target = {**detail["Target"], "Drift": {**drift, "DriftDetectionTimestamp": at}}
+            detail = {**detail, "Target": target}
+        details.append(detail)
+    return {**change, "Details": details}
 
 
 def _decide_imports(
@@ -207,11 +250,13 @@ def describe_change_set(
         "Tags": tag_list(change_set.tags) or None,
         "NotificationARNs": change_set.notification_arns,
         "RollbackConfiguration": change_set.rollback_configuration,
-        "Changes": [{"Type": "Resource", "ResourceChange": change} for change in page],
+        "Changes": [{"Type": "Resource", "ResourceChange": _shown(change)} for change in page],
         "IncludeNestedStacks": change_set.include_nested_stacks,
         "ImportExistingResources": change_set.imports_existing or None,
         "OnStackFailure": change_set.on_failure or None,
         "DeploymentConfig": change_set.deployment_config or None,
+        "DeploymentMode": change_set.deployment_mode or None,
+        "StackDriftStatus": change_set.drift_status or None,
         "NextToken": str(start + PAGE_ITEMS) if start + PAGE_ITEMS < len(changes) else None,
     }
     return present(answer)
@@ -245,7 +290,10 @@ def execute_change_set(
             ),
         }
         template = replace(parse(change_set.body), original=change_set.original_body)
+        deployed = take_over_live(stack, change_set.live)
         requests.take_over(stack, template, change_set.parameters, settings)
+        if deployed and stack.previous is not None:
+            stack.previous["deployed"] = deployed
         configured = change_set.deployment_config.get("DisableRollback")
         stack.disable_rollback = bool(request.get("DisableRollback") or configured)
         stack.retain_except_on_create = bool(request.get("RetainExceptOnCreate"))

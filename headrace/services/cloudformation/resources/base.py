@@ -191,6 +191,8 @@ class ResourceType:
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
         fixed: whether it cannot be changed, nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
+        put_back: makes a resource again whose place another one had taken, when a rollback brings it back; None: it
+            is still there.
     """
 
     name: str
@@ -208,6 +210,7 @@ class ResourceType:
     fixed: bool = False
     reading: Readable | None = None
     made: Find | None = None
+    put_back: Create | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
         """Return the physical name that a template gives, or an empty text."""

@@ -31,7 +31,13 @@ from headrace.services.cloudformation.resources.schemas import schemas
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
 _TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
-_GONE = re.compile(r"NotFound|NoSuch|NotExist|UnknownResource", re.IGNORECASE)
+# Where moto fails at looking something up.
+_MISSED = ("KeyError", "StopIteration")
+_GONE = re.compile(
+    r"NotFound|NoSuch|NotExist|Nonexistent|NotAttached|UnknownResource", re.IGNORECASE
+)
+# What services say whose code does not tell.
+_SAID_GONE = re.compile(r"^Could not find|^No \w+ \w+ found|does not exist", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -150,6 +156,10 @@ class Declared:
         exists: whether one with these properties is there already, where `read` and the service do not say.
         shared: see `ResourceType.shared`.
         tag: the calls that add and remove tags, with the member that names the resource, and where that comes from.
+        in_place: properties that are changed in place where AWS makes a new resource in the place of the old one, which
+            then cannot be brought back: the service lets there be one only.
+        holds: of a type of which a thing has one at most: whether it is this one; the deletion of another leaves it
+            alone, and when a rollback brings back the one that another took the place of, it is made again.
     """
 
     type: str
@@ -170,6 +180,8 @@ class Declared:
     tag: tuple[str, str, str, Source] | None = None
     exists: Callable[[Values], bool] | None = None
     shared: tuple[str, ...] = ()
+    in_place: frozenset[str] = frozenset()
+    holds: Callable[[Values], bool] | None = None
 
     @property
     def remade(self) -> bool:
@@ -210,12 +222,14 @@ def resource_type_of(declared: Declared) -> ResourceType:
         update=maker.update,
         replace_on=frozenset(
             schema["createOnly"] if declared.remade else {*fixed, *schema["createOnly"]}
-        ),
+        )
+        - declared.in_place,
         named_by=(declared.name,) if declared.name and declared.unique else (),
         find=maker.find if _is_looked_for(declared) else None,
         dropped=maker.dropped,
         shared=declared.shared,
         reading=None if declared.read is None else maker,
+        put_back=None if declared.holds is None else maker.create,
     )
 
 
@@ -311,7 +325,7 @@ class _Maker:
         try:
             self._read(values)
         except AwsError as error:
-            if error.status == 404 or _GONE.search(error.code):
+            if _says_gone(error):
                 return False
             raise
         # A list that is filtered by the name is empty.
@@ -368,6 +382,8 @@ class _Maker:
 
     def delete(self, context: Context, physical_id: str, properties: Properties) -> None:
         values = self._values(context, physical_id, properties)
+        if self._declared.holds is not None and not self._declared.holds(values):
+            return
         for call in self._declared.delete:
             if call.when and values.get(call.when) is None:
                 continue
@@ -401,7 +417,7 @@ class _Maker:
             values = Values(context, properties)
             if not declared.exists(values):
                 return None
-            return str(properties.get(declared.name) or _from(declared.id, values))
+            return str(properties.get(declared.name) or self._id_known_before(values))
         name = properties.get(declared.name)
         if not name or declared.read is None:
             return None
@@ -418,6 +434,13 @@ class _Maker:
             # Others begin with the name too.
             found = [_has_value(answer, str(name))]
         return str(name) if any(found) else None
+
+    def _id_known_before(self, values: Values) -> str:
+        """Return the id of a resource that is not this stack's, or its name where only an answer has the id."""
+        if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
+            names = [str(v) for k, v in values.properties.items() if k.endswith("Name")]
+            return names[0] if names else self._declared.type
+        return str(_from(self._declared.id, values))
 
     def dropped(self, properties: Properties) -> list[str]:
         """Return the paths of what is in `properties` and has no place in any call."""
@@ -486,10 +509,15 @@ class _Maker:
         shape = _shape(self._declared, call)
         params: dict[str, Any] = {}
         for name, member in passed(self._declared, call).items():
-            if member and name not in _TAGS and values.properties.get(name) is not None:
+            if not member or name in _TAGS:
+                continue
+            if values.properties.get(name) is not None:
                 params[member] = converter.value(
                     values.properties[name], shape.members[member], name
                 )
+            elif name in values.changed and _may_be_empty(shape.members[member]):
+                # A template that no longer has a text means none; without the member it would stay.
+                params[member] = ""
         return params
 
     def _add_tags(self, call: Call, values: Values, params: dict[str, Any]) -> None:
@@ -566,10 +594,21 @@ def _from(source: Source, values: Values) -> Any:
     return values.get(source)
 
 
+def _may_be_empty(shape: Any) -> bool:
+    """Whether a member is a text that may be empty."""
+    bounds = shape.metadata
+    return shape.type_name == "string" and not (
+        shape.enum or bounds.get("min") or bounds.get("pattern")
+    )
+
+
 def _says_gone(error: AwsError) -> bool:
     """Whether a service says that something is not there; moto says it of some by failing at the look-up."""
-    is_missed = error.status == 501 and "KeyError" in error.message
-    return error.status == 404 or is_missed or bool(_GONE.search(error.code))
+    is_missed = error.status == 501 and any(each in error.message for each in _MISSED)
+    is_said = error.code in ("ValidationException", "InvalidDocument") and _SAID_GONE.search(
+        error.message
+    )
+    return error.status == 404 or is_missed or bool(is_said or _GONE.search(error.code))
 
 
 def _has_value(value: Any, wanted: str) -> bool:

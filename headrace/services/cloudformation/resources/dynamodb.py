@@ -50,6 +50,8 @@ def _create(context: Context, properties: Properties) -> Made:
     if "StreamSpecification" in properties:
         view = properties["StreamSpecification"]["StreamViewType"]
         params["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
+    if sse := section(properties, "SSESpecification"):
+        params["SSESpecification"] = _encryption(sse)
     tags = tag_list(properties, context)
     if tags:
         params["Tags"] = tags
@@ -57,6 +59,12 @@ def _create(context: Context, properties: Properties) -> Made:
     context.note_made(name)
     _set_time_to_live(context, name, {}, properties)
     return _made(context, name)
+
+
+def _encryption(specification: Properties) -> Properties:
+    """Return a table's encryption in the API's form."""
+    turned = {"Enabled": boolean(specification["SSEEnabled"])}
+    return {**without(specification, "SSEEnabled"), **turned}
 
 
 def _made(context: Context, name: str) -> Made:

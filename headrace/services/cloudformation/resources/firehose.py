@@ -48,6 +48,8 @@ _KINDS = (
 _REALS = frozenset(
     {"PaddingTolerance", "BloomFilterFalsePositiveProbability", "DictionaryKeyThreshold"}
 )
+# What the API spells otherwise, of Iceberg.
+_NAMED = {"CatalogArn": "CatalogARN", "s3BackupMode": "S3BackupMode"}
 # What UpdateDestination calls otherwise.
 _UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
 _SEARCH_KINDS = ("Elasticsearch", "Amazonopensearchservice", "AmazonOpenSearchServerless")
@@ -69,7 +71,8 @@ _BOOLEANS = frozenset(
 def _typed(value: Any, name: str = "") -> Any:
     """Return a template's value with the numbers and booleans that the API wants."""
     if isinstance(value, dict):
-        return {key: _typed(item, key) for key, item in cast("dict[str, Any]", value).items()}
+        items = cast("dict[str, Any]", value).items()
+        return {_NAMED.get(key, key): _typed(item, key) for key, item in items}
     if isinstance(value, list):
         return [_typed(item) for item in cast("list[Any]", value)]
     if name in _NUMBERS and isinstance(value, str):
@@ -127,7 +130,7 @@ def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
     typed: dict[str, Any] = _typed(given)
     for name, value in typed.items():
         if kind not in _SEARCH_KINDS or name not in _FIXED_OF_SEARCH:
-            update[_UPDATES.get(name, name)] = value
+            update[name if kind == "Iceberg" else _UPDATES.get(name, name)] = value
         elif before and value != _typed(before).get(name):
             raise AwsError(
                 "ValidationError",

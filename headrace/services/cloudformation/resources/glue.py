@@ -1,14 +1,24 @@
 """Glue databases and tables."""
 
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.core.values import mapped
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
     Properties,
     ResourceType,
+    boolean,
     enforced,
 )
 
 GONE = "EntityNotFoundException"
+_NUMBERS = frozenset(
+    {"FieldId", "SourceId", "SpecId", "SchemaId", "OrderId", "Id", "IdentifierFieldIds"}
+)
+_OF_ICEBERG = ("StorageDescriptor", "TableType")
 
 
 def _create_database(context: Context, properties: Properties) -> Made:
@@ -29,17 +39,46 @@ def _delete_database(context: Context, physical_id: str, properties: Properties)
 
 
 def _create_table(context: Context, properties: Properties) -> Made:
-    given = dict(properties["TableInput"])
-    given.setdefault("Name", context.generated_name(255).lower())
-    context.call(
-        "glue", "CreateTable", {"DatabaseName": properties["DatabaseName"], "TableInput": given}
-    )
+    given = mapped(properties, "TableInput")
+    named = properties.get("Name") or context.generated_name(255).lower()
+    given.setdefault("Name", named)
+    params = {"DatabaseName": properties["DatabaseName"], "TableInput": given}
+    if properties.get("OpenTableFormatInput"):
+        params["OpenTableFormatInput"] = _open_table(properties["OpenTableFormatInput"])
+    context.call("glue", "CreateTable", params)
     return Made(given["Name"])
 
 
+def _open_table(given: Properties) -> Properties:
+    """Return OpenTableFormatInput as the API calls its members, numbers and booleans typed."""
+    iceberg = dict(given["IcebergInput"])
+    table = iceberg.pop("IcebergTableInput", None)
+    if table:
+        iceberg["CreateIcebergTableInput"] = _typed(table)
+    return {"IcebergInput": iceberg}
+
+
+def _typed(value: Any, name: str = "") -> Any:
+    if isinstance(value, dict):
+        return {key: _typed(item, key) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_typed(item, name) for item in cast("list[Any]", value)]
+    if isinstance(value, str) and name in _NUMBERS:
+        return int(value)
+    return boolean(value) if name == "Required" else value
+
+
 def _update_table(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    given = {**new["TableInput"], "Name": physical_id}
-    context.call("glue", "UpdateTable", {"DatabaseName": new["DatabaseName"], "TableInput": given})
+    given = {**mapped(new, "TableInput"), "Name": physical_id}
+    names = {"DatabaseName": new["DatabaseName"]}
+    present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
+    parameters = mapped(present, "Parameters")
+    if "metadata_location" in parameters:
+        # The template says nothing of the snapshots that the table has by now (that AWS keeps them is assumed).
+        given = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **given}
+        kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
+        given["Parameters"] = {**kept, **mapped(given, "Parameters")}
+    context.call("glue", "UpdateTable", {**names, "TableInput": given})
     return Made(physical_id)
 
 
@@ -60,11 +99,11 @@ TYPES = [
     ),
     ResourceType(
         "AWS::Glue::Table",
-        enforced("CatalogId", "DatabaseName", "TableInput"),
+        enforced("CatalogId", "DatabaseName", "Name", "OpenTableFormatInput", "TableInput"),
         _create_table,
         _delete_table,
         update=_update_table,
         named_by=("TableInput", "Name"),
-        replace_on=frozenset({"CatalogId", "DatabaseName"}),
+        replace_on=frozenset({"CatalogId", "DatabaseName", "Name", "OpenTableFormatInput"}),
     ),
 ]

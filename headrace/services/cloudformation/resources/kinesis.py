@@ -125,7 +125,9 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
         target = {"TargetShardCount": int(new.get("ShardCount", 1))}
         params = {"StreamARN": arn, "ScalingType": "UNIFORM_SCALING", **target}
         changes.append(("UpdateShardCount", params))
-    if new.get("WarmThroughputMiBps") != old.get("WarmThroughputMiBps"):
+    # A provisioned stream has none to be taken back.
+    has_warm = "WarmThroughputMiBps" in new or _mode(new) == "ON_DEMAND"
+    if has_warm and new.get("WarmThroughputMiBps") != old.get("WarmThroughputMiBps"):
         warm = {"WarmThroughputMiBps": int(new.get("WarmThroughputMiBps", 0))}
         changes.append(("UpdateStreamWarmThroughput", {"StreamARN": arn, **warm}))
     if new.get("MaxRecordSizeInKiB") != old.get("MaxRecordSizeInKiB"):

@@ -115,7 +115,7 @@ def _notifications(configuration: Properties) -> Properties:
                 {
                     arn: one[target],
                     "Events": [one["Event"]],
-                    "Filter": {"Key": {"FilterRules": _filter_rules(one)}},
+                    **_filter(one),
                 }
                 for one in configuration[name]
             ]
@@ -123,6 +123,11 @@ def _notifications(configuration: Properties) -> Properties:
     if bridge is not None and str(bridge.get("EventBridgeEnabled", True)).lower() == "true":
         turned["EventBridgeConfiguration"] = {}
     return turned
+
+
+def _filter(one: Properties) -> Properties:
+    rules = _filter_rules(one)
+    return {"Filter": {"Key": {"FilterRules": rules}}} if rules else {}
 
 
 def _filter_rules(one: Properties) -> list[Properties]:

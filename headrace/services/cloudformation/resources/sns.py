@@ -5,6 +5,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
+from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
     Made,
@@ -47,6 +48,7 @@ def _create_topic(context: Context, properties: Properties) -> Made:
         attributes["FifoTopic"] = "true"
     params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
     arn = context.call("sns", "CreateTopic", params)["TopicArn"]
+    _subscribe_all(context, arn, {}, properties)
     return Made(arn, {"TopicArn": arn, "TopicName": name})
 
 
@@ -64,8 +66,18 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
                     ),
                 },
             )
+    _subscribe_all(context, physical_id, old, new)
     name = physical_id.rsplit(":", 1)[-1]
     return Made(physical_id, {"TopicArn": physical_id, "TopicName": name})
+
+
+def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties) -> None:
+    """Make a topic's own subscriptions; those that an update takes away go on, as AWS documents."""
+    before = [(one["Protocol"], one["Endpoint"]) for one in listed(old, "Subscription")]
+    for one in listed(new, "Subscription"):
+        if (one["Protocol"], one["Endpoint"]) not in before:
+            wanted = {"Protocol": one["Protocol"], "Endpoint": one["Endpoint"]}
+            context.call("sns", "Subscribe", {"TopicArn": arn, **wanted})
 
 
 def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
@@ -194,7 +206,12 @@ TYPES = [
         "AWS::SNS::Topic",
         {
             **enforced(
-                "TopicName", "DisplayName", "FifoTopic", "ContentBasedDeduplication", "Tags"
+                "TopicName",
+                "DisplayName",
+                "FifoTopic",
+                "ContentBasedDeduplication",
+                "Subscription",
+                "Tags",
             ),
             **stored("KmsMasterKeyId"),
         },

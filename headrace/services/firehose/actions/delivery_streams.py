@@ -1,6 +1,7 @@
 """Delivery streams: create, describe, list, change, delete."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -20,6 +21,7 @@ from headrace.aws.shapes.firehose import (
     UpdateDestinationInput,
     UpdateDestinationOutput,
 )
+from headrace.aws.validate import validate
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import moment
 from headrace.services.firehose.actions.encryption import checked_encryption
@@ -30,6 +32,7 @@ from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
 from headrace.services.firehose.permits import check_roles
 from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.wording import WORDING
 
 DESTINATION_ID = "destinationId-000000000001"
 
@@ -45,7 +48,7 @@ def create_delivery_stream(
         raise invalid("Exactly one destination configuration is supported for a Firehose")
     destination_kind = _kind_of(members[0].removesuffix("DestinationConfiguration"))
     destination = DESTINATIONS[destination_kind].checked(cast("Any", request)[members[0]])
-    firehose.check_query(destination)
+    firehose.check_destination(destination_kind, destination)
     kind = request.get("DeliveryStreamType", "DirectPut")
     source = request.get("KinesisStreamSourceConfiguration")
     if kind not in ("DirectPut", "KinesisStreamAsSource"):
@@ -79,6 +82,8 @@ def create_delivery_stream(
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )
+    # Not under the lock: the catalogue may wait for what waits for Firehose.
+    firehose.check_tables(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
@@ -130,6 +135,7 @@ def describe_delivery_stream(
         description["Source"] = {
             "DirectPutSourceDescription": {"ThroughputHintInMBs": stream.throughput_hint_mb}
         }
+    firehose.reports(stream).called("DescribeDeliveryStream", call.now_ms)
     return {"DeliveryStreamDescription": description}
 
 
@@ -154,6 +160,11 @@ def update_destination(
     firehose: Firehose, call: Call, request: UpdateDestinationInput
 ) -> UpdateDestinationOutput:
     """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
+    present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
+    if request["CurrentDeliveryStreamVersionId"] == str(present.version):
+        kind, destination = _changed(present, cast("dict[str, Any]", request))
+        # Not under the lock, as above; another change meanwhile makes the version another.
+        firehose.check_tables(replace(present, destination_kind=kind, destination=destination))
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
@@ -165,13 +176,14 @@ def update_destination(
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
         kind, destination = _changed(stream, cast("dict[str, Any]", request))
-        firehose.check_query(destination)
+        firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
         stream.destination_kind, stream.destination = kind, destination
         stream.version += 1
         stream.updated_ms = call.now_ms
         firehose.save(stream)
+    firehose.reports(stream).called("UpdateDeliveryStream", call.now_ms)
     return {}
 
 
@@ -192,6 +204,9 @@ def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, d
         name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value
         for name, value in update.items()
     }
+    # What a new destination needs, an update's shape leaves out; that AWS judges it as CreateDeliveryStream is assumed.
+    whole = {"DeliveryStreamName": stream.name, f"{kind}DestinationConfiguration": given}
+    validate("firehose", "CreateDeliveryStream", whole, wording=WORDING)
     return kind, destination.checked(given)
 
 

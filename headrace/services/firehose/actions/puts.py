@@ -1,5 +1,7 @@
 """PutRecord and PutRecordBatch: records that are put directly."""
 
+from itertools import compress
+
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.firehose import (
@@ -9,9 +11,13 @@ from headrace.aws.shapes.firehose import (
     PutRecordOutput,
 )
 from headrace.services.firehose.backend import Firehose
-from headrace.services.firehose.errors import invalid, not_found
+from headrace.services.firehose.errors import invalid, invalid_source, not_found
 from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
+from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, slow_down
 from headrace.services.firehose.state import DeliveryStream
+
+# As whom CloudWatch Logs delivers what a subscription matches.
+LOGS_SESSION = "CloudWatchLogs"
 
 
 @operation("PutRecord")
@@ -20,7 +26,9 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     data = request["Record"]["Data"]
     _check_size(data, "record.data")
-    record_id = firehose.put(stream, [data], call.now_ms)[0]
+    if not all(firehose.admitted(stream, [data], call.now_ms)):
+        raise slow_down()
+    record_id = firehose.put(stream, [data], call.now_ms, "PutRecord")[0]
     return {"RecordId": record_id, "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED"}
 
 
@@ -28,18 +36,26 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
 def put_record_batch(
     firehose: Firehose, call: Call, request: PutRecordBatchInput
 ) -> PutRecordBatchOutput:
-    """Store up to 500 records and 4 MiB, all or none. Source: API_PutRecordBatch."""
+    """Store up to 500 records and 4 MiB: all or none, but for those over a quota. Source: API_PutRecordBatch."""
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     datas = [record["Data"] for record in request["Records"]]
     for number, data in enumerate(datas, 1):
         _check_size(data, f"records.{number}.member.data")
     if sum(map(len, datas)) > BATCH_BYTES:
         raise invalid("Records size exceeds 4 MB limit")
-    ids = firehose.put(stream, datas, call.now_ms)
+    admitted = firehose.admitted(stream, datas, call.now_ms)
+    taken = list(compress(datas, admitted))
+    # With none taken, too, the request itself succeeds (observed: github.com/awslabs/amazon-kinesis-agent/issues/29).
+    ids = iter(firehose.put(stream, taken, call.now_ms, "PutRecordBatch") if taken else ())
     return {
-        "FailedPutCount": 0,
+        "FailedPutCount": admitted.count(False),
         "Encrypted": stream.encryption_status(call.now_ms) == "ENABLED",
-        "RequestResponses": [{"RecordId": record_id} for record_id in ids],
+        "RequestResponses": [
+            {"RecordId": next(ids)}
+            if passes
+            else {"ErrorCode": THROTTLED, "ErrorMessage": SLOW_DOWN}
+            for passes in admitted
+        ],
     }
 
 
@@ -51,6 +67,10 @@ def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
         raise invalid(
             "This operation is not permitted on KinesisStreamAsSource delivery stream type."
         )
+    if "Decompression" in stream.processors:
+        acting = call.acting
+        if acting is None or acting.session != LOGS_SESSION:
+            raise invalid_source()
     return stream
 
 

@@ -2,7 +2,9 @@
 
 from headrace.services.firehose.destinations.base import Destination
 from headrace.services.firehose.destinations.http import HttpEndpointDestination
+from headrace.services.firehose.destinations.iceberg import IcebergDestination
 from headrace.services.firehose.destinations.opensearch import SEARCH_DESTINATIONS
+from headrace.services.firehose.destinations.redshift import RedshiftDestination
 from headrace.services.firehose.destinations.s3 import S3Destination
 from headrace.services.firehose.destinations.splunk import SplunkDestination
 
@@ -11,5 +13,7 @@ _ALL: tuple[Destination, ...] = (
     HttpEndpointDestination(),
     *SEARCH_DESTINATIONS,
     SplunkDestination(),
+    IcebergDestination(),
+    RedshiftDestination(),
 )
 DESTINATIONS: dict[str, Destination] = {destination.kind: destination for destination in _ALL}

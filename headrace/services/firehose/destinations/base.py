@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, Intent
@@ -58,6 +59,7 @@ class Outcome:
         dropped: records that are lost, neither delivered nor put into the error output: they are logged (an HTTP
             endpoint's 413).
         end_ms: when the try ended, for the clock of retries: waiting for an answer does not count (0: now).
+        measured: values of the destination's own metrics, beside those that every destination has.
     """
 
     failed: list[Failed] = field(default_factory=list[Failed])
@@ -66,6 +68,7 @@ class Outcome:
     objects: int = 0
     dropped: list[Failed] = field(default_factory=list[Failed])
     end_ms: int = 0
+    measured: list[Measure] = field(default_factory=list[Measure])
 
 
 class Destination(Protocol):
@@ -111,4 +114,13 @@ class Destination(Protocol):
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
         """Return the error output's line for a record in AWS's members."""
+        ...
+
+
+@runtime_checkable
+class ErrorFile(Protocol):
+    """A destination whose error output is a file of its own, and not a line for each record."""
+
+    def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
+        """Return the error output of records that could not be delivered."""
         ...

@@ -35,8 +35,11 @@ class Rules:
     default_interval_s: int = 300
 
 
-def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
-    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already."""
+def checked(given: Mapping[str, Any], rules: Rules, *, has_queries: bool = False) -> dict[str, Any]:
+    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already.
+
+    `has_queries`: it may have a MetadataExtraction processor, as otherwise only dynamic partitioning has.
+    """
     made = dict(given)
     made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
     made["BufferingHints"] = hints_of(
@@ -50,6 +53,13 @@ def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
         **mapped(made, "RetryOptions"),
     }
     made.setdefault("S3BackupMode", rules.backup_modes[0])
+    check_logging(made)
+    check_processors(made, has_queries=has_queries)
+    return made
+
+
+def check_logging(made: dict[str, Any]) -> None:
+    """Raise AwsError when a log is to be written and has no name; fill in that none is."""
     logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if logging.get("Enabled"):
         for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
@@ -57,8 +67,6 @@ def checked(given: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
                 raise invalid(
                     f"CloudWatch {words} Name is required if CloudWatch Logging is enabled"
                 )
-    check_processors(made)
-    return made
 
 
 def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,12 @@ _HTTP: dict[str, FidelityLevel] = {
     **_DELIMITER,
     "EndpointConfiguration.Name": "stored",
 }
+_ICEBERG: dict[str, FidelityLevel] = {
+    **_OF_S3,
+    **_DELIMITER,
+    # No limit of throughput is enforced that it would lift; records are kept in order either way.
+    "AppendOnly": "stored",
+}
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
@@ -27,8 +33,16 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
+    "Redshift": {
+        # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
+        **{name: level for name, level in _OF_S3.items() if not name.endswith("BufferingHints")},
+        "S3BackupConfiguration.EncryptionConfiguration": "stored",
+        "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
+        "S3BackupConfiguration.BufferingHints": "stored",
+    },
     # Its own configuration has no RoleARN.
     "Splunk": _OF_S3,
+    "Iceberg": _ICEBERG,
 }
 
 
@@ -41,11 +55,19 @@ def of_creation() -> dict[str, FidelityLevel]:
     }
 
 
+def _in_update(kind: str, name: str) -> str:
+    if kind == "Iceberg":
+        return name
+    return name.replace("S3Configuration", "S3Update").replace(
+        "BackupConfiguration", "BackupUpdate"
+    )
+
+
 def of_update() -> dict[str, FidelityLevel]:
-    """Return the rows of UpdateDestination. A VPC cannot be changed."""
+    """Return the rows of UpdateDestination. A VPC cannot be changed; a change of AppendOnly is refused."""
     return {
-        f"{kind}DestinationUpdate.{name.replace('S3Configuration', 'S3Update')}": level
+        f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
         for kind, members in STORED.items()
         for name, level in members.items()
-        if name != "VpcConfiguration"
+        if name not in ("VpcConfiguration", "AppendOnly")
     }

@@ -101,6 +101,9 @@ class HttpEndpointDestination:
             except Stopped as error:
                 raise Stopping(str(error)) from error
             common.take(outcome, attempt, records, refused)
+            outcome.measured.append((f"{self.metrics}.ProcessedRecords", len(records), "Count"))
+            size_bytes = sum(map(len, datas))
+            outcome.measured.append((f"{self.metrics}.ProcessedBytes", size_bytes, "Bytes"))
         return outcome
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from headrace.services.firehose.transform import Stopping
 RULES = common.Rules(most_mib=100, backup_modes=("FailedDocumentsOnly", "AllDocuments"))
 ANSWER_WITHIN_S = 180.0
 MOST_ANSWER_BYTES = 256 * 1024 * 1024
+_NO_ACCESS = {"401", "403"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,13 @@ class SearchDestination:
                 raise Stopping(str(error)) from error
             for place, result in zip(batch, results, strict=True):
                 common.take(outcome, attempt, [attempt.records[place]], result)
+        if self.kind != "Elasticsearch":
+            codes = {failure.code for failure in (*outcome.failed, *outcome.retry)}
+            is_refused = float(bool(codes & _NO_ACCESS))
+            outcome.measured.append((f"{self.metrics}.AuthFailure", is_refused, "Count"))
+            outcome.measured.append(
+                (f"{self.metrics}.DeliveryRejected", float(bool(codes)), "Count")
+            )
         return outcome
 
     def _denial(self, attempt: Attempt) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.services.firehose import destination, output
 from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
@@ -13,8 +13,12 @@ from headrace.services.firehose.failures import (
     Failed,
     conversion_line,
 )
+from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.processing import delimiter_of
+
+if TYPE_CHECKING:
+    from headrace.services.firehose.convert import Converted
 
 MIB = 1024 * 1024
 
@@ -74,6 +78,7 @@ class S3Destination:
             made = output.converted(stream, attempt.records, attempt.ports)
             outcome.failed = made.failed
             body = made.data if made.rows else None
+            outcome.measured += _conversion(attempt, made)
         objects = attempt.ports.objects
         if body is None:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
@@ -94,3 +99,14 @@ class S3Destination:
         """See `Destination.error_line`: a record that did not fit the table."""
         table = output.table_of(attempt.stream)
         return conversion_line(failure, attempt.intent.decided_ms, table)
+
+
+def _conversion(attempt: Attempt, made: Converted) -> list[Measure]:
+    size_bytes = sum(len(record.data) for record in attempt.records)
+    failed_bytes = sum(len(failure.record.data) for failure in made.failed)
+    return [
+        ("SucceedConversion.Records", len(attempt.records) - len(made.failed), "Count"),
+        ("SucceedConversion.Bytes", size_bytes - failed_bytes, "Bytes"),
+        ("FailedConversion.Records", len(made.failed), "Count"),
+        ("FailedConversion.Bytes", failed_bytes, "Bytes"),
+    ]

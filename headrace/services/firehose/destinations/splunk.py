@@ -89,10 +89,15 @@ class SplunkDestination:
             stopping=attempt.ports.stopping,
         )
         delimiter = delimiter_of(configuration)
+        began_s = attempt.ports.clock.monotonic_s()
         try:
             refused = collector.deliver([record.data + delimiter for record in attempt.records])
         except Stopped as error:
             raise Stopping(str(error)) from error
+        if refused is None:
+            # With the time of the request itself, which AWS's figure, an approximate one, may leave out.
+            took_s = attempt.ports.clock.monotonic_s() - began_s
+            outcome.measured.append(("DeliveryToSplunk.DataAckLatency", took_s, "Seconds"))
         common.take(outcome, attempt, attempt.records, refused)
         return outcome
 

@@ -6,11 +6,9 @@ Anything unusual returns None and goes through its action (`actions/`), to the s
 
 from __future__ import annotations
 
-import re
-import string
-
 import msgspec
 
+from headrace.aws.base64_texts import is_base64, is_base64_text
 from headrace.aws.http import HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
@@ -23,12 +21,6 @@ from headrace.services.kinesis.state import Stream
 JSON = "application/x-amz-json-1.1"
 
 _CONTENT_TYPE = ("Content-Type", JSON)
-# The characters that may stand before padding.
-_BEFORE_ONE, _BEFORE_TWO = "AEIMQUYcgkosw048", "AQgw"
-_LOOSE_END = re.compile(f"[^{_BEFORE_TWO}]==,|[^{_BEFORE_ONE}=]=,").search
-# One text of whole groups of four: padding only at the end, and no bits before it that count for nothing.
-_is_base64_text = re.compile(f"[A-Za-z0-9+/]*(?:[{_BEFORE_ONE}]=|[{_BEFORE_TWO}]==)?").fullmatch
-_BASE64 = (string.ascii_letters + string.digits + "+/").encode()
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -87,7 +79,7 @@ def put_record(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     decoded = _decode_put_record(body)
     name, arn, data = decoded.StreamName, decoded.StreamARN, decoded.Data
     key, explicit = decoded.PartitionKey, decoded.ExplicitHashKey
-    if len(data) & 3 or not _is_base64_text(data):
+    if len(data) & 3 or not is_base64_text(data):
         return None
     if explicit is None:
         put = put_one(kinesis, stream_name=name, stream_arn=arn, data=data, key=key, call=call)
@@ -119,33 +111,6 @@ def get_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     if got.children:
         rest += ',"ChildShards":' + msgspec.json.encode(got.children).decode()
     return HttpResponse(200, [_CONTENT_TYPE], json_answer(got.payloads, f"{rest}}}".encode()))
-
-
-def is_base64(data: list[str], lengths: set[int]) -> bool:
-    """Whether texts of whole groups of four, of these lengths, are base64 as SDKs write it, checked over all at once.
-
-    No other characters, no `=` but one or two at an end, and no bits before them that count for nothing: the stored
-    text is sent to readers as it is, and their decoders may be strict. Texts that fail are checked one by one by the
-    action.
-    """
-    joined = "".join(data)
-    if not joined.isascii():
-        return False
-    left = joined.encode("ascii").translate(None, _BASE64)
-    if not left:
-        return True
-    if left.strip(b"="):
-        return False
-    if len(lengths) == 1 and len(left) % len(data) == 0:
-        # Of one length, so most likely with the same padding: their ends are each so many characters apart.
-        (length,) = lengths
-        last, before = joined[length - 1 :: length], joined[length - 2 :: length]
-        if len(left) == len(data) and not last.strip("="):
-            return not before.strip(_BEFORE_ONE)
-        if len(left) == 2 * len(data) and not last.strip("=") and not before.strip("="):
-            return not joined[length - 3 :: length].strip(_BEFORE_TWO)
-    ends = ",".join([text[-3:] for text in data]) + ","
-    return len(left) == ends.count("=,") + ends.count("==,") and not _LOOSE_END(ends)
 
 
 def _encryption(stream: Stream) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 
 import msgspec
@@ -32,7 +31,8 @@ from headrace.store.shard_log import ShardLog
 class _Stored(msgspec.Struct, gc=False):
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
-    Data: str
+    # msgspec decodes the base64.
+    Data: bytes
     PartitionKey: str
 
 
@@ -149,12 +149,10 @@ def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
 
 
 def _records(payload: bytes | memoryview) -> list[StreamRecord]:
+    found = _decode(b"".join((b"[", payload, b"]")))
+    # A payload is of one put, whose records arrived together.
+    at_ms = round(found[0].ApproximateArrivalTimestamp * 1000)
     return [
-        StreamRecord(
-            sequence_number=stored.SequenceNumber,
-            partition_key=stored.PartitionKey,
-            data=base64.b64decode(stored.Data),
-            approximate_arrival_ms=round(stored.ApproximateArrivalTimestamp * 1000),
-        )
-        for stored in _decode(b"".join((b"[", payload, b"]")))
+        StreamRecord(stored.SequenceNumber, stored.PartitionKey, stored.Data, at_ms)
+        for stored in found
     ]

@@ -172,6 +172,8 @@ class Mapping:
         else:
             output["StateTransitionReason"] = "USER_INITIATED"
         output |= self.members
+        if not section(self.members, "FilterCriteria").get("Filters"):
+            output.pop("FilterCriteria", None)  # recorded: no filters are not shown
         if self.starting_timestamp_ms is not None:
             output["StartingPositionTimestamp"] = moment(self.starting_timestamp_ms)
         return cast("EventSourceMappingConfiguration", output)

@@ -22,7 +22,7 @@ from headrace.aws.shapes.s3 import (
 )
 from headrace.services.s3 import acls, limits
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_bucket_name
+from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
 from headrace.services.s3.names import is_bucket_name
 from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Bucket
@@ -143,7 +143,11 @@ def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOu
     """Return the account's buckets by name. Source: API_ListBuckets."""
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
-    limit = request.get("MaxBuckets") or limits.LIST_BUCKETS
+    given = request.get("MaxBuckets")
+    limit = limits.LIST_BUCKETS if given is None else given
+    if not 1 <= limit <= limits.LIST_BUCKETS:  # the range is documented, the sentence is assumed
+        sentence = "Argument max-buckets must be an integer between 1 and 10000."
+        raise invalid_argument(sentence, "max-buckets", str(given))
     names = sorted(
         name
         for name, bucket in s3.buckets().items()

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.core.ports import TrimHorizon
 from headrace.core.search import SearchDomains
+from headrace.core.warehouse import NoWarehouses, Warehouses
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.ports import NoSearchDomains
@@ -36,10 +37,12 @@ class DestinationLab(Lab):
         kind: str,
         *,
         search: SearchDomains | None = None,
+        warehouses: Warehouses | None = None,
         secrets: Mapping[str, str] | None = None,
         **given: Any,
     ) -> None:
         self.search = search or NoSearchDomains()
+        self.warehouses = warehouses or NoWarehouses()
         self.secrets = dict(secrets or {})
         self.changed: DeliveryStream | None = None
         super().__init__(tmp_path)
@@ -65,6 +68,7 @@ class DestinationLab(Lab):
         self.ports = replace(
             self.ports,
             search=self.search,
+            warehouses=self.warehouses,
             secrets=lambda arn, _account, _region: self.secrets.get(arn),
         )
         self.delivery = Delivery(

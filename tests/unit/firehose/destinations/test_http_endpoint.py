@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint, 
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import exponential_s
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer
+from tests.support.tls import make_certificate
 
 ARN = "arn:aws:firehose:us-east-1:123456789012:deliverystream/d"
 REQUEST_ID = "ed4acda5-034f-9f42-bba1-f29aea6d7d8f"
@@ -260,6 +262,18 @@ def test_nobody_listens():
 def test_a_name_that_nobody_has():
     found = failed(client("http://nobody.invalid/"))
     assert found.code == "HttpEndpoint.ConnectionFailed"
+
+
+def test_a_certificate_of_ones_own_is_trusted_when_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, tls = make_certificate(tmp_path)
+    with endpoint(sound, tls) as server:
+        found = failed(client(server.url))
+        assert (found.code, found.is_retryable) == ("HttpEndpoint.SSLHandshakeFailure", True)
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        assert deliver(client(server.url)) is None
+        assert len(server.requests) == 1
 
 
 def test_no_tls_behind_https():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from headrace.services.firehose.destinations.splunk_hec import EVENT, RAW, Colle
 from tests.support.clock import FakeClock
 from tests.support.endpoint import answer, json_answer
 from tests.support.hec import TOKEN, Hec, hec, says
+from tests.support.tls import make_certificate
 
 CHANNEL = "6c1b1d4e-0000-4000-8000-000000000000"
 DATAS = [b'{"event":1}', b'{"event":2}\n']
@@ -146,6 +148,17 @@ def test_connections_that_fail(splunk: Hec, clock: FakeClock):
     assert code(deliver(splunk.url, clock, answer_within_s=0.3)) == "Splunk.ConnectionTimeout"
     splunk.refusals = [lambda _: b"hello"]
     assert code(deliver(splunk.url, clock)) == "Splunk.ServerError"
+
+
+def test_a_certificate_of_ones_own_is_trusted_when_it_is_named(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+):
+    path, tls = make_certificate(tmp_path)
+    with hec(tls) as splunk:
+        assert code(deliver(splunk.url, clock)) == "Splunk.SSLUnverified"
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        assert deliver(splunk.url, clock) is None
+        assert len(splunk.taken) == 1
 
 
 def test_a_cloud_that_stops_waits_for_no_acknowledgement(splunk: Hec, clock: FakeClock):

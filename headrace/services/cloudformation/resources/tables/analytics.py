@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, own_name
+from headrace.services.cloudformation.resources.declared import Call, Declared, Values, own_name
+
+
+def _is_granted(values: Values) -> bool:
+    """Whether a principal has all the permissions already: to take them away would be to take another's."""
+    params = {"Principal": values.get("Principal"), "Resource": values.get("Resource")}
+    answer = values.context.call("lakeformation", "ListPermissions", params)
+    had = {p for e in answer["PrincipalResourcePermissions"] for p in e.get("Permissions", ())}
+    return bool(had & set(values.get("Permissions")))
+
 
 _DOMAIN = {"DomainName": "@id"}
 TYPES = [
@@ -157,6 +166,7 @@ TYPES = [
         "lakeformation",
         create=[Call("GrantPermissions", {"CatalogId": "Catalog"})],
         id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
+        exists=_is_granted,
         delete=[
             Call(
                 "RevokePermissions",

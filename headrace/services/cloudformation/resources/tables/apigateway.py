@@ -1,4 +1,4 @@
-"""API Gateway's REST APIs. Their data plane, which would answer requests, is not there: all of it is stored."""
+"""API Gateway's REST APIs. `headrace/fallback/execute_api/` answers requests to them; the rest is stored."""
 
 from __future__ import annotations
 
@@ -146,6 +146,26 @@ _METHOD_CALLS = [
         each="Integration.IntegrationResponses",
     ),
 ]
+
+
+def _has_key(values: Values) -> bool:
+    """Whether a usage plan has a key."""
+    plan = {"usagePlanId": values.get("UsagePlanId")}
+    keys = values.context.call("apigateway", "GetUsagePlanKeys", plan).get("items", [])
+    return any(key["id"] == values.get("KeyId") for key in keys)
+
+
+def _has_domain(values: Values) -> bool:
+    names = values.context.call("apigateway", "GetDomainNames", {}).get("items", [])
+    return any(each["domainName"] == values.get("DomainName") for each in names)
+
+
+def _base_path(values: Values) -> str:
+    return str(values.get("BasePath") or "(none)")
+
+
+_MAPPING = {"domainName": "DomainName", "basePath": _base_path}
+_MAPPING_PATHS = {"RestApiId": "/restapiId", "Stage": "/stage"}
 _API = {"restApiId": "@id"}
 _OF_API = {"restApiId": "RestApiId"}
 _STAGE = {**_OF_API, "stageName": "@id"}
@@ -268,6 +288,7 @@ TYPES = [
         "apigateway",
         create=[Call("CreateUsagePlanKey")],
         id=lambda v: f"{v.get('KeyId')}:{v.get('UsagePlanId')}",
+        exists=_has_key,
         delete=[Call("DeleteUsagePlanKey", {"usagePlanId": "UsagePlanId", "keyId": "KeyId"})],
         attributes={"Id": "@id"},
     ),
@@ -311,6 +332,7 @@ TYPES = [
         "apigateway",
         create=[Call("CreateDomainName")],
         id="DomainName",
+        exists=_has_domain,
         read=Call("GetDomainName", {"domainName": "@id"}),
         delete=[Call("DeleteDomainName", {"domainName": "@id"})],
         attributes={
@@ -321,13 +343,15 @@ TYPES = [
         "AWS::ApiGateway::BasePathMapping",
         "apigateway",
         create=[Call("CreateBasePathMapping")],
-        id=lambda v: f"{v.get('DomainName')}|{v.get('BasePath') or '(none)'}",
-        delete=[
+        id=lambda v: f"{v.get('DomainName')}|{_base_path(v)}",
+        update=[
             Call(
-                "DeleteBasePathMapping",
-                {"domainName": "DomainName", "basePath": lambda v: v.get("BasePath") or "(none)"},
+                "UpdateBasePathMapping",
+                {**_MAPPING, "patchOperations": _patches(_MAPPING_PATHS)},
+                only=(),
             )
         ],
+        delete=[Call("DeleteBasePathMapping", _MAPPING)],
     ),
     Declared(
         "AWS::ApiGateway::VpcLink",

@@ -1,4 +1,4 @@
-"""API Gateway's HTTP and WebSocket APIs. Their data plane is not there: all of it is stored."""
+"""API Gateway's HTTP and WebSocket APIs. `headrace/fallback/execute_api/` serves the former; the rest is stored."""
 
 from __future__ import annotations
 

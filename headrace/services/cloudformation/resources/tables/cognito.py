@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    Values,
+    made_of,
+    own_name,
+)
 
 _POOL = {"UserPoolId": "@id"}
 _OF_POOL = {"UserPoolId": "UserPoolId"}
@@ -113,5 +119,36 @@ TYPES = [
         name_length=128,
         unique=False,
         attributes={"Id": "@id", "Name": "@answer.IdentityPoolName"},
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolUser",
+        "cognito-idp",
+        create=[Call("AdminCreateUser", {"Username": own_name("Username", 128)})],
+        id="@answer.User.Username",
+        delete=[Call("AdminDeleteUser", {"UserPoolId": "UserPoolId", "Username": "@id"})],
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolUserToGroupAttachment",
+        "cognito-idp",
+        create=[Call("AdminAddUserToGroup")],
+        id=lambda v: f"{v.get('UserPoolId')}|{v.get('GroupName')}|{v.get('Username')}",
+        delete=[
+            Call(
+                "AdminRemoveUserFromGroup",
+                {"UserPoolId": "UserPoolId", "GroupName": "GroupName", "Username": "Username"},
+            )
+        ],
+    ),
+    Declared(
+        "AWS::Cognito::UserPoolIdentityProvider",
+        "cognito-idp",
+        create=[Call("CreateIdentityProvider")],
+        id="ProviderName",
+        update=[
+            Call("UpdateIdentityProvider", {"UserPoolId": "UserPoolId", "ProviderName": "@id"})
+        ],
+        delete=[
+            Call("DeleteIdentityProvider", {"UserPoolId": "UserPoolId", "ProviderName": "@id"})
+        ],
     ),
 ]

@@ -209,6 +209,10 @@ TYPES = [
         "ec2",
         create=[Call("AssociateRouteTable")],
         id="@answer.AssociationId",
+        in_place=frozenset({"RouteTableId"}),
+        update=[
+            Call("ReplaceRouteTableAssociation", {"AssociationId": "@id"}, only=("RouteTableId",))
+        ],
         delete=[Call("DisassociateRouteTable", {"AssociationId": "@id"})],
         attributes={"Id": "@id"},
     ),

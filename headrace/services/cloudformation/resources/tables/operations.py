@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declared import (
     Call,
     Declared,
@@ -46,6 +47,27 @@ def _has_rule(values: Values) -> bool:
     return any(each["Name"] == values.get("RuleName") for each in found)
 
 
+def _has_scaling_policy(values: Values) -> bool:
+    params = {
+        "ServiceNamespace": _target(2)(values),
+        "ResourceId": _target(0)(values),
+        "ScalableDimension": _target(1)(values),
+        "PolicyNames": [values.get("PolicyName")],
+    }
+    answer = values.context.call("application-autoscaling", "DescribeScalingPolicies", params)
+    return bool(answer.get("ScalingPolicies"))
+
+
+def _is_registered(values: Values) -> bool:
+    answer = values.context.call("servicecatalog-appregistry", "ListApplications", {})
+    return any(each["name"] == values.get("Name") for each in answer["applications"])
+
+
+def _arn_of_application(values: Values) -> str:
+    place = values.context.region, values.context.account
+    return make_arn("servicecatalog", *place, f"/applications/{values.id}")
+
+
 TYPES = [
     Declared(
         "AWS::ApplicationAutoScaling::ScalableTarget",
@@ -62,6 +84,7 @@ TYPES = [
         "application-autoscaling",
         create=[Call("PutScalingPolicy", _OF_TARGET)],
         id="@answer.PolicyARN",
+        exists=_has_scaling_policy,
         update=[Call("PutScalingPolicy", _OF_TARGET)],
         delete=[Call("DeleteScalingPolicy", {**_OF_TARGET, "PolicyName": "PolicyName"})],
         attributes={"Arn": "@id"},
@@ -233,13 +256,15 @@ TYPES = [
         "servicecatalog-appregistry",
         create=[Call("CreateApplication", {"clientToken": lambda v: v.context.ids.uuid()})],
         id="@answer.application.id",
-        delete=[],
+        exists=_is_registered,
+        update=[Call("UpdateApplication", {"application": "@id"}, only=("Description",))],
+        delete=[Call("DeleteApplication", {"application": "@id"})],
         attributes={
             "Id": "@id",
-            "Arn": "@answer.application.arn",
+            "Arn": _arn_of_application,
             "ApplicationName": "Name",
             "ApplicationTagKey": lambda _: "awsApplication",
-            "ApplicationTagValue": "@answer.application.arn",
+            "ApplicationTagValue": _arn_of_application,
         },
     ),
 ]

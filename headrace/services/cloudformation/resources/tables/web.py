@@ -53,6 +53,13 @@ def _change(action: str) -> MadeOf:
     return MadeOf((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
 
 
+def _is_guarded(values: Values) -> bool:
+    """Whether a resource's web ACL is that of an association."""
+    params = {"ResourceArn": values.get("ResourceArn")}
+    answer = values.context.call("wafv2", "GetWebACLForResource", params)
+    return answer.get("WebACL", {}).get("ARN") == values.get("WebACLArn")
+
+
 def _namespace_id(values: Values) -> str:
     params = {"OperationId": values.answer["OperationId"]}
     found = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
@@ -186,7 +193,7 @@ TYPES.extend(
             create=[
                 Call(
                     "ChangeResourceRecordSets",
-                    {"HostedZoneId": _zone_id, "ChangeBatch": _change("UPSERT")},
+                    {"HostedZoneId": _zone_id, "ChangeBatch": _change("CREATE")},
                     only=(),
                 )
             ],
@@ -247,6 +254,7 @@ TYPES.extend(
             create=[Call("AssociateWebACL")],
             id=lambda v: f"{v.get('WebACLArn')}|{v.get('ResourceArn')}",
             delete=[Call("DisassociateWebACL", {"ResourceArn": "ResourceArn"})],
+            holds=_is_guarded,
         ),
         Declared(
             "AWS::ECS::Service",

@@ -1,0 +1,66 @@
+"""Reads objects that Firehose compressed by Snappy: snappy-java's stream, or Hadoop's blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import cramjam
+
+_JAVA_MAGIC = b"\x82SNAPPY\x00"
+_JAVA_HEADER_BYTES = 16
+_LENGTH_BYTES = 4
+# Firehose's blocks are far smaller: a length above this is damage, and must not take the memory.
+_MOST_BLOCK_BYTES = 64 * 1024 * 1024
+
+
+def unsnapped(body: bytes) -> bytes:
+    """Return the plain bytes of an object. Raises ValueError."""
+    try:
+        if body.startswith(_JAVA_MAGIC):
+            return b"".join(_java_blocks(body))
+        return b"".join(_hadoop_blocks(body))
+    except cramjam.DecompressionError as error:
+        raise ValueError(str(error)) from error
+
+
+def _java_blocks(body: bytes) -> Iterator[bytes]:
+    place = _JAVA_HEADER_BYTES
+    while place < len(body):
+        chunk, place = _chunk(body, place)
+        yield _plain(chunk)
+
+
+def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
+    """A block is its length before compression, and chunks until that is reached."""
+    place = 0
+    while place < len(body):
+        left, place = _length(body, place)
+        while left > 0:
+            chunk, place = _chunk(body, place)
+            part = _plain(chunk)
+            left -= len(part)
+            yield part
+        if left < 0:
+            raise ValueError("a block is longer than it says")
+
+
+def _plain(chunk: bytes) -> bytes:
+    if cramjam.snappy.decompress_raw_len(chunk) > _MOST_BLOCK_BYTES:
+        raise ValueError("a block is too long")
+    part = bytes(cramjam.snappy.decompress_raw(chunk))
+    if not part:
+        raise ValueError("a block is empty")
+    return part
+
+
+def _chunk(body: bytes, place: int) -> tuple[bytes, int]:
+    length, place = _length(body, place)
+    if place + length > len(body):
+        raise ValueError("it breaks off")
+    return body[place : place + length], place + length
+
+
+def _length(body: bytes, place: int) -> tuple[int, int]:
+    if place + _LENGTH_BYTES > len(body):
+        raise ValueError("it breaks off")
+    return int.from_bytes(body[place : place + _LENGTH_BYTES]), place + _LENGTH_BYTES

@@ -1,0 +1,187 @@
+"""When `rate(...)`, `cron(...)` and `at(...)` of EventBridge's rules and schedules are due. Pure functions.
+
+Documented: https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html and
+https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html.
+"""
+
+from __future__ import annotations
+
+import calendar
+import functools
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+_UNITS = {"minute": 60, "hour": 3600, "day": 86_400}
+_MONTHS = {name.upper(): at for at, name in enumerate(calendar.month_abbr) if name}
+_DAYS = {name: at for at, name in enumerate(("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"), 1)}
+_NO_NAMES: dict[str, int] = {}
+_FIELDS = (
+    ("minutes", 0, 59, _NO_NAMES),
+    ("hours", 0, 23, _NO_NAMES),
+    ("day of month", 1, 31, _NO_NAMES),
+    ("month", 1, 12, _MONTHS),
+    ("day of week", 1, 7, _DAYS),
+    ("year", 1970, 2199, _NO_NAMES),
+)
+# How many days ahead a time is looked for: leap days are eight years apart at most.
+_MOST_DAYS = 366 * 9
+
+
+class BadExpression(ValueError):
+    """The text is no schedule expression; its message is why."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cron:
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: str
+    months: frozenset[int]
+    weekdays: str
+    years: frozenset[int]
+
+    def after(self, moment: datetime) -> datetime | None:
+        """Return the first time after a naive local one."""
+        day = moment.date()
+        for _ in range(_MOST_DAYS):
+            if day.year in self.years and day.month in self.months and self._fits(day):
+                for hour in self.hours:
+                    for minute in self.minutes:
+                        found = datetime.combine(day, time(hour, minute))
+                        if found > moment:
+                            return found
+            day += timedelta(days=1)
+        return None
+
+    def _fits(self, day: date) -> bool:
+        if self.days != "?":
+            return day.day in _month_days(self.days, day.year, day.month)
+        weekday = (day.weekday() + 1) % 7 + 1
+        last = calendar.monthrange(day.year, day.month)[1]
+        for part in self.weekdays.split(","):
+            name, number_sign, nth = part.partition("#")
+            if number_sign:
+                if weekday == _number(name, 4) and (day.day - 1) // 7 + 1 == int(nth):
+                    return True
+            elif part.endswith("L"):
+                wanted = _number(part[:-1], 4) if part != "L" else 7
+                if weekday == wanted and (part == "L" or day.day > last - 7):
+                    return True
+            elif weekday in _numbers(part, 4):
+                return True
+        return False
+
+
+def _month_days(text: str, year: int, month: int) -> set[int]:
+    last = calendar.monthrange(year, month)[1]
+    found: set[int] = set()
+    for part in text.split(","):
+        if part == "L":
+            found.add(last)
+        elif part.startswith("L-"):
+            found.add(last - int(part[2:]))
+        elif part.endswith("W"):
+            day = last if part == "LW" else min(int(part[:-1]), last)
+            weekday = date(year, month, day).weekday()
+            if weekday == 5:
+                day += -1 if day > 1 else 2
+            elif weekday == 6:
+                day += 1 if day < last else -2
+            found.add(day)
+        else:
+            found.update(_numbers(part, 2))
+    return found
+
+
+def _number(text: str, field: int) -> int:
+    name, first, last, names = _FIELDS[field]
+    number = names.get(text.upper()) if not text.isdecimal() else int(text)
+    if number is None or not first <= number <= last:
+        raise BadExpression(f"{text!r} is no {name}")
+    return number
+
+
+def _numbers(text: str, field: int) -> tuple[int, ...]:
+    _, first, last, _ = _FIELDS[field]
+    found: set[int] = set()
+    for part in text.split(","):
+        span, slash, step = part.partition("/")
+        low, dash, high = span.partition("-")
+        if slash and (not step.isdecimal() or int(step) < 1):
+            raise BadExpression(f"{part!r} has no step")
+        if span in ("*", "?"):
+            start, end = first, last
+        else:
+            start = _number(low, field)
+            end = _number(high, field) if dash else last if slash else start
+        steps = (
+            range(start, end + 1)
+            if start <= end
+            else (*range(start, last + 1), *range(first, end + 1))
+        )
+        found.update(steps[:: int(step) if slash else 1])
+    return tuple(sorted(found))
+
+
+@functools.lru_cache(maxsize=1000)
+def _cron(text: str) -> _Cron:
+    parts = text.split()
+    if len(parts) != len(_FIELDS):
+        raise BadExpression("a cron expression has six fields")
+    if (parts[2] == "?") == (parts[4] == "?"):
+        raise BadExpression("one of day of month and day of week is '?'")
+    made = _Cron(
+        _numbers(parts[0], 0),
+        _numbers(parts[1], 1),
+        parts[2].upper(),
+        frozenset(_numbers(parts[3], 3)),
+        parts[4].upper(),
+        frozenset(_numbers(parts[5], 5)),
+    )
+    try:
+        made.after(datetime.combine(date(2026, 1, 1), time()))
+    except ValueError as error:
+        raise BadExpression(str(error)) from error
+    return made
+
+
+def next_time(
+    expression: str, *, since: datetime, after: datetime, zone: str = "UTC"
+) -> datetime | None:
+    """Return when an expression is due first after a time, in UTC; None for never again. Raises BadExpression.
+
+    Args:
+        expression: as AWS writes it.
+        since: from when rates are counted.
+        after: a time, with its zone as `since`.
+        zone: whose clock `cron` and `at` go by.
+    """
+    match = re.fullmatch(r"(rate|cron|at)\((.*)\)", expression.strip())
+    if match is None:
+        raise BadExpression("an expression is rate(...), cron(...) or at(...)")
+    kind, inner = match.groups()
+    if kind == "rate":
+        period = _rate_s(inner)
+        passed = max(0.0, (after - since).total_seconds())
+        return since + timedelta(seconds=period * (passed // period + 1))
+    try:
+        place = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise BadExpression(f"{zone!r} is no time zone") from error
+    if kind == "at":
+        try:
+            moment = datetime.fromisoformat(inner).replace(tzinfo=place).astimezone(UTC)
+        except ValueError as error:
+            raise BadExpression(f"{inner!r} is no time") from error
+        return moment if moment > after else None
+    found = _cron(inner).after(after.astimezone(place).replace(tzinfo=None))
+    return None if found is None else found.replace(tzinfo=place).astimezone(UTC)
+
+
+def _rate_s(text: str) -> int:
+    match = re.fullmatch(r"\s*([0-9]{1,6})\s+(minute|hour|day)s?\s*", text)
+    if match is None or not int(match[1]):
+        raise BadExpression("a rate is a number and minutes, hours or days")
+    return int(match[1]) * _UNITS[match[2]]

@@ -1,0 +1,1 @@
+"""API Gateway's data plane: requests to the addresses of REST and HTTP APIs, which moto only keeps."""

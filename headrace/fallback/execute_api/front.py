@@ -1,0 +1,118 @@
+"""Answers requests to APIs' own addresses, and says which browsers' pages may send them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.aws.errors import AwsError
+from headrace.aws.gateway import scope_of
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import ControlPlane
+from headrace.fallback.execute_api.addresses import Address, address_of, has_own_host, is_of_an_api
+from headrace.fallback.execute_api.apis import HttpApi, RestApi, find_api
+from headrace.fallback.execute_api.functions import Functions, Visit, refusal
+from headrace.fallback.execute_api.http_apis import HttpApiRequest
+from headrace.fallback.execute_api.rest import RestRequest
+
+# Documented: API Gateway's largest request.
+MOST_BYTES = 10 * 1024 * 1024
+
+
+class ExecuteApi:
+    """The APIs of one cloud as their clients see them. Thread-safe; nothing of its own is kept.
+
+    It has the methods of `headrace.aws.entrance.FunctionUrls` and `headrace.aws.front_door.OwnRules`.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], None],
+        *,
+        functions: Functions,
+        control: ControlPlane,
+        clock: Clock,
+        ids: Ids,
+    ) -> None:
+        """Take what makes moto ready, with this cloud's state (it waits for it, and raises AwsError)."""
+        self._load = load
+        self._functions, self._control = functions, control
+        self._clock, self._ids = clock, ids
+
+    def is_function_url(self, request: HttpRequest) -> bool:
+        """Whether a request is for an API's own address."""
+        return is_of_an_api(request)
+
+    def answer_url(self, request: HttpRequest) -> HttpResponse:
+        """Answer a request to an API's own address."""
+        request_id = self._ids.uuid()
+        response = self._answer(request, request_id)
+        response.headers.append(("x-amzn-RequestId", request_id))
+        return response
+
+    def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
+        if request.body_file is not None or len(request.body) > MOST_BYTES:
+            return refusal(413, "Request Too Long", "RequestTooLargeException")
+        try:
+            served = self._served(request, request_id)
+        except AwsError as error:
+            return refusal(error.status, error.message)
+        # AWS knows no such name; an API that is gone is Forbidden.
+        return (
+            refusal(403, "Forbidden", "ForbiddenException") if served is None else served.answer()
+        )
+
+    def _served(self, request: HttpRequest, request_id: str) -> RestRequest | HttpApiRequest | None:
+        address = address_of(request)
+        if address is None:
+            return None
+        self._load()
+        api = find_api(address.api_id)
+        if isinstance(api, RestApi):
+            return RestRequest(api, self._visit(api, request, address, request_id))
+        if isinstance(api, HttpApi):
+            return HttpApiRequest(api, self._visit(api, request, address, request_id))
+        return None
+
+    def _visit(
+        self, api: RestApi | HttpApi, request: HttpRequest, address: Address, request_id: str
+    ) -> Visit:
+        return Visit(
+            request,
+            path=address.path,
+            domain=address.domain,
+            request_id=request_id,
+            now_ms=self._clock.now_ms(),
+            caller=_caller(request, api.account),
+            functions=self._functions,
+            control=self._control,
+        )
+
+    # --- browsers ---------------------------------------------------------------------------------
+
+    def covers(self, request: HttpRequest) -> bool:
+        """See `OwnRules.covers`."""
+        return is_of_an_api(request)
+
+    def is_alone(self, request: HttpRequest) -> bool:
+        """See `OwnRules.is_alone`."""
+        return has_own_host(request)
+
+    def permits(self, request: HttpRequest, origin: str) -> bool:
+        """See `OwnRules.permits`: the CORS configuration of an HTTP API, or the OPTIONS method of a resource."""
+        try:
+            served = self._served(request, "")
+        except AwsError:
+            return False
+        return served is not None and served.allowed_origin() in ("*", origin)
+
+
+def _caller(request: HttpRequest, account: str) -> str:
+    """Return the account that signed; empty without a signature, which `--auth` has verified before."""
+    if request.call is not None:
+        return request.call.account
+    key = scope_of(request).access_key
+    if not key:
+        return ""
+    return key if len(key) == 12 and key.isdigit() else account

@@ -1,0 +1,120 @@
+"""EC2's networks and web ACLs, where moto loses something or says it falsely."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def ec2(module: Any) -> None:
+    """Replace methods of moto's EC2."""
+    _nat_gateways(module.EC2Backend)
+    _endpoints(module.EC2Backend)
+    _route_tables(module.EC2Backend)
+
+
+def _nat_gateways(backend: Any) -> None:
+    """Have a NAT gateway take its network interface along."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    create, delete = backend.create_nat_gateway, backend.delete_nat_gateway
+
+    @functools.wraps(create)
+    def create_nat_gateway(self: Any, *args: Any, **named: Any) -> Any:
+        before = set(self.enis)
+        try:
+            return create(self, *args, **named)
+        except Exception:
+            for eni_id in set(self.enis) - before:
+                del self.enis[eni_id]
+            raise
+
+    @functools.wraps(delete)
+    def delete_nat_gateway(self: Any, nat_gateway_id: str) -> Any:
+        if nat_gateway_id not in self.nat_gateways:
+            raise EC2ClientError("NatGatewayNotFound", f"NatGateway {nat_gateway_id} was not found")
+        gateway = delete(self, nat_gateway_id)
+        for address in list(self.addresses):
+            if address.eni is gateway._eni:
+                self.disassociate_address(address=address.public_ip)
+        self.enis.pop(gateway._eni.id, None)
+        return gateway
+
+    backend.create_nat_gateway = create_nat_gateway
+    backend.delete_nat_gateway = delete_nat_gateway
+
+
+def _endpoints(backend: Any) -> None:
+    """Refuse gateway endpoints of services that have none; moto could not delete them."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    create = backend.create_vpc_endpoint
+
+    @functools.wraps(create)
+    def create_vpc_endpoint(
+        self: Any,
+        vpc_id: str,
+        service_name: str,
+        endpoint_type: str | None,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        names = {each.prefix_list_name for each in self.managed_prefix_lists.values()}
+        if (endpoint_type or "Gateway") == "Gateway" and service_name not in names:
+            raise EC2ClientError(
+                "InvalidServiceName", f"The Vpc Endpoint Service '{service_name}' does not exist"
+            )
+        return create(self, vpc_id, service_name, endpoint_type, *args, **named)
+
+    backend.create_vpc_endpoint = create_vpc_endpoint
+
+
+def _route_tables(backend: Any) -> None:
+    """Have a subnet one route table; moto answers that it got the second, and leaves it with the first."""
+    from moto.ec2.exceptions import EC2ClientError
+
+    associate, reassociate = backend.associate_route_table, backend.replace_route_table_association
+
+    @functools.wraps(associate)
+    def associate_route_table(
+        self: Any, route_table_id: str, gateway_id: str | None = None, subnet_id: str | None = None
+    ) -> Any:
+        for table in self.route_tables.values():
+            taken = subnet_id is not None and subnet_id in table._associations.values()
+            if taken and table.id != route_table_id:
+                raise EC2ClientError(
+                    "Resource.AlreadyAssociated",
+                    f"the specified association for route table {route_table_id} conflicts with an existing"
+                    " association",
+                )
+        return associate(self, route_table_id, gateway_id, subnet_id)
+
+    @functools.wraps(reassociate)
+    def replace_route_table_association(self: Any, association_id: str, route_table_id: str) -> Any:
+        # The association keeps its id, by which stacks know it; AWS gives it another.
+        table = self.get_route_table(route_table_id)
+        for other in self.route_tables.values():
+            if association_id in other._associations:
+                table._associations[association_id] = other._associations.pop(association_id)
+                return association_id
+        return reassociate(self, association_id, route_table_id)
+
+    backend.associate_route_table = associate_route_table
+    backend.replace_route_table_association = replace_route_table_association
+
+
+def wafv2(module: Any) -> None:
+    """Have a resource one web ACL at most: the last that it was associated with."""
+    backend = module.WAFV2Backend
+    associate = backend.associate_web_acl
+
+    @functools.wraps(associate)
+    def associate_web_acl(self: Any, web_acl_arn: str, resource_arn: str) -> None:
+        if web_acl_arn in self.wacls:
+            while self.get_web_acl_for_resource(resource_arn) is not None:
+                self.disassociate_web_acl(resource_arn)
+        associate(self, web_acl_arn, resource_arn)
+
+    backend.associate_web_acl = associate_web_acl

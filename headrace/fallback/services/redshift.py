@@ -1,0 +1,67 @@
+"""Redshift clusters show an address that answers: a PostgreSQL in the data directory, or the user's own."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.warehouse import ClusterSpec
+from headrace.fallback.current import CURRENT
+
+
+def patch(module: Any) -> None:
+    """Replace the endpoint that moto makes up, and drop a cluster's tables with it."""
+    cluster: Any = module.Cluster
+    backend: Any = module.RedshiftBackend
+    made_up = cluster.endpoint.fget
+    delete, modify = backend.delete_cluster, backend.modify_cluster
+
+    def endpoint(self: Any) -> dict[str, Any]:
+        # The answer to a deletion shows the endpoint once more.
+        is_gone = self.redshift_backend.clusters.get(self.cluster_identifier) is not self
+        found = (
+            None
+            if CURRENT.warehouses is None or is_gone
+            else CURRENT.warehouses.endpoint_of(_spec(self))
+        )
+        return made_up(self) if found is None else {"Address": found[0], "Port": found[1]}
+
+    def modify_cluster(self: Any, **arguments: Any) -> Any:
+        if arguments.get("new_cluster_identifier"):
+            # moto makes another cluster of it, whose tables would be gone.
+            from moto.redshift.exceptions import RedshiftClientError
+
+            raise RedshiftClientError(
+                "InvalidParameterValue", "headrace does not rename Redshift clusters yet."
+            )
+        return modify(self, **arguments)
+
+    def delete_cluster(self: Any, **arguments: Any) -> Any:
+        deleted = delete(self, **arguments)
+        if CURRENT.warehouses is not None:
+            CURRENT.warehouses.forget(
+                "cluster",
+                deleted.cluster_identifier,
+                account=self.account_id,
+                region=self.region_name,
+            )
+        return deleted
+
+    cluster.endpoint = property(endpoint)
+    backend.delete_cluster, backend.modify_cluster = delete_cluster, modify_cluster
+
+
+def _spec(cluster: Any) -> ClusterSpec:
+    """Return what a cluster was made with."""
+    return ClusterSpec(
+        "cluster",
+        cluster.account_id,
+        cluster.region,
+        cluster.cluster_identifier,
+        user=cluster.master_username or "awsuser",
+        password=cluster.master_user_password or "",
+        database=cluster.db_name,
+        port=int(cluster.port),
+        roles=tuple(cluster.iam_roles_arn),
+    )

@@ -1,0 +1,247 @@
+"""SQS refuses what AWS refuses, with its words: batches, sizes, attributes, names that are taken (all recorded).
+
+Each check stands before a method of moto's responses; what passes goes on to moto.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+_MOST_ENTRIES = 10
+_ENTRY_ID = re.compile(r"[\w-]{1,80}", re.ASCII)
+_TOO_LONG = "One or more parameters {}. Reason: Message must be shorter than {} bytes."
+
+
+def patch() -> None:
+    """Put the checks before moto's methods; the caller does it once."""
+    from moto.core import serialize
+    from moto.sqs.models import SQSBackend
+    from moto.sqs.responses import SQSResponse
+
+    response: Any = SQSResponse
+    for name, check in _CHECKS.items():
+        setattr(response, name, _after(check, getattr(response, name)))
+    response.list_queue_tags = _without_no_tags(response.list_queue_tags)
+    response.send_message_batch = _with_failed_entries(response.send_message_batch)
+    backend: Any = SQSBackend
+    backend.create_queue = _naming_the_attribute(SQSBackend.create_queue)
+    serializer: Any = serialize.BaseJSONSerializer
+    serializer._get_protocol_specific_error_code = _with_suffix(
+        serializer._get_protocol_specific_error_code
+    )
+
+
+def _after(check: Callable[[Any], None], method: Any) -> Any:
+    @functools.wraps(method)
+    def checked(self: Any) -> Any:
+        check(self)
+        return method(self)
+
+    return checked
+
+
+def _refused(code: str, message: str) -> Exception:
+    from moto.sqs.exceptions import SQSException
+
+    return SQSException(code, message)
+
+
+def _invalid(message: str) -> Exception:
+    return _refused("InvalidParameterValue", message)
+
+
+# --- before -------------------------------------------------------------------------------------
+
+
+def _check_count(response: Any) -> None:
+    count = response._get_param("MaxNumberOfMessages")
+    if count is not None and not 1 <= int(count) <= _MOST_ENTRIES:
+        raise _invalid(
+            f"Value {count} for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10,"
+            " if provided."
+        )
+
+
+def _check_entries(response: Any) -> None:
+    """Refuse a batch of too many entries, or with ids that are none or there twice."""
+    from moto.sqs.exceptions import (
+        BatchEntryIdsNotDistinct,
+        InvalidBatchEntryId,
+        TooManyEntriesInBatchRequest,
+    )
+
+    ids = [str(entry.get("Id") or "") for entry in response._get_param("Entries") or []]
+    if len(ids) > _MOST_ENTRIES:
+        raise TooManyEntriesInBatchRequest(len(ids))
+    if not all(map(_ENTRY_ID.fullmatch, ids)):
+        raise InvalidBatchEntryId
+    for place, one in enumerate(ids):
+        if one in ids[:place]:
+            raise BatchEntryIdsNotDistinct(one)
+
+
+def _check_attributes(given: Mapping[str, Any] | None) -> None:
+    for name, value in (given or {}).items():
+        if value.get("StringValue") == "" and str(value.get("DataType")).startswith("String"):
+            raise _invalid(
+                f"Message (user) attribute '{name}' must contain a non-empty value of type 'String'."
+            )
+
+
+def _size_bytes(message: Mapping[str, Any]) -> int:
+    """Return what a message counts: its body, and of its attributes names, types and values."""
+    size = len(str(message.get("MessageBody") or "").encode("utf-8", "replace"))
+    for name, value in (message.get("MessageAttributes") or {}).items():
+        parts: Iterable[Any] = (name, value.get("DataType"), value.get("StringValue"))
+        size += sum(len(str(part or "").encode("utf-8", "replace")) for part in parts)
+        size += len(value.get("BinaryValue") or b"")
+    return size
+
+
+def _check_message(response: Any) -> None:
+    queue = response.sqs_backend.get_queue(response._get_queue_name())
+    attributes = response._get_param("MessageAttributes")
+    _check_attributes(attributes)
+    message = {"MessageBody": response._get_param("MessageBody"), "MessageAttributes": attributes}
+    if _size_bytes(message) > int(queue.maximum_message_size):
+        raise _invalid(_TOO_LONG.format("are invalid", queue.maximum_message_size))
+
+
+def _check_batch(response: Any) -> None:
+    _check_entries(response)
+    queue = response.sqs_backend.get_queue(response._get_queue_name())
+    for entry in response._get_param("Entries") or []:
+        _check_attributes(entry.get("MessageAttributes"))
+        if queue.fifo_queue and not entry.get("MessageGroupId"):
+            raise _invalid("The request must contain the parameter MessageGroupId.")
+
+
+def _check_queue_type(response: Any) -> None:
+    given = response._get_param("Attributes") or {}
+    if "FifoQueue" not in given:
+        return
+    queue = response.sqs_backend.get_queue(response._get_queue_name())
+    if not queue.fifo_queue:
+        raise _refused("InvalidAttributeName", "Unknown Attribute FifoQueue.")
+    if str(given["FifoQueue"]).lower() != "true":
+        sentence = "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported."
+        raise _refused("InvalidAttributeValue", sentence)
+
+
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "receive_message": _check_count,
+    "send_message": _check_message,
+    "send_message_batch": _check_batch,
+    "delete_message_batch": _check_entries,
+    "change_message_visibility_batch": _check_entries,
+    "set_queue_attributes": _check_queue_type,
+}
+
+
+# --- around -------------------------------------------------------------------------------------
+
+
+def _without_no_tags(list_queue_tags: Any) -> Any:
+    """Show no tags where there are none."""
+
+    @functools.wraps(list_queue_tags)
+    def shown(self: Any) -> Any:
+        answer = list_queue_tags(self)
+        if not answer.result["Tags"]:
+            del answer.result["Tags"]
+        return answer
+
+    return shown
+
+
+def _with_failed_entries(send_message_batch: Any) -> Any:
+    """Send a batch without the messages that are too long for the queue, which fail alone."""
+
+    @functools.wraps(send_message_batch)
+    def send(self: Any) -> Any:
+        queue = self.sqs_backend.get_queue(self._get_queue_name())
+        most = int(queue.maximum_message_size)
+        entries = list(self._get_param("Entries") or [])
+        sound = [entry for entry in entries if _size_bytes(entry) <= most]
+        whole = sum(map(_size_bytes, entries))
+        if len(sound) == len(entries) or whole > _most_of_a_batch():
+            return send_message_batch(self)
+        failed = [
+            {
+                "Id": entry["Id"],
+                "SenderFault": True,
+                "Code": "InvalidParameterValue",
+                "Message": _TOO_LONG.format("cannot be validated", most),
+            }
+            for entry in entries
+            if _size_bytes(entry) > most
+        ]
+        return _sent(self, sound, failed, send_message_batch)
+
+    return send
+
+
+def _sent(
+    response: Any, sound: list[Any], failed: list[dict[str, Any]], send_message_batch: Any
+) -> Any:
+    from moto.core.responses import ActionResult
+
+    if not sound:
+        return ActionResult({"Failed": failed})
+    get_param = response._get_param
+
+    def only_sound(name: str, *more: Any) -> Any:
+        return sound if name == "Entries" else get_param(name, *more)
+
+    response._get_param = only_sound
+    try:
+        answer = send_message_batch(response)
+    finally:
+        del response._get_param
+    answer.result["Failed"] = [*(answer.result.get("Failed") or []), *failed]
+    return answer
+
+
+def _most_of_a_batch() -> int:
+    from moto.sqs.constants import MAXIMUM_MESSAGE_LENGTH
+
+    return int(MAXIMUM_MESSAGE_LENGTH)
+
+
+def _naming_the_attribute(create_queue: Any) -> Any:
+    """Say by which attribute a queue of the name differs."""
+
+    @functools.wraps(create_queue)
+    def create(self: Any, name: str, tags: dict[str, str] | None = None, **named: Any) -> Any:
+        from moto.sqs.exceptions import QueueAlreadyExists
+
+        try:
+            return create_queue(self, name, tags, **named)
+        except QueueAlreadyExists:
+            has = self.queues[name].attributes
+            for attribute, value in named.items():
+                if attribute != "region" and str(has.get(attribute)) != str(value):
+                    raise QueueAlreadyExists(
+                        "A queue already exists with the same name and a different value for attribute"
+                        f" {attribute}"
+                    ) from None
+            raise
+
+    return create
+
+
+def _with_suffix(code_of: Any) -> Any:
+    """Name SQS's InvalidParameterValue in JSON as AWS does; the header keeps the query's name."""
+
+    @functools.wraps(code_of)
+    def code(self: Any, error: Any) -> str:
+        found = str(code_of(self, error))
+        is_sqs = self.operation_model.service_model.service_name == "sqs"
+        return f"{found}Exception" if is_sqs and found.endswith("InvalidParameterValue") else found
+
+    return code

@@ -1,0 +1,153 @@
+"""Refuses policies of resources that AWS would refuse to store: each service's code, sentences and limits.
+
+Pure functions. IAM's grammar is one; how a service says that a policy breaks it is its own. Sources stand beside each
+service; what none has published is marked assumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.permissions.grammar import PolicyError, check_policy
+
+# Whether a principal's ARN or unique id is one that IAM has; one of another account is.
+Exists = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """How a service refuses.
+
+    Attributes:
+        code: of every refusal but that of a long policy.
+        syntax: the sentence about a policy of another form.
+        principal: about one that is not there, or is none.
+        vendor: what the service's actions begin with; empty where it does not look.
+        action: the sentence about actions of others.
+        most_bytes: a policy's most size; `too_long` and `long_code` say it is over.
+        needs_whole_statements: whether a statement without Action or Resource is refused.
+    """
+
+    code: str
+    syntax: str
+    principal: str
+    vendor: str = ""
+    action: str = ""
+    most_bytes: int = 0
+    too_long: str = ""
+    long_code: str = ""
+    needs_whole_statements: bool = True
+
+
+# SQS says one thing of whatever is wrong (github.com/aws/aws-cdk/issues/15602; the answer itself is in
+# github.com/hashicorp/terraform-provider-aws/pull/42209); 8,192 bytes: quotas-policies.html of its developer guide.
+_SQS = "Invalid value for the parameter Policy."
+# SNS: github.com/serverless/serverless/issues/5519 (a misspelled element), github.com/aws/aws-cli/issues/3143
+# (actions), github.com/hashicorp/terraform/issues/31538 (principals).
+_SNS = "Invalid parameter: Policy Error: null"
+# Secrets Manager: its examples of ValidateResourcePolicy (principal), and pull request 623 of
+# github.com/awsdocs/aws-cloudformation-user-guide (syntax).
+# DynamoDB: github.com/hashicorp/terraform-provider-aws (empty Statement); the others assumed to be of the same form.
+_DYNAMODB = "One or more parameter values were invalid: Invalid policy document: "
+WORDINGS: dict[str, Wording] = {
+    "sqs": Wording("InvalidAttributeValue", _SQS, _SQS, "sqs", _SQS, 8192, _SQS),
+    "sns": Wording(
+        "InvalidParameter",
+        _SNS,
+        "Invalid parameter: Policy Error: PrincipalNotFound",
+        "sns",
+        "Invalid parameter: Policy statement action out of service scope!",
+        30 * 1024,  # sns/latest/api/API_AddPermission.html: 30 KB
+        "Invalid parameter: Policy is too long.",  # assumed
+    ),
+    # repost.aws/knowledge-center/kms-policy-error-invalid-principals; kms/latest/APIReference/API_PutKeyPolicy.html: a
+    # statement without Action or Resource is stored, and without effect; 32 KiB. The sentences of length and syntax
+    # are assumed.
+    "kms": Wording(
+        "MalformedPolicyDocumentException",
+        "The policy document is not syntactically correct.",
+        "Policy contains a statement with one or more invalid principals.",
+        most_bytes=32 * 1024,
+        too_long="The key policy exceeds the limit of 32768 bytes.",
+        long_code="LimitExceededException",
+        needs_whole_statements=False,
+    ),
+    "secretsmanager": Wording(
+        "MalformedPolicyDocumentException",
+        "This policy has invalid syntax.",
+        "This resource policy contains an unsupported principal.",
+    ),
+    # ECR: as moto has it of AWS; its policies have no Resource.
+    "ecr": Wording(
+        "InvalidParameterException",
+        "Invalid parameter at 'PolicyText' failed to satisfy constraint: 'Invalid repository policy provided'",
+        "Invalid parameter at 'PolicyText' failed to satisfy constraint: 'Invalid repository policy provided'",
+        needs_whole_statements=False,
+    ),
+    "dynamodb": Wording(
+        "ValidationException",
+        _DYNAMODB + "Syntax errors in policy.",
+        _DYNAMODB + "Invalid principal in policy",
+        most_bytes=20 * 1024,
+        too_long=_DYNAMODB + "Policy exceeds the maximum allowed document size.",
+    ),
+    # CloudWatch Logs: PutResourcePolicy's reference has the code; the sentences are assumed.
+    "logs": Wording(
+        "InvalidParameterException",
+        "The resource policy document is not valid.",
+        "The resource policy document contains an invalid principal.",
+    ),
+}  # fmt: skip
+
+
+def check_resource_policy(service: str, text: str, exists: Exists) -> None:
+    """Refuse a policy of a resource of `service`, one of WORDINGS. Raises PolicyError, in the service's words."""
+    wording = WORDINGS[service]
+    if wording.most_bytes and len(text.encode()) > wording.most_bytes:
+        raise PolicyError(wording.long_code or wording.code, wording.too_long)
+    try:
+        check_policy(text, "resource" if wording.needs_whole_statements else "key")
+    except PolicyError as error:
+        sentence = wording.syntax
+        if error.message.startswith("Invalid principal"):
+            sentence = wording.principal
+        raise PolicyError(wording.code, sentence) from None
+    for statement in statements_of(text):
+        if wording.vendor and not all(_is_of(wording.vendor, one) for one in actions_of(statement)):
+            raise PolicyError(wording.code, wording.action)
+    if missing_principal(text, exists):
+        raise PolicyError(wording.code, wording.principal)
+
+
+def missing_principal(text: str, exists: Exists) -> str:
+    """Return the first principal of a policy that IAM does not have; empty if it has all. The policy is well formed."""
+    for statement in statements_of(text):
+        said = statement.get("Principal", statement.get("NotPrincipal"))
+        if isinstance(said, dict):
+            for name in listed(cast("dict[str, Any]", said).get("AWS", [])):
+                if not exists(str(name)):
+                    return str(name)
+    return ""
+
+
+def statements_of(text: str) -> list[dict[str, Any]]:
+    """Return the statements of a well-formed policy."""
+    return [cast("dict[str, Any]", one) for one in listed(json.loads(text).get("Statement", []))]
+
+
+def actions_of(statement: dict[str, Any]) -> Iterator[str]:
+    """Yield what a statement has as Action and NotAction."""
+    for name in ("Action", "NotAction"):
+        yield from (str(one) for one in listed(statement.get(name, [])))
+
+
+def listed(said: Any) -> list[Any]:
+    """Return a list as it is, and all else as a list of one."""
+    return cast("list[Any]", said) if isinstance(said, list) else [said]
+
+
+def _is_of(vendor: str, action: str) -> bool:
+    return action == "*" or action.lower().startswith(f"{vendor}:")

@@ -1,0 +1,171 @@
+"""The stack operations under way: each on a thread of its own, ended when its time is over, taken up after a kill."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+from collections.abc import Callable
+
+from headrace.core.clock import Clock
+from headrace.core.workers import Supervisor, WorkerDone
+from headrace.services.cloudformation.custom_responses import CloudStopped
+from headrace.services.cloudformation.deploy import Deployment
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.resources.base import Context
+from headrace.services.cloudformation.rollback_triggers import LOOK_EVERY_S
+from headrace.services.cloudformation.scope import Lookups
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
+
+log = logging.getLogger(__name__)
+
+# An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
+# and the CLI saves its five seconds of waiting.
+ANSWER_WITHIN_S = 2.0
+# How often a time limit looks whether its operation has ended.
+_LIMIT_LOOK_S = 30.0
+# Statuses in which rollback triggers are looked at.
+_WATCHED = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
+Work = Callable[[Deployment], None]
+
+
+class Operations:
+    """The operations under way, at most one on a stack. Thread-safe."""
+
+    def __init__(
+        self, stacks: Stacks, lookups: Lookups, ports: Ports, supervisor: Supervisor
+    ) -> None:
+        self._stacks = stacks
+        self._lookups = lookups
+        self.ports = ports
+        self._supervisor = supervisor
+        self._running: dict[str, Deployment] = {}
+
+    def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
+        """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
+        deployment = Deployment(self._stacks, self._lookups, self.ports, stack)
+        done = threading.Event()
+
+        def ended() -> None:
+            with self._stacks.lock:
+                if self._running.get(stack.stack_id) is deployment:
+                    del self._running[stack.stack_id]
+            done.set()
+
+        with self._stacks.lock:
+            self._running[stack.stack_id] = deployment
+        self._supervisor.start(_Operation(deployment, work, ended))
+        if stack.status == "CREATE_IN_PROGRESS" and stack.timeout_minutes:
+            self._supervisor.start(_TimeLimit(deployment, done, self.ports.clock))
+        if stack.rollback_configuration and stack.status in _WATCHED:
+            self._supervisor.start(_Watch(deployment, done))
+        if wait:
+            self.ports.clock.wait(done, ANSWER_WITHIN_S)
+
+    def context(self, stack: Stack, logical_id: str) -> Context:
+        """Return what a resource type may use to read a resource of a stack."""
+        return ResourceStates(self._stacks, self.ports, stack).context(logical_id)
+
+    def overtake(self, stack: Stack, status: str) -> bool:
+        """Let the operation on a stack go on from another status; return False when there is none.
+
+        The caller holds the stacks' lock.
+        """
+        running = self._running.get(stack.stack_id)
+        if running is None:
+            return False
+        self._stacks.set_status(stack, status, "User Initiated")
+        running.cancel()
+        return True
+
+    def resume_all(self) -> None:
+        """Go on with the operations that a kill cut short: deletions go on, creations and updates are rolled back."""
+        for stack in list(self._stacks.all()):
+            if stack.in_progress:
+                log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
+                work = self._resumption(stack)
+                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
+
+    def _resumption(self, stack: Stack) -> Work:
+        why = "The cloud was stopped during the operation."
+        match stack.status:
+            case "CREATE_IN_PROGRESS":
+                self._stacks.set_status(stack, "ROLLBACK_IN_PROGRESS", why)
+                return Deployment.roll_back_creation
+            case "ROLLBACK_IN_PROGRESS":
+                return Deployment.roll_back_creation
+            case "DELETE_IN_PROGRESS":
+                return Deployment.delete
+            case "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS":
+                return lambda deployment: deployment.clean_up("UPDATE_COMPLETE")
+            case "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS":
+                return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
+            case "IMPORT_IN_PROGRESS":
+                self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
+                return Deployment.let_go
+            case "IMPORT_ROLLBACK_IN_PROGRESS":
+                return Deployment.let_go
+            case "UPDATE_IN_PROGRESS":
+                self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
+                return Deployment.roll_back_update
+            case _:
+                return Deployment.roll_back_update
+
+
+class _Operation:
+    """A worker that carries out one stack operation and then ends."""
+
+    def __init__(self, deployment: Deployment, work: Work, ended: Callable[[], None]) -> None:
+        self.name = f"stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._work = work
+        self._ended = ended
+
+    def step(self) -> float:
+        try:
+            self._work(self._deployment)
+        except CloudStopped as stopped:
+            raise WorkerDone from stopped
+        except Exception as error:  # noqa: BLE001
+            # Whatever it is, the stack must not stay in progress for ever.
+            self._deployment.give_up(error)
+        finally:
+            self._ended()
+        raise WorkerDone
+
+
+class _TimeLimit:
+    """A worker that ends a creation that takes longer than the stack's TimeoutInMinutes."""
+
+    def __init__(self, deployment: Deployment, done: threading.Event, clock: Clock) -> None:
+        self.name = f"time limit of stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._done = done
+        self._clock = clock
+        self._due_s = clock.monotonic_s() + 60 * deployment.stack.timeout_minutes
+
+    def step(self) -> float:
+        left_s = self._due_s - self._clock.monotonic_s()
+        if self._done.is_set():
+            raise WorkerDone
+        if left_s > 0:
+            return min(left_s, _LIMIT_LOOK_S)
+        self._deployment.time_out()
+        raise WorkerDone
+
+
+class _Watch:
+    """A worker that ends an operation when an alarm of its rollback triggers goes off while resources are made."""
+
+    def __init__(self, deployment: Deployment, done: threading.Event) -> None:
+        self.name = f"rollback triggers of stack {deployment.stack.name}"
+        self._deployment = deployment
+        self._done = done
+
+    def step(self) -> float:
+        if self._done.is_set():
+            raise WorkerDone
+        self._deployment.look_at_triggers()
+        return LOOK_EVERY_S

@@ -1,0 +1,122 @@
+"""Batch, Auto Scaling, repositories of code and GuardDuty's detectors; all stored."""
+
+from __future__ import annotations
+
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    Values,
+    made_of,
+)
+
+
+@made_of("VPCZoneIdentifier")
+def _subnets(values: Values) -> str | None:
+    """Return the subnets as the API has them: one text."""
+    given = values.get("VPCZoneIdentifier")
+    return ",".join(given) if given else None
+
+
+@made_of("State")
+def _state(values: Values) -> str:
+    # The default (documented), which the API gives by itself.
+    return str(values.get("State") or "ENABLED")
+
+
+TYPES = [
+    Declared(
+        "AWS::Batch::ComputeEnvironment",
+        "batch",
+        create=[Call("CreateComputeEnvironment", {"state": _state})],
+        id="@answer.computeEnvironmentArn",
+        update=[Call("UpdateComputeEnvironment", {"computeEnvironment": "@id"})],
+        delete=[
+            Call(
+                "UpdateComputeEnvironment",
+                {"computeEnvironment": "@id", "state": lambda _: "DISABLED"},
+            ),
+            Call("DeleteComputeEnvironment", {"computeEnvironment": "@id"}),
+        ],
+        name="ComputeEnvironmentName",
+        name_length=128,
+        attributes={"ComputeEnvironmentArn": "@id"},
+    ),
+    Declared(
+        "AWS::Batch::JobQueue",
+        "batch",
+        create=[Call("CreateJobQueue", {"state": _state})],
+        id="@answer.jobQueueArn",
+        update=[Call("UpdateJobQueue", {"jobQueue": "@id"})],
+        delete=[
+            Call("UpdateJobQueue", {"jobQueue": "@id", "state": lambda _: "DISABLED"}),
+            Call("DeleteJobQueue", {"jobQueue": "@id"}),
+        ],
+        name="JobQueueName",
+        name_length=128,
+        attributes={"JobQueueArn": "@id"},
+    ),
+    Declared(
+        "AWS::Batch::JobDefinition",
+        "batch",
+        create=[Call("RegisterJobDefinition")],
+        id="@answer.jobDefinitionArn",
+        delete=[Call("DeregisterJobDefinition", {"jobDefinition": "@id"})],
+        name="JobDefinitionName",
+        name_length=128,
+        unique=False,
+        attributes={"JobDefinitionArn": "@id"},
+    ),
+    Declared(
+        "AWS::AutoScaling::LaunchConfiguration",
+        "autoscaling",
+        create=[Call("CreateLaunchConfiguration")],
+        id="LaunchConfigurationName",
+        delete=[Call("DeleteLaunchConfiguration", {"LaunchConfigurationName": "@id"})],
+        name="LaunchConfigurationName",
+        name_length=255,
+    ),
+    Declared(
+        "AWS::AutoScaling::AutoScalingGroup",
+        "autoscaling",
+        create=[
+            Call(
+                "CreateAutoScalingGroup",
+                {"VPCZoneIdentifier": _subnets, "AvailabilityZones": "AvailabilityZones"},
+                tagged=False,
+            )
+        ],
+        id="AutoScalingGroupName",
+        read=Call("DescribeAutoScalingGroups", {"AutoScalingGroupNames": lambda v: [v.id]}),
+        delete=[
+            Call(
+                "DeleteAutoScalingGroup",
+                {"AutoScalingGroupName": "@id", "ForceDelete": lambda _: True},
+            )
+        ],
+        name="AutoScalingGroupName",
+        name_length=255,
+        attributes={"AutoScalingGroupARN": "@answer.AutoScalingGroups.0.AutoScalingGroupARN"},
+    ),
+    Declared(
+        "AWS::CodeCommit::Repository",
+        "codecommit",
+        create=[Call("CreateRepository")],
+        id="@answer.repositoryMetadata.repositoryId",
+        delete=[Call("DeleteRepository", {"repositoryName": "RepositoryName"})],
+        attributes={
+            "Arn": "@answer.repositoryMetadata.Arn",
+            "Name": "RepositoryName",
+            "RepositoryId": "@id",
+            "CloneUrlHttp": "@answer.repositoryMetadata.cloneUrlHttp",
+            "CloneUrlSsh": "@answer.repositoryMetadata.cloneUrlSsh",
+        },
+    ),
+    Declared(
+        "AWS::GuardDuty::Detector",
+        "guardduty",
+        create=[Call("CreateDetector")],
+        id="@answer.DetectorId",
+        delete=[Call("DeleteDetector", {"DetectorId": "@id"})],
+        attributes={"Id": "@id"},
+    ),
+]

@@ -1,0 +1,136 @@
+"""The destination Iceberg: tables of the Glue catalogue, of which records insert, update and delete rows."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.values import listed, mapped
+from headrace.services.firehose import prefix
+from headrace.services.firehose.destinations import common, iceberg_routing
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.retries import exponential_s
+from headrace.services.firehose.errors import invalid, not_built
+from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.state import ICEBERG_FAILED
+
+# Documented: docs.aws.amazon.com/firehose/latest/dev/buffering-hints.html; Iceberg has the ranges of S3.
+RULES = common.Rules(most_mib=128, backup_modes=("FailedDataOnly", "AllData"))
+# What AWS calls a preview: the text of these members in its model (2026).
+_PREVIEWS = ("SchemaEvolutionConfiguration", "TableCreationConfiguration")
+_S3_TABLES = "/s3tablescatalog"
+
+
+class IcebergDestination:
+    """See `Destination`. A buffer becomes one snapshot of each table that its records are for."""
+
+    kind = "Iceberg"
+    # Seen in users' buckets (observed by others, 2025 and 2026).
+    error_type = ICEBERG_FAILED
+    metrics = "DeliveryToIceberg"
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.checked`. Sentences are assumed."""
+        _check_installed()
+        made = common.checked(given, RULES, has_queries=True)
+        if made["S3BackupMode"] != "FailedDataOnly":
+            # Documented: the model's text of S3BackupMode.
+            raise invalid("S3BackupMode for Iceberg destinations supports only FailedDataOnly.")
+        _check_catalog(mapped(made, "CatalogConfiguration"))
+        for name in _PREVIEWS:
+            if mapped(made, name).get("Enabled"):
+                raise not_built(f"{name} of Iceberg destinations, which is a preview on AWS,")
+        made.setdefault("AppendOnly", False)
+        made.setdefault("DestinationTableConfigurationList", [])
+        _check_tables(made)
+        return made
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.updated`. Documented: AppendOnly can be set at creation only; its sentence is assumed."""
+        now = bool(present.get("AppendOnly"))
+        if "AppendOnly" in update and bool(update["AppendOnly"]) != now:
+            raise invalid("AppendOnly cannot be updated after the delivery stream is created.")
+        change = dict(update)
+        if "S3Configuration" in change:
+            # The one kind whose update calls it so.
+            change["S3Update"] = change.pop("S3Configuration")
+        return self.checked(common.merged(present, change))
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.described`."""
+        return {"IcebergDestinationDescription": common.described(configuration)}
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """See `Destination.hints`."""
+        return common.hints(configuration)
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """See `Destination.retry_s`."""
+        return common.retry_s(configuration)
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """See `Destination.wait_s`. Documented: a commit that loses backs off; by how much is assumed."""
+        return exponential_s(attempts, ids_random)
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """See `Destination.deliver`. Exactly once: a snapshot names the delivery that it came from.
+
+        Records go in order, which AWS does not promise.
+        """
+        # pyiceberg takes half a second to import, and a cloud must be healthy within one.
+        from headrace.services.firehose.destinations import iceberg_delivery
+
+        return iceberg_delivery.deliver(attempt)
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`. Its members were seen in users' buckets (observed by others, 2026)."""
+        record = failure.record
+        now_ms = attempt.ports.clock.now_ms()
+        return {
+            **common_members(failure, now_ms, record.data),
+            "errorCode": failure.code,
+            "errorMessage": failure.message,
+            "EventId": record.record_id,
+            "SubsequenceNumber": record.sub,
+            "ApproximateArrivalTimestamp": record.arrival_ms,
+        }
+
+
+def _check_installed() -> None:
+    if importlib.util.find_spec("pyiceberg") is None:
+        raise invalid(
+            "Delivery to Iceberg tables needs pyiceberg, which is not installed here: pip install 'headrace[iceberg]'"
+        )
+
+
+def _check_catalog(catalog: Mapping[str, Any]) -> None:
+    arn = str(catalog.get("CatalogARN") or "")
+    if "WarehouseLocation" in catalog:
+        raise not_built("WarehouseLocation of Iceberg destinations, which is a preview on AWS,")
+    if not arn:
+        raise invalid("CatalogARN is required for Iceberg destinations.")
+    if _S3_TABLES in arn:
+        raise not_built("delivery to S3 Tables")
+    if not arn.endswith(":catalog"):
+        raise not_built("delivery to catalogs within the Glue Data Catalog")
+
+
+def _check_tables(made: Mapping[str, Any]) -> None:
+    seen: set[iceberg_routing.Name] = set()
+    for table in listed(made, "DestinationTableConfigurationList"):
+        if "PartitionSpec" in table:
+            raise not_built("PartitionSpec of Iceberg destinations, which is a preview on AWS,")
+        name = iceberg_routing.name_of(table)
+        if name in seen:
+            raise invalid(f"Table {name} is in DestinationTableConfigurationList twice.")
+        seen.add(name)
+        # Documented: a hyphen is in no name that Iceberg's Glue catalogue takes.
+        if not iceberg_routing.is_name(name):
+            raise invalid(
+                f"Table {name} cannot be an Iceberg table: names have lower case letters, digits and underscores."
+            )
+        keys = listed(table, "UniqueKeys")
+        if len(set(keys)) != len(keys):
+            raise invalid(f"UniqueKeys of table {name} must be unique.")
+        prefix.check("", str(table.get("S3ErrorOutputPrefix") or ""))

@@ -1,0 +1,124 @@
+"""For which Iceberg table a record is, and what it does there: insert, update or delete.
+
+A function's `otfMetadata` comes first, then the query's answer for what that lacks, then the only table of the
+configuration. Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-format-input-record-different.html
+(documented, read 2026).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from headrace.core.values import listed
+from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.processors import query_of
+from headrace.services.firehose.queries import Found, Queries, is_json
+from headrace.services.firehose.records import Record
+
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+OPERATIONS = (INSERT, UPDATE, DELETE)
+# No list of AWS's codes is public. Those that users report are observed by others; these two are assumed.
+NOT_JSON = "Iceberg.InvalidJson"
+NO_ROUTE = "Iceberg.RoutingInformationNotFound"
+_NOT_JSON = "Non JSON record provided"
+_MEMBERS = ("destinationDatabaseName", "destinationTableName", "operation")
+# As Iceberg's Glue catalogue takes them (documented: it links to IcebergToGlueConverter's patterns).
+_NAME = re.compile(r"[a-z0-9_]{1,252}")
+
+
+class Name(NamedTuple):
+    """A table's database and name."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a record does to a table: `operation` is one of OPERATIONS."""
+
+    record: Record
+    operation: str
+
+
+def name_of(table: Mapping[str, Any]) -> Name:
+    """Return the name of a DestinationTableConfiguration."""
+    return Name(str(table["DestinationDatabaseName"]), str(table["DestinationTableName"]))
+
+
+def is_name(name: Name) -> bool:
+    """Whether an Iceberg table can have that name."""
+    return all(_NAME.fullmatch(part) for part in name)
+
+
+def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
+    """Return the DestinationTableConfigurations by the tables' names."""
+    tables = listed(configuration, "DestinationTableConfigurationList")
+    return {name_of(table): table for table in tables}
+
+
+def routed(
+    records: Sequence[Record], configuration: Mapping[str, Any], queries: Queries
+) -> tuple[dict[Name, list[Change]], list[Failed]]:
+    """Return by table what records do there, in order, and the records that are for no table.
+
+    Args:
+        records: what processing has made of the source's records.
+        configuration: the destination's.
+        queries: runs the query of the MetadataExtraction processor, if there is one.
+    """
+    made: dict[Name, list[Change]] = {}
+    failed: list[Failed] = []
+    tables = tables_of(configuration)
+    only = next(iter(tables)) if len(tables) == 1 else None
+    for record, found in zip(
+        records, _found(records, query_of(configuration), queries), strict=True
+    ):
+        if isinstance(found, str) and not _is_complete(record.otf):
+            code = NOT_JSON if found == _NOT_JSON else NO_ROUTE
+            failed.append(Failed(record, code, f"The JSONQuery expression fails: {found}"))
+            continue
+        given = {**({} if isinstance(found, str) else found), **(record.otf or {})}
+        route = _route(given, only)
+        if isinstance(route, str):
+            failed.append(Failed(record, NO_ROUTE, route))
+            continue
+        name, operation = route
+        made.setdefault(name, []).append(Change(record, operation))
+    return made, failed
+
+
+def _found(records: Sequence[Record], query: str, queries: Queries) -> Iterator[Found]:
+    """Yield what the query gives for each record; a record that is not one JSON object fails when it becomes a row."""
+    if not query:
+        yield from ({} for _ in records)
+        return
+    good = [is_json(record.data) for record in records]
+    answers = iter(
+        queries.run(query, [r.data for r, fits in zip(records, good, strict=True) if fits])
+    )
+    for fits in good:
+        yield next(answers) if fits else _NOT_JSON
+
+
+def _is_complete(otf: Mapping[str, str] | None) -> bool:
+    return otf is not None and all(otf.get(member) for member in _MEMBERS)
+
+
+def _route(given: Mapping[str, str | None], only: Name | None) -> tuple[Name, str] | str:
+    """Return a table and an operation, or why there is none."""
+    database, table = (given.get(member) for member in _MEMBERS[:2])
+    operation = given.get(_MEMBERS[2]) or INSERT
+    if operation not in OPERATIONS:
+        return f"The operation must be one of insert, update, delete, and is: {operation}"
+    if database and table:
+        return Name(database, table), operation
+    if only is not None:
+        return only, operation
+    return "No destinationDatabaseName and destinationTableName for the record."

@@ -1,0 +1,146 @@
+"""Records become rows of an Iceberg table: columns by the first level of their JSON, by exact names. Pure functions.
+
+Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-considerations.html (documented, read 2026): one JSON
+object a record, keys that are no column are skipped. Codes are those that users report (observed by others, 2026), but
+for `iceberg_routing.NOT_JSON`. That a column which may be null may also be missing is assumed; a record of which no key
+is a column is refused (observed by others).
+"""
+
+# pyarrow has no types.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownParameterType=false
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+from pyiceberg.schema import Schema
+
+from headrace.services.firehose.destinations.iceberg_routing import NOT_JSON
+from headrace.services.firehose.destinations.iceberg_values import (
+    Kind,
+    MissingField,
+    WrongValue,
+    kind_of,
+)
+
+MISSING_COLUMN = "Iceberg.MissingColumnWithinRecord"
+WRONG_TYPE = "Iceberg.SchemaTypeMismatch"
+# What a value that is out of its type's range can raise when it is put into a column.
+_REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
+_decode = msgspec.json.Decoder().decode
+Reason = tuple[str, str]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Rows of a table, one for each record.
+
+    Attributes:
+        columns: by column, the values; None in a row that is refused.
+        refused: by the record's place, code and sentence.
+    """
+
+    columns: dict[str, pa.Array]
+    refused: dict[int, Reason] = field(default_factory=dict[int, Reason])
+
+
+def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
+    """Return the rows that records make.
+
+    Args:
+        datas: JSON objects.
+        schema: the table's.
+        only: the columns that count, of a deletion: its keys, which must be there. Others are null.
+    """
+    items, refused = _parsed(datas)
+    made = Rows({}, refused)
+    arrow = _arrow_schema(schema)
+    names = {column.name for column in schema.columns}
+    for place, item in enumerate(items):
+        if place not in refused and names.isdisjoint(item):
+            refused[place] = (
+                MISSING_COLUMN,
+                f"No key of the record is a column of {sorted(names)}.",
+            )
+    for column in schema.columns:
+        if only and column.name not in only:
+            made.columns[column.name] = pa.nulls(len(items), arrow.field(column.name).type)
+            continue
+        cells = [item.get(column.name) for item in items]
+        if column.required or only:
+            for place, cell in enumerate(cells):
+                if cell is None and place not in refused:
+                    sentence = f"Column {column.name} is required and the record has none."
+                    refused[place] = (MISSING_COLUMN, sentence)
+        kind = kind_of(column.field_type)
+        array, wrong = _array(cells, kind, arrow.field(column.name).type)
+        for place, reason in wrong.items():
+            code, sentence = reason
+            refused.setdefault(place, (code, f"{column.name}: {sentence}"))
+        made.columns[column.name] = array
+    return made
+
+
+def _arrow_schema(schema: Schema) -> pa.Schema:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(schema, include_field_ids=False)
+
+
+def _parsed(datas: Sequence[bytes]) -> tuple[list[dict[str, Any]], dict[int, Reason]]:
+    items: list[dict[str, Any]] = []
+    refused: dict[int, Reason] = {}
+    for place, data in enumerate(datas):
+        try:
+            found = _decode(data)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            refused[place] = (NOT_JSON, f"The record is not one JSON object: {error}")
+            found = {}
+        if not isinstance(found, dict):
+            refused[place] = (NOT_JSON, "The record is not one JSON object.")
+            found = {}
+        items.append(cast("dict[str, Any]", found))
+    return items, refused
+
+
+def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> tuple[pa.Array, dict[int, Reason]]:
+    """Return a column, null where a value does not fit, and by place why not."""
+    if set(map(type, cells)) <= kind.plain:
+        try:
+            return pa.array(cells, arrow), {}
+        except _REFUSALS:
+            pass  # Some value is out of the type's range: it is found below.
+    wrong: dict[int, Reason] = {}
+    made: list[Any] = []
+    for place, cell in enumerate(cells):
+        value = None
+        try:
+            value = None if cell is None else kind.convert(cell)
+        except MissingField as error:
+            wrong[place] = (MISSING_COLUMN, f"field {error} is required and the record has none.")
+        except _REFUSALS as error:
+            words = str(error) if isinstance(error, WrongValue) else f"refused: {error}"
+            wrong[place] = (WRONG_TYPE, words)
+        made.append(value)
+    try:
+        return _filled(made, arrow), wrong
+    except _REFUSALS:
+        pass
+    for place, value in enumerate(made):
+        try:
+            _filled([value], arrow)
+        except _REFUSALS as error:
+            made[place] = None
+            wrong[place] = (WRONG_TYPE, f"refused: {error}")
+    return _filled(made, arrow), wrong
+
+
+def _filled(values: list[Any], arrow: pa.DataType) -> pa.Array:
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(arrow, pa.array(values, arrow.storage_type))
+    return pa.array(values, arrow)

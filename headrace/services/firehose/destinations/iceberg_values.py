@@ -1,0 +1,294 @@
+"""What JSON values Firehose takes for each of Iceberg's types, and what it makes of them. Pure functions.
+
+Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-destination-supp.html (documented, read 2026). Numbers
+may be text, times are microseconds or ISO 8601, dates are days or ISO 8601, binary is Base64 (basic, MIME, URL-safe)
+or hexadecimal, lists may be text that holds JSON. That structs and maps may be, too, and how decimals are, is assumed.
+"""
+
+# pyiceberg's types need pydantic's plug-in to be seen whole.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any, cast
+
+import msgspec
+from pyiceberg import types
+
+Convert = Callable[[Any], Any]
+# Documented: apache-iceberg-considerations.html.
+MOST_LEVELS = 16
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_BITS = {types.IntegerType: 31, types.LongType: 63}
+_decode = msgspec.json.Decoder().decode
+
+
+class WrongValue(ValueError):
+    """A value is none of the column's type; the text says why."""
+
+
+class MissingField(ValueError):
+    """A required field of a struct has no value; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How the values of a type are read.
+
+    Attributes:
+        convert: returns what pyarrow takes for the type; raises WrongValue, MissingField.
+        plain: JSON's types whose values pyarrow takes as they are.
+    """
+
+    convert: Convert
+    plain: frozenset[type] = frozenset()
+
+
+def kind_of(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
+    """Return how values of a type are read. Nesting beyond `levels` is refused value by value."""
+    if levels <= 0:
+        return Kind(_too_deep)
+    match of:
+        case types.BooleanType():
+            return Kind(_boolean, frozenset({bool, type(None)}))
+        case types.IntegerType() | types.LongType():
+            bits = _BITS[type(of)]
+            return Kind(lambda value: _integer(value, bits), frozenset({int, type(None)}))
+        case types.FloatType() | types.DoubleType():
+            return Kind(_double, frozenset({float, type(None)}))
+        case types.DecimalType():
+            return Kind(lambda value: _decimal(value, of.precision, of.scale))
+        case types.StringType():
+            return Kind(_string, frozenset({str, type(None)}))
+        case types.DateType():
+            return Kind(_date, frozenset({int, type(None)}))
+        case types.TimeType():
+            return Kind(_time)
+        case types.TimestampType() | types.TimestamptzType():
+            return Kind(_timestamp, frozenset({int, type(None)}))
+        case types.UUIDType():
+            return Kind(_uuid)
+        case types.FixedType():
+            length = len(of)
+            return Kind(lambda value: _fixed(value, length))
+        case types.BinaryType():
+            return Kind(_binary)
+        case types.StructType() | types.ListType() | types.MapType():
+            return Kind(_nested(of, levels - 1))
+        case _:
+            # Types of Iceberg's third version, which AWS's Firehose does not know.
+            return Kind(lambda value: _wrong(value, str(of)))
+
+
+def _wrong(value: Any, name: str) -> Any:
+    shown = repr(value)
+    raise WrongValue(f"{shown if len(shown) <= 100 else shown[:100] + '...'} is no {name}")
+
+
+def _too_deep(value: Any) -> Any:
+    raise WrongValue(f"it is nested deeper than {MOST_LEVELS} levels")
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return _wrong(value, "boolean")
+
+
+def _integer(value: Any, bits: int) -> int:
+    made: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        made = value
+    elif isinstance(value, float) and value.is_integer():
+        made = int(value)
+    elif isinstance(value, str) and len(value) <= 20 and _is_plain(value):
+        try:
+            made = int(value)
+        except ValueError:
+            made = None
+    if made is None or not -(1 << bits) <= made < 1 << bits:
+        return _wrong(value, "int" if bits == 31 else "long")
+    return made
+
+
+def _is_plain(text: str) -> bool:
+    """Whether text has none of what only Python takes in numbers."""
+    return text.isascii() and "_" not in text
+
+
+def _double(value: Any) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            return _wrong(value, "double")
+    if isinstance(value, str) and _is_plain(value):
+        try:
+            return float(value)
+        except ValueError:
+            return _wrong(value, "double")
+    return _wrong(value, "double")
+
+
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return _wrong(value, "decimal")
+    try:
+        made = Decimal(str(value))
+    except InvalidOperation:
+        return _wrong(value, "decimal")
+    name = f"decimal({precision}, {scale})"
+    if not made.is_finite() or made.adjusted() >= precision - scale:
+        return _wrong(value, name)
+    rounded = round(made, scale)
+    return rounded if rounded == made else _wrong(value, name)
+
+
+def _string(value: Any) -> str:
+    """A value that is no text stands as its JSON (assumed)."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _date(value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if -(1 << 31) <= value < 1 << 31 else _wrong(value, "date")
+    if isinstance(value, str):
+        try:
+            return (date.fromisoformat(value) - date(1970, 1, 1)).days
+        except ValueError:
+            return _wrong(value, "date")
+    return _wrong(value, "date")
+
+
+def _time(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if 0 <= value < 86_400_000_000 else _wrong(value, "time")
+    if isinstance(value, str):
+        try:
+            at = time.fromisoformat(value)
+        except ValueError:
+            return _wrong(value, "time")
+        if at.tzinfo is None:
+            seconds = at.hour * 3600 + at.minute * 60 + at.second
+            return seconds * 1_000_000 + at.microsecond
+    return _wrong(value, "time")
+
+
+def _timestamp(value: Any) -> int:
+    """Return microseconds; a local time with an offset becomes UTC's, one without is taken as it is."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if -(1 << 63) <= value < 1 << 63 else _wrong(value, "timestamp")
+    if isinstance(value, str) and "T" in value:
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            return _wrong(value, "timestamp")
+        since = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - _EPOCH
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return _wrong(value, "timestamp")
+
+
+def _uuid(value: Any) -> bytes:
+    if isinstance(value, str):
+        try:
+            return uuid.UUID(value).bytes
+        except ValueError:
+            return _wrong(value, "uuid")
+    return _wrong(value, "uuid")
+
+
+def _binary(value: Any) -> bytes:
+    """Text of hexadecimal digits alone is taken for hexadecimal: as Base64 it could not be told from it (assumed)."""
+    if not isinstance(value, str):
+        return _wrong(value, "binary")
+    if _HEX.fullmatch(value):
+        return bytes.fromhex(value)
+    text = value.replace("\r\n", "").replace("\n", "").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return _wrong(value, "binary")
+
+
+def _fixed(value: Any, length: int) -> bytes:
+    made = _binary(value)
+    return made if len(made) == length else _wrong(value, f"fixed[{length}]")
+
+
+def _unpacked(value: Any) -> Any:
+    """Return what text holds as JSON; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return _decode(value.encode())
+    except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+        return value
+
+
+def _nested(of: types.StructType | types.ListType | types.MapType, levels: int) -> Convert:
+    match of:
+        case types.StructType():
+            fields = [
+                (f.name, f.required, kind_of(f.field_type, levels).convert) for f in of.fields
+            ]
+            return lambda value: _struct(value, fields)
+        case types.ListType():
+            convert, required = kind_of(of.element_type, levels).convert, of.element_required
+            return lambda value: _list(value, convert, required=required)
+        case types.MapType():
+            return _map_of(of, levels)
+
+
+def _struct(value: Any, fields: list[tuple[str, bool, Convert]]) -> dict[str, Any]:
+    given = _unpacked(value)
+    if not isinstance(given, dict):
+        return _wrong(value, "struct")
+    items = cast("dict[str, Any]", given)
+    made: dict[str, Any] = {}
+    for name, required, convert in fields:
+        cell = items.get(name)
+        if cell is None and required:
+            raise MissingField(name)
+        made[name] = None if cell is None else convert(cell)
+    return made
+
+
+def _list(value: Any, convert: Convert, *, required: bool) -> list[Any]:
+    given = _unpacked(value)
+    if not isinstance(given, list):
+        return _wrong(value, "list")
+    items = cast("list[Any]", given)
+    if required and None in items:
+        return _wrong(value, "list without nulls")
+    return [None if item is None else convert(item) for item in items]
+
+
+def _map_of(of: types.MapType, levels: int) -> Convert:
+    key, convert = kind_of(of.key_type, levels).convert, kind_of(of.value_type, levels).convert
+    required = of.value_required
+
+    def made(value: Any) -> list[tuple[Any, Any]]:
+        given = _unpacked(value)
+        if not isinstance(given, dict):
+            return _wrong(value, "map")
+        items = cast("dict[str, Any]", given)
+        if required and None in items.values():
+            return _wrong(value, "map without nulls")
+        return [
+            (key(name), None if item is None else convert(item)) for name, item in items.items()
+        ]
+
+    return made

@@ -1,0 +1,257 @@
+"""The destination Redshift: records become an object in S3, a manifest names it, and COPY loads it into a table.
+
+Every COPY happens once: its name is stored in the table's database, in the transaction of its rows. Sources:
+docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, retry.html (documented).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace.core.ports import Acting
+from headrace.core.values import mapped
+from headrace.core.warehouse import (
+    Load,
+    Login,
+    WarehouseError,
+    WarehouseNotFound,
+    WarehouseUnavailable,
+)
+from headrace.services.firehose import output
+from headrace.services.firehose.destination import checked_s3
+from headrace.services.firehose.destinations import common, redshift_errors
+from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
+from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.failures import DELIVERED, Failed
+from headrace.services.firehose.permits import SESSION, check_object
+from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.processing import delimiter_of
+from headrace.services.firehose.processors import check_processors
+
+KIND = "Redshift"
+DEFAULT_RETRY_S = 3600
+MANIFESTS = "manifests/"
+_COMPRESSIONS = ("UNCOMPRESSED", "GZIP")
+_EXPRESSION = re.compile(r"!\{")
+# What COPY reads and where, which Firehose says itself.
+_OWN_OPTIONS = re.compile(
+    r"\b(manifest|credentials|iam_role|access_key_id|secret_access_key)\b", re.IGNORECASE
+)
+
+
+class RedshiftDestination:
+    """See `Destination`. Its S3Configuration is where the objects lie that COPY reads."""
+
+    kind = KIND
+    # The manifest of what was given up, as AWS puts it: errors/manifests/YYYY/MM/dd/HH/ under the prefix.
+    error_type = "errors/manifests"
+    metrics = "DeliveryToRedshift"
+
+    def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.checked`. The sentences are assumed; the model documents what is refused."""
+        made = dict(given)
+        s3 = made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
+        if s3["CompressionFormat"] not in _COMPRESSIONS:
+            raise invalid(
+                f"Compression format {s3['CompressionFormat']} is not supported for Redshift destination."
+            )
+        if _EXPRESSION.search(str(s3.get("Prefix") or "")):
+            raise invalid("Expressions in Prefix are not supported for Redshift destination.")
+        _check_credentials(made)
+        made["RetryOptions"] = {
+            "DurationInSeconds": DEFAULT_RETRY_S,
+            **mapped(made, "RetryOptions"),
+        }
+        if made.setdefault("S3BackupMode", "Disabled") == "Enabled":
+            if not made.get("S3BackupConfiguration"):
+                raise invalid("S3BackupConfiguration is required when S3BackupMode is Enabled.")
+            made["S3BackupConfiguration"] = checked_s3(made["S3BackupConfiguration"])
+        common.check_logging(made)
+        check_processors(made)
+        return made
+
+    def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.updated`. A backup does not end (documented: the model's text of S3BackupMode)."""
+        change = dict(update)
+        if "S3BackupUpdate" in change:
+            change["S3BackupConfiguration"] = {
+                **mapped(present, "S3BackupConfiguration"),
+                **change.pop("S3BackupUpdate"),
+            }
+        if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
+            raise invalid("S3 backup cannot be disabled once it is enabled.")  # assumed
+        return self.checked(common.merged(present, change))
+
+    def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
+        """See `Destination.described`: without the password, as the model has it."""
+        shown = common.described(configuration)
+        shown.pop("Password", None)
+        if "S3BackupConfiguration" in shown:
+            shown["S3BackupDescription"] = shown.pop("S3BackupConfiguration")
+        return {"RedshiftDestinationDescription": shown}
+
+    def hints(self, configuration: Mapping[str, Any]) -> Hints:
+        """See `Destination.hints`: those of the objects."""
+        return common.hints(mapped(configuration, "S3Configuration"))
+
+    def retry_s(self, configuration: Mapping[str, Any]) -> float:
+        """See `Destination.retry_s`."""
+        return common.retry_s(configuration)
+
+    def wait_s(self, attempts: int, ids_random: float) -> float:
+        """See `Destination.wait_s`."""
+        return EVERY_FIVE_MINUTES_S
+
+    def deliver(self, attempt: Attempt) -> Outcome:
+        """See `Destination.deliver`. Exactly once, over kill -9 too."""
+        outcome = Outcome()
+        if not attempt.records:
+            _delete(attempt)
+            return outcome
+        began_s = attempt.ports.clock.monotonic_s()
+        size_bytes = _put(attempt)
+        outcome.objects = 1
+        refused = _load(attempt)
+        # An attempt that alone took longer than the duration is not repeated (documented: RedshiftRetryOptions).
+        took_s = attempt.ports.clock.monotonic_s() - began_s
+        if refused is not None and took_s > self.retry_s(attempt.stream.destination):
+            refused = Refused(refused.code, refused.message, is_retryable=False)
+        common.take(outcome, attempt, attempt.records, refused)
+        outcome.size_bytes = size_bytes if refused is None else 0
+        return outcome
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`. Not used: `error_body` names the object of all records."""
+        return {"url": _url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
+
+    def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
+        """See `ErrorFile`: the manifest of the object that was not loaded, for a COPY by hand."""
+        return _manifest(attempt)
+
+
+def _check_credentials(made: Mapping[str, Any]) -> None:
+    manager = mapped(made, "SecretsManagerConfiguration")
+    if manager.get("Enabled"):
+        if not manager.get("SecretARN"):
+            raise invalid("SecretARN is required when SecretsManagerConfiguration is enabled.")
+    elif not (made.get("Username") and made.get("Password")):
+        raise invalid(
+            "Username and Password are required when SecretsManagerConfiguration is not enabled."
+        )
+    options = str(mapped(made, "CopyCommand").get("CopyOptions") or "")
+    own = _OWN_OPTIONS.search(options)
+    if own:
+        raise invalid(f"CopyOptions must not contain {own.group(1).upper()}.")
+
+
+def _put(attempt: Attempt) -> int:
+    """Put the records' object and its manifest; return the object's size in bytes."""
+    stream, objects = attempt.stream, attempt.ports.objects
+    key = attempt.intent.keys[DELIVERED]
+    delimiter = delimiter_of(stream.destination)
+    body = delimiter.join([record.data for record in attempt.records])
+    encoding: str | None = None
+    if stream.s3["CompressionFormat"] != "UNCOMPRESSED":
+        body, encoding = output.compressed_as("GZIP", body, key)
+    for name, data, content in (
+        (key, body, encoding),
+        (manifest_key(attempt), _manifest(attempt), None),
+    ):
+        check_object(attempt.ports.guard, stream.s3, name)
+        objects.put(
+            stream.bucket,
+            name,
+            data,
+            content_type="application/octet-stream",
+            content_encoding=content,
+        )
+    return len(body)
+
+
+def _delete(attempt: Attempt) -> None:
+    """Delete what an earlier try put of records that have become none."""
+    objects, stream = attempt.ports.objects, attempt.stream
+    if attempt.again:
+        for key in (attempt.intent.keys[DELIVERED], manifest_key(attempt)):
+            if any(item.key == key for item in objects.list(stream.bucket, key)):
+                objects.delete(stream.bucket, key)
+
+
+def manifest_key(attempt: Attempt) -> str:
+    """Return where the manifest of a delivery lies: as its object, below manifests/ (observed by users of AWS)."""
+    key, prefix = attempt.intent.keys[DELIVERED], attempt.stream.prefix
+    return prefix + MANIFESTS + key.removeprefix(prefix).removesuffix(".gz")
+
+
+def _url(attempt: Attempt, key: str) -> str:
+    return f"s3://{attempt.stream.bucket}/{key}"
+
+
+def _manifest(attempt: Attempt) -> bytes:
+    url = _url(attempt, attempt.intent.keys[DELIVERED])
+    return json.dumps({"entries": [{"url": url, "mandatory": True}]}).encode()
+
+
+def _load(attempt: Attempt) -> Refused | None:
+    """Have the object loaded; return why it was not."""
+    stream, ports = attempt.stream, attempt.ports
+    configuration, intent = stream.destination, attempt.intent
+    role = str(configuration["RoleARN"])
+    try:
+        login = _login(attempt)
+    except common.SecretMissing as error:
+        return Refused("Redshift.SecretsManagerFailure", str(error))  # code assumed
+    # Of the records and not of the object's name, which changes when the stream does.
+    once = common.stable_id(
+        stream, "copy", str(intent.decided_ms), json.dumps(intent.last, sort_keys=True)
+    )
+    load = Load(
+        jdbc_url=str(configuration["ClusterJDBCURL"]),
+        login=login,
+        sql=copy_sql(configuration, _url(attempt, manifest_key(attempt))),
+        role=role,
+        once=once,
+        account=stream.account,
+        region=stream.region,
+        may_read=_may_read(ports),
+    )
+    try:
+        ports.warehouses.load(load)
+    except WarehouseError as error:
+        return redshift_errors.refused(error)
+    except (WarehouseNotFound, WarehouseUnavailable) as error:
+        return redshift_errors.refused(WarehouseError("ConnectionFailed", str(error)))
+    return None
+
+
+def _may_read(ports: Ports) -> Any:
+    def denial(role: str, action: str, resource: str) -> str:
+        return ports.guard.denial(Acting(role, SESSION), action, resource)
+
+    return denial
+
+
+def _login(attempt: Attempt) -> Login:
+    """Return as whom to connect. Raises SecretMissing."""
+    configuration = attempt.stream.destination
+    secret = common.secret_of(configuration, attempt.ports, attempt.stream)
+    if secret is None:
+        return Login(str(configuration["Username"]), str(configuration["Password"]))
+    if not secret.get("username") or not secret.get("password"):
+        raise common.SecretMissing("The secret has no username and password.")
+    return Login(secret["username"], secret["password"])
+
+
+def copy_sql(configuration: Mapping[str, Any], manifest_url: str) -> str:
+    """Return the COPY statement, but for its credentials."""
+    command = mapped(configuration, "CopyCommand")
+    columns = str(command.get("DataTableColumns") or "").strip()
+    listed = f" ({columns})" if columns else ""
+    options = str(command.get("CopyOptions") or "").strip().rstrip(";")
+    url = manifest_url.replace("'", "''")
+    return f"COPY {command['DataTableName']}{listed} FROM '{url}' MANIFEST {options}".strip()

@@ -1,0 +1,37 @@
+"""What Firehose logs when a COPY fails: a code, and what to do about it.
+
+Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html, "Amazon Redshift Data Delivery
+Errors" (documented codes; the sentences say the same in other words, and Redshift's own sentence follows).
+"""
+
+from __future__ import annotations
+
+from headrace.core.warehouse import WarehouseError
+from headrace.services.firehose.destinations.outcome import Refused
+
+_WHY = {
+    "TableNotFound": "The table to load into does not exist. Firehose makes no tables.",
+    "SyntaxError": "COPY has a syntax error.",
+    "AuthenticationFailed": "The user name and the password are not accepted.",
+    "AccessDenied": "Firehose may not assume the role.",
+    "S3BucketAccessDenied": "The role may not read the S3 bucket for COPY.",
+    "DataLoadFailed": "The data could not be loaded. See STL_LOAD_ERRORS.",
+    "ColumnNotFound": "COPY names a column that the table does not have.",
+    "DatabaseNotFound": "The database of the JDBC URL does not exist.",
+    "IncorrectCopyOptions": "COPY has options that exclude one another, or one of them twice.",
+    "MissingColumn": "A column that is NOT NULL and has no default is not in the column list.",
+    "ConnectionFailed": "There is no connection to the cluster.",
+    "ColumnMismatch": "The jsonpaths and the columns differ in number.",
+    "IncorrectOrMissingRegion": "COPY looks for the bucket in another region.",
+    "IncorrectJsonPathsFile": "The jsonpaths file is not in a form that is supported.",
+    "MissingS3File": "An S3 object that COPY needs is not there any more.",
+    "InsufficientPrivilege": "The user may not load data into the table.",
+    "DiskFull": "The disk is full.",
+}
+
+
+def refused(error: WarehouseError) -> Refused:
+    """Return a failure as Firehose logs it; all of them are tried again."""
+    # A statement that fails in the table, as by a check, is a load that fails.
+    kind = error.kind if error.kind in _WHY else "DataLoadFailed"
+    return Refused(f"Redshift.{kind}", f"{_WHY[kind]} {error}")

@@ -1,0 +1,110 @@
+"""CloudWatch's metrics of Firehose: which of AWS's list there are here, their units, and why the others are not.
+
+Source of names and units: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-metrics.html (documented,
+read 2026). tests/unit/firehose/test_metrics.py sees each name of `EMITTED` come, with its unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NAMESPACE: Final = "AWS/Firehose"
+# A metric's value: name, value, unit.
+Measure = tuple[str, float, str]
+
+_COUNT, _BYTES, _SECONDS, _MS = "Count", "Bytes", "Seconds", "Milliseconds"
+
+
+def _of(start: str, **units: str) -> dict[str, str]:
+    return {f"{start}.{name}": unit for name, unit in units.items()}
+
+
+def _delivery(start: str) -> dict[str, str]:
+    return _of(start, Bytes=_BYTES, Records=_COUNT, Success=_COUNT, DataFreshness=_SECONDS)
+
+
+# By name, the unit; of the destinations S3, OpenSearch, HTTP and Splunk, and of what comes before every destination.
+EMITTED: Final[Mapping[str, str]] = {
+    # Direct puts.
+    "IncomingBytes": _BYTES,
+    "IncomingRecords": _COUNT,
+    "IncomingPutRequests": _COUNT,
+    "ThrottledRecords": _COUNT,
+    "BytesPerSecondLimit": _BYTES,
+    "RecordsPerSecondLimit": _COUNT,
+    "PutRequestsPerSecondLimit": _COUNT,
+    # Calls.
+    **_of("PutRecord", Bytes=_BYTES, Latency=_MS, Requests=_COUNT),
+    **_of("PutRecordBatch", Bytes=_BYTES, Latency=_MS, Records=_COUNT, Requests=_COUNT),
+    **_of("DescribeDeliveryStream", Latency=_MS, Requests=_COUNT),
+    **_of("UpdateDeliveryStream", Latency=_MS, Requests=_COUNT),
+    # A Kinesis stream as the source.
+    **_of("DataReadFromKinesisStream", Bytes=_BYTES, Records=_COUNT),
+    "KinesisMillisBehindLatest": _MS,
+    # Processing.
+    **_of("ExecuteProcessing", Duration=_MS, Success=_COUNT),
+    **_of("SucceedProcessing", Records=_COUNT, Bytes=_BYTES),
+    **_of("OutputDecompressedBytes", Success=_BYTES, Failed=_BYTES),
+    **_of("OutputDecompressedRecords", Success=_COUNT, Failed=_COUNT),
+    **_of("SucceedConversion", Records=_COUNT, Bytes=_BYTES),
+    **_of("FailedConversion", Records=_COUNT, Bytes=_BYTES),
+    # Dynamic partitioning.
+    "ActivePartitionsLimit": _COUNT,
+    "PartitionCount": _COUNT,
+    "PartitionCountExceeded": _COUNT,
+    "PerPartitionThroughput": "Bytes/Second",
+    "JQProcessing.Duration": _MS,
+    "DeliveryToS3.ObjectCount": _COUNT,
+    # Deliveries.
+    **_delivery("DeliveryToS3"),
+    **_delivery("BackupToS3"),
+    **_delivery("DeliveryToAmazonOpenSearchService"),
+    **_of("DeliveryToAmazonOpenSearchService", AuthFailure=_COUNT, DeliveryRejected=_COUNT),
+    **_delivery("DeliveryToElasticsearch"),
+    **_delivery("DeliveryToAmazonOpenSearchServerless"),
+    **_of("DeliveryToAmazonOpenSearchServerless", AuthFailure=_COUNT, DeliveryRejected=_COUNT),
+    **_delivery("DeliveryToHttpEndpoint"),
+    **_of("DeliveryToHttpEndpoint", ProcessedBytes=_BYTES, ProcessedRecords=_COUNT),
+    **_delivery("DeliveryToSplunk"),
+    **_of("DeliveryToSplunk", DataAckLatency=_SECONDS),
+}
+
+_NO_THROTTLE = "headrace's own reads of a stream are never throttled"
+_NO_KEYS = "encryption has its states here, but no key is asked for"
+_NO_MSK = "MSK as the source is refused by name"
+_NO_SNOWFLAKE = "Snowflake as the destination is refused by name"
+# AWS's other metrics: why there are none here.
+NOT_EMITTED: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("ThrottledDescribeStream", "ThrottledGetRecords", "ThrottledGetShardIterator"),
+        _NO_THROTTLE,
+    ),
+    **dict.fromkeys(
+        ("KMSKeyAccessDenied", "KMSKeyDisabled", "KMSKeyInvalidState", "KMSKeyNotFound"), _NO_KEYS
+    ),
+    **dict.fromkeys(
+        ("ListDeliveryStreams.Latency", "ListDeliveryStreams.Requests"),
+        "a metric of no delivery stream, which belongs to none of the workers that send metrics",
+    ),
+    **dict.fromkeys(
+        (
+            "DataReadFromSource.Records",
+            "DataReadFromSource.Bytes",
+            "DataReadFromSource.Backpressured",
+            "SourceThrottled.Delay",
+            "KafkaOffsetLag",
+            "FailedValidation.Records",
+            "FailedValidation.Bytes",
+        ),
+        _NO_MSK,
+    ),
+    **dict.fromkeys(
+        (
+            f"DeliveryToSnowflake.{name}"
+            for name in ("Bytes", "Records", "Success", "DataFreshness", "DataCommitLatency")
+        ),
+        _NO_SNOWFLAKE,
+    ),
+    "ResourceCount": "of AWS/Usage: quotas are read from the service, not counted",
+}

@@ -1,0 +1,110 @@
+"""PutRecord and PutRecordBatch as SDKs send them: their base64 texts go into the journal as they came.
+
+Anything unusual returns None and goes through its action (`actions/puts.py`), to the same answer: a property test
+(tests/api/firehose/test_hot_path.py) holds the two ways equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.aws.base64_texts import decoded_bytes, is_base64
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.operation import Call
+from headrace.aws.service import RawAnswer
+from headrace.services.firehose.backend import Firehose
+from headrace.services.firehose.limits import BATCH_BYTES, BATCH_RECORDS, RECORD_BYTES
+from headrace.services.firehose.state import DeliveryStream
+
+JSON = "application/x-amz-json-1.1"
+_BATCH, _ONE = "Firehose_20150804.PutRecordBatch", "Firehose_20150804.PutRecord"
+_CONTENT_TYPE = ("Content-Type", JSON)
+
+
+class _Record(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    Data: str
+
+
+class _PutRecordBatch(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    DeliveryStreamName: str
+    Records: list[_Record]
+
+
+class _PutRecord(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    DeliveryStreamName: str
+    Record: _Record
+
+
+_decode_batch = msgspec.json.Decoder(_PutRecordBatch).decode
+_decode_one = msgspec.json.Decoder(_PutRecord).decode
+
+
+class RawRequests:
+    """The service's `raw` hook. Thread-safe."""
+
+    def __init__(self, firehose: Firehose) -> None:
+        self._firehose = firehose
+
+    def answer_raw(self, request: HttpRequest) -> RawAnswer:
+        """Answer a put of the usual form; None sends a request to its action. Raises AwsError, LogFull, OSError."""
+        target = request.headers.get("x-amz-target", "")
+        call = request.call
+        if target not in (_BATCH, _ONE) or call is None or request.body_file is not None:
+            return None
+        if request.headers.get("content-type") != JSON:
+            return None
+        try:
+            if target == _ONE:
+                one = _decode_one(request.body)
+                return self._put(one.DeliveryStreamName, [one.Record.Data], call, is_batch=False)
+            batch = _decode_batch(request.body)
+        except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        datas = [record.Data for record in batch.Records]
+        return self._put(batch.DeliveryStreamName, datas, call, is_batch=True)
+
+    def _put(self, name: str, datas: list[str], call: Call, *, is_batch: bool) -> RawAnswer:
+        firehose = self._firehose
+        stream = firehose.usual(call.account, call.region, name, call.now_ms)
+        if stream is None or not _is_usual(datas):
+            return None
+        size_bytes = decoded_bytes(datas)
+        if size_bytes > BATCH_BYTES:
+            return None
+        operation = "PutRecordBatch" if is_batch else "PutRecord"
+        if call.permit is not None:
+            call.permit.ask(
+                "firehose",
+                operation,
+                {"DeliveryStreamName": name},
+                account=call.account,
+                region=call.region,
+            )
+        numbers = firehose.put_texts(stream, datas, size_bytes, call.now_ms, operation)
+        body = _batch_body if is_batch else _one_body
+        return HttpResponse(200, [_CONTENT_TYPE], body(stream, numbers, call.now_ms))
+
+
+def _is_usual(datas: list[str]) -> bool:
+    if not 0 < len(datas) <= BATCH_RECORDS:
+        return False
+    lengths = set(map(len, datas))
+    if any(length & 3 for length in lengths) or max(lengths) * 3 // 4 > RECORD_BYTES:
+        return False
+    return is_base64(datas, lengths)
+
+
+def _encrypted(stream: DeliveryStream, now_ms: int) -> str:
+    return "true" if stream.encryption_status(now_ms) == "ENABLED" else "false"
+
+
+def _one_body(stream: DeliveryStream, numbers: Sequence[str], now_ms: int) -> bytes:
+    return f'{{"RecordId":"{numbers[0]}","Encrypted":{_encrypted(stream, now_ms)}}}'.encode()
+
+
+def _batch_body(stream: DeliveryStream, numbers: Sequence[str], now_ms: int) -> bytes:
+    ids = '"},{"RecordId":"'.join(numbers)
+    start = f'{{"FailedPutCount":0,"Encrypted":{_encrypted(stream, now_ms)},"RequestResponses":['
+    return f'{start}{{"RecordId":"{ids}"}}]}}'.encode()

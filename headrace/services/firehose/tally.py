@@ -1,0 +1,35 @@
+"""Counts what happens at each put and call, so that CloudWatch gets one value a second and not one a request."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.services.firehose.metrics import EMITTED, Measure
+
+Statistics = tuple[float, float, float, float]
+
+
+class Tally:
+    """Values by metric, as their count, sum, least and most. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[str, Statistics] = {}
+
+    def note(self, *values: tuple[str, float]) -> None:
+        """Count values of metrics."""
+        with self._lock:
+            found = self._found
+            for name, value in values:
+                known = found.get(name)
+                if known is None:
+                    found[name] = (1, value, value, value)
+                    continue
+                count, total, least, most = known
+                found[name] = (count + 1, total + value, min(least, value), max(most, value))
+
+    def take(self) -> list[tuple[Measure, Statistics]]:
+        """Return what was counted since the last time, and forget it."""
+        with self._lock:
+            found, self._found = self._found, {}
+        return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in found.items()]

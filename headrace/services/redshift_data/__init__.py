@@ -1,0 +1,1 @@
+"""The Redshift Data API: SQL on clusters and workgroups without a connection."""

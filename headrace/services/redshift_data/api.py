@@ -1,0 +1,51 @@
+"""The Redshift Data API as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from headrace.aws.service import ServiceApi
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import Guard
+from headrace.core.warehouse import Warehouses
+from headrace.core.workers import Supervisor
+from headrace.services.redshift_data.actions import ACTIONS
+from headrace.services.redshift_data.backend import RedshiftData, SecretReader
+from headrace.services.redshift_data.errors import translate
+from headrace.services.redshift_data.fidelity import FIDELITY
+from headrace.services.redshift_data.profile import PROFILE
+from headrace.services.redshift_data.store import Statements
+from headrace.store.database import Database
+
+
+def build_redshift_data(
+    *,
+    clock: Clock,
+    ids: Ids,
+    database: Database,
+    supervisor: Supervisor,
+    warehouses: Warehouses,
+    secrets: SecretReader,
+    guard: Guard,
+) -> RedshiftData:
+    """Return the Data API with its parts; nothing runs before its start."""
+    return RedshiftData(
+        clock=clock,
+        ids=ids,
+        store=Statements(database),
+        supervisor=supervisor,
+        warehouses=warehouses,
+        secrets=secrets,
+        guard=guard,
+    )
+
+
+def redshift_data_api(data: RedshiftData) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="redshift-data",
+        backend=data,
+        actions=ACTIONS,
+        translate=translate,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+    )

@@ -1,0 +1,281 @@
+"""The Data API's state and rules: who runs what where, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.operation import Call
+from headrace.core.arn import make_arn
+from headrace.core.clock import Clock
+from headrace.core.ids import Ids
+from headrace.core.ports import Acting, Guard
+from headrace.core.warehouse import Login, Session, Warehouses
+from headrace.core.workers import Supervisor
+from headrace.services.redshift_data.errors import invalid, no_target, not_built, not_found
+from headrace.services.redshift_data.limits import STATEMENT_BYTES
+from headrace.services.redshift_data.running import Run
+from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
+from headrace.services.redshift_data.store import Statements
+
+SecretReader = Callable[[str, str, str], str | None]
+_SESSION = "RedshiftCopy"
+
+
+class RedshiftData:
+    """Thread-safe."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        ids: Ids,
+        store: Statements,
+        supervisor: Supervisor,
+        warehouses: Warehouses,
+        secrets: SecretReader,
+        guard: Guard,
+    ) -> None:
+        self.clock = clock
+        self.store = store
+        self.warehouses = warehouses
+        self._ids = ids
+        self._supervisor = supervisor
+        self._secrets = secrets
+        self._guard = guard
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[Run, threading.Event]] = {}
+
+    def start(self) -> None:
+        """Read what was stored; what ran when the cloud ended has failed, and nothing of it stayed."""
+        self.store.load()
+        for statement in self.store.all():
+            if statement.status not in ENDED:
+                statement.status = "FAILED"
+                statement.error = (
+                    "The statement ended with headrace, which was stopped while it ran."
+                )
+                for part in statement.parts:
+                    part.status = part.status if part.status in ENDED else "ABORTED"
+                self.store.put(statement)
+
+    def stop(self) -> None:
+        """Interrupt what runs."""
+        with self._lock:
+            runs = [run for run, _ in self._runs.values()]
+        for run in runs:
+            run.cancel()
+
+    # --- where and as whom --------------------------------------------------------------------
+
+    def target(self, call: Call, request: Mapping[str, Any]) -> Target:
+        """Return where a request goes and as whom. Raises AwsError."""
+        if "SessionId" in request or "SessionKeepAliveSeconds" in request:
+            raise not_built("sessions")
+        cluster, workgroup = request.get("ClusterIdentifier"), request.get("WorkgroupName")
+        if not cluster and not workgroup:
+            raise no_target()
+        if cluster and workgroup:
+            raise invalid(
+                "Only one of ClusterIdentifier and WorkgroupName can be provided."
+            )  # assumed
+        kind = "cluster" if cluster else "workgroup"
+        name = str(cluster or workgroup).rpartition("/")[2]
+        spec = self.warehouses.spec_of(kind, name, account=call.account, region=call.region)
+        login = self._login_of(call, request, kind, name, spec.user)
+        return Target(kind, name, login)
+
+    def _login_of(
+        self, call: Call, request: Mapping[str, Any], kind: str, name: str, admin: str
+    ) -> Login:
+        secret, user = request.get("SecretArn"), request.get("DbUser")
+        if secret and user:
+            raise invalid("DbUser and SecretArn cannot be provided together.")  # assumed
+        if user and kind == "workgroup":
+            raise invalid("DbUser is not supported for serverless workgroups.")  # assumed
+        if secret:
+            self._ask(call, "secretsmanager", "GetSecretValue", str(secret))
+            return Login("", "")
+        if user:
+            arn = make_arn("redshift", call.region, call.account, f"dbuser:{name}/{user}")
+            self._ask(call, "redshift", "GetClusterCredentials", arn)
+            return Login(str(user))
+        acting = None if call.permit is None else call.permit.acting
+        if acting is None:
+            return Login(admin)
+        if kind == "cluster":
+            arn = make_arn(
+                "redshift",
+                call.region,
+                call.account,
+                f"dbname:{name}/{request.get('Database', '')}",
+            )
+            self._ask(call, "redshift", "GetClusterCredentialsWithIAM", arn)
+        else:
+            arn = make_arn("redshift-serverless", call.region, call.account, "workgroup/*")
+            self._ask(call, "redshift-serverless", "GetCredentials", arn)
+        return Login(_identity(acting), is_made=True)
+
+    def _ask(self, call: Call, service: str, action: str, arn: str) -> None:
+        if call.permit is not None:
+            call.permit.ask_for(service, f"{service}:{action}", arn)
+
+    def secret_login(self, arn: str, account: str, region: str) -> Login:
+        """Return the login that a secret holds. Raises LookupError with a sentence."""
+        text = self._secrets(arn, account, region)
+        if text is None:
+            raise LookupError("Secrets Manager can't find the specified secret.")
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        given = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if not given.get("username") or not given.get("password"):
+            raise LookupError("The secret has no username and password.")
+        return Login(str(given["username"]), str(given["password"]))
+
+    def open(self, call: Call, request: Mapping[str, Any]) -> Session:
+        """Connect at once, for what is answered at once. Raises AwsError, WarehouseError."""
+        target = self.target(call, request)
+        login = target.login
+        if request.get("SecretArn"):
+            try:
+                login = self.secret_login(str(request["SecretArn"]), call.account, call.region)
+            except LookupError as error:
+                raise invalid(str(error)) from error
+        spec = self.warehouses.spec_of(
+            target.kind, target.name, account=call.account, region=call.region
+        )
+        database = request.get("ConnectedDatabase") or request.get("Database") or spec.database
+        return self.warehouses.open(spec, database, login, may_read=self.may_read)
+
+    def may_read(self, role: str, action: str, resource: str) -> str:
+        """Return why the role of a COPY may not read: it must trust Redshift, too."""
+        service = Acting("redshift.amazonaws.com")
+        return self._guard.denial(service, "sts:AssumeRole", role) or self._guard.denial(
+            Acting(role, _SESSION), action, resource
+        )
+
+    # --- statements ---------------------------------------------------------------------------
+
+    def execute(
+        self, call: Call, request: Mapping[str, Any], sqls: list[str], *, is_batch: bool
+    ) -> Statement:
+        """Store statements and begin to run them. Raises AwsError."""
+        target = self.target(call, request)
+        if not request.get("Database"):
+            raise invalid("Database must be provided.")  # assumed
+        for sql in sqls:
+            if len(sql.encode()) > STATEMENT_BYTES:
+                raise invalid("The SQL statement is larger than 100 KB.")  # assumed
+        asked = json.dumps({"sqls": sqls, "on": [target.kind, target.name, request["Database"]]})
+        token = request.get("ClientToken", "")
+        with self._lock:
+            earlier = self._of_token(call, token)
+        if earlier is not None:
+            if earlier.asked != asked:
+                raise invalid("The ClientToken was used with other parameters.")  # assumed
+            return earlier
+        statement = Statement(
+            id=self._ids.uuid(),
+            account=call.account,
+            region=call.region,
+            parts=[Part(sql, created_ms=call.now_ms, updated_ms=call.now_ms) for sql in sqls],
+            is_batch=is_batch,
+            target=target.kind,
+            target_name=target.name,
+            database=str(request["Database"]),
+            created_ms=call.now_ms,
+            updated_ms=call.now_ms,
+            login_user=target.login.user,
+            login_is_made=target.login.is_made,
+            secret_arn=str(request.get("SecretArn") or ""),
+            db_user=str(request.get("DbUser") or target.login.user),
+            name=str(request.get("StatementName") or ""),
+            parameters=[[p["name"], p["value"]] for p in request.get("Parameters") or ()],
+            result_format=str(request.get("ResultFormat") or "JSON"),
+            mode=str(request.get("ExecutionMode") or "TRANSACTION"),
+            client_token=token,
+            asked=asked,
+        )
+        self.store.put(statement)
+        self._begin(statement)
+        return statement
+
+    def _of_token(self, call: Call, token: str) -> Statement | None:
+        if not token:
+            return None
+        return next(
+            (
+                s
+                for s in self.store.all()
+                if (s.account, s.region, s.client_token) == (call.account, call.region, token)
+            ),
+            None,
+        )
+
+    def _begin(self, statement: Statement) -> None:
+        run = Run(
+            statement,
+            clock=self.clock,
+            store=self.store,
+            warehouses=self.warehouses,
+            login=self._login,
+            may_read=self.may_read,
+            ended=self._end,
+        )
+        with self._lock:
+            self._runs[statement.id] = run, threading.Event()
+        self._supervisor.start(run)
+
+    def _login(self, statement: Statement) -> Login:
+        if statement.secret_arn:
+            return self.secret_login(statement.secret_arn, statement.account, statement.region)
+        return Login(statement.login_user, is_made=statement.login_is_made)
+
+    def _end(self, statement: Statement) -> None:
+        with self._lock:
+            _, event = self._runs.pop(statement.id)
+        event.set()
+
+    def wait(self, statement: Statement, seconds: int) -> None:
+        """Wait until a statement has ended, for so long at most."""
+        with self._lock:
+            found = self._runs.get(statement.id)
+        if found is not None:
+            found[1].wait(seconds)
+
+    def find(self, call: Call, statement_id: str) -> tuple[Statement, int | None]:
+        """Return a statement, and which part of it an id names (None: the whole). Raises AwsError."""
+        whole, _, number = statement_id.partition(":")
+        statement = self.store.get(whole)
+        if statement is None or (statement.account, statement.region) != (
+            call.account,
+            call.region,
+        ):
+            raise not_found(statement_id)
+        if not number:
+            return statement, None
+        if (
+            not statement.is_batch
+            or not number.isdecimal()
+            or not 0 < int(number) <= len(statement.parts)
+        ):
+            raise not_found(statement_id)
+        return statement, int(number) - 1
+
+    def cancel(self, statement: Statement) -> None:
+        """Stop a statement that runs. Raises AwsError."""
+        with self._lock:
+            found = self._runs.get(statement.id)
+        if found is None or statement.status in ENDED:
+            raise invalid(f"Could not cancel a query that is already in {statement.status} state")
+        found[0].cancel()
+
+
+def _identity(acting: Acting) -> str:
+    """Return the database user of a user or a role, as AWS names it."""
+    name = acting.arn.rpartition("/")[2]
+    return f"IAMR:{name}" if ":role/" in acting.arn else f"IAM:{name}"

@@ -1,0 +1,56 @@
+"""The Redshift Data API's errors. Sentences not marked were observed by others in AWS's answers."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+from headrace.core.warehouse import WarehouseError, WarehouseNotFound, WarehouseUnavailable
+
+
+def invalid(message: str) -> AwsError:
+    """An argument that is refused."""
+    return AwsError("ValidationException", message, 400)
+
+
+def no_endpoint() -> AwsError:
+    """No such cluster or workgroup."""
+    return invalid("Redshift endpoint doesn't exist in this region.")
+
+
+def no_target() -> AwsError:
+    """Neither a cluster nor a workgroup is named."""
+    return invalid("Either ClusterIdentifier, WorkgroupName or SessionId must be provided.")
+
+
+def not_found(statement_id: str) -> AwsError:
+    """No such statement."""
+    return AwsError(
+        "ResourceNotFoundException", "Query does not exist.", 400, {"ResourceId": statement_id}
+    )
+
+
+def no_result(statement_id: str) -> AwsError:
+    """A statement without a result, or whose result is not there yet."""
+    return AwsError(
+        "ResourceNotFoundException",
+        "Query does not have result. Please check query status with DescribeStatement.",
+        400,
+        {"ResourceId": statement_id},
+    )
+
+
+def not_built(what: str) -> AwsError:
+    """AWS does this and headrace does not."""
+    return invalid(f"headrace does not support {what} of the Redshift Data API yet.")
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's."""
+    match error:
+        case WarehouseNotFound():
+            return no_endpoint()
+        case WarehouseUnavailable():
+            return invalid(str(error))
+        case WarehouseError():
+            return AwsError("DatabaseConnectionException", str(error), 500)
+        case _:
+            return None

@@ -1,0 +1,12 @@
+"""Quotas of the Redshift Data API. Source: docs.aws.amazon.com/redshift/latest/mgmt/data-api.html (documented)."""
+
+# How long a statement and its result are kept.
+KEPT_MS = 24 * 3600 * 1000
+STATEMENT_BYTES = 100 * 1024
+# AWS's 500 MB, of which the state database of a laptop takes a fifth.
+RESULT_BYTES = 100 * 1024 * 1024
+# AWS's pages have up to 100 MB.
+ROWS_PER_PAGE = 1000
+STATEMENTS_PER_PAGE = 100
+NAMES_PER_PAGE = 1000
+ACTIVE_STATEMENTS = 500

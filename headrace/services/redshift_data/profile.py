@@ -1,0 +1,5 @@
+"""How requests name the Redshift Data API."""
+
+from headrace.aws.service import Profile
+
+PROFILE = Profile(target_prefix="RedshiftData")

@@ -1,0 +1,153 @@
+"""Runs a statement of the Data API: a connection, its parts in order, their results."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from headrace.core.clock import Clock
+from headrace.core.warehouse import (
+    Login,
+    MayRead,
+    Session,
+    WarehouseError,
+    WarehouseNotFound,
+    Warehouses,
+    WarehouseUnavailable,
+)
+from headrace.core.workers import WorkerDone
+from headrace.services.redshift_data.limits import RESULT_BYTES
+from headrace.services.redshift_data.results import kept_of, size_of
+from headrace.services.redshift_data.state import ENDED, Part, Statement
+from headrace.services.redshift_data.store import Statements
+
+log = logging.getLogger(__name__)
+
+
+class Run:
+    """The `Worker` of one statement. `cancel` is for any thread."""
+
+    def __init__(
+        self,
+        statement: Statement,
+        *,
+        clock: Clock,
+        store: Statements,
+        warehouses: Warehouses,
+        login: Callable[[Statement], Login],
+        may_read: MayRead,
+        ended: Callable[[Statement], None],
+    ) -> None:
+        self.name = f"redshift-data {statement.id}"
+        self._statement = statement
+        self._clock = clock
+        self._store = store
+        self._warehouses = warehouses
+        self._login = login
+        self._may_read = may_read
+        self._ended = ended
+        self._session: Session | None = None
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Stop it: what runs is interrupted, and nothing of it stays."""
+        self._is_cancelled = True
+        session = self._session
+        if session is not None:
+            session.cancel()
+
+    def step(self) -> float:
+        """Run it."""
+        statement = self._statement
+        try:
+            self._note("PICKED")
+            session = self._session = self._connect()
+            try:
+                statement.pid = session.pid
+                self._note("STARTED")
+                self._run(session)
+            finally:
+                self._session = None
+                session.close()
+        except (WarehouseError, WarehouseNotFound, WarehouseUnavailable, LookupError) as error:
+            self._fail(str(error))
+        except Exception as error:
+            log.exception("redshift-data %s", statement.id)
+            self._fail(f"ERROR: {error}")
+        finally:
+            self._ended(statement)
+        raise WorkerDone
+
+    def _connect(self) -> Session:
+        statement = self._statement
+        spec = self._warehouses.spec_of(
+            statement.target,
+            statement.target_name,
+            account=statement.account,
+            region=statement.region,
+        )
+        login = self._login(statement)
+        return self._warehouses.open(spec, statement.database, login, may_read=self._may_read)
+
+    def _run(self, session: Session) -> None:
+        statement = self._statement
+        for number, part in enumerate(statement.parts):
+            if self._is_cancelled:
+                break
+            began_ns = time.perf_counter_ns()
+            part.status, part.updated_ms = "STARTED", self._clock.now_ms()
+            try:
+                self._run_part(session, number, part)
+                if statement.mode == "AUTO_COMMIT":
+                    session.commit()
+                part.status = "FINISHED"
+            except WarehouseError as error:
+                session.rollback()
+                part.status, part.error = "FAILED", str(error)
+            part.duration_ns = time.perf_counter_ns() - began_ns
+            part.updated_ms = self._clock.now_ms()
+            if part.status == "FAILED":
+                break
+        failed = next((part for part in statement.parts if part.status == "FAILED"), None)
+        if failed is None and not self._is_cancelled:
+            session.commit()
+            self._note("FINISHED")
+            return
+        session.rollback()
+        if self._is_cancelled:
+            self._end("ABORTED", "")
+        else:
+            self._fail(failed.error if failed is not None else "")
+
+    def _run_part(self, session: Session, number: int, part: Part) -> None:
+        pairs = [(name, value) for name, value in self._statement.parameters]
+        result = session.run(part.sql, pairs)
+        kept = kept_of(result)
+        part.rows = result.count
+        if kept is None:
+            return
+        part.size_bytes = size_of(kept)
+        if part.size_bytes > RESULT_BYTES:
+            raise WarehouseError(
+                "StatementFailed", "ERROR: the result is larger than headrace keeps, 100 MiB"
+            )
+        self._store.put_result(self._statement.part_id(number), kept)
+        part.has_result = True
+
+    def _fail(self, sentence: str) -> None:
+        self._end("ABORTED" if self._is_cancelled else "FAILED", sentence)
+
+    def _end(self, status: str, sentence: str) -> None:
+        undone = self._statement.mode == "TRANSACTION" or not self._statement.is_batch
+        for part in self._statement.parts:
+            if part.status not in ENDED:
+                part.status = "ABORTED" if self._statement.is_batch else status
+            elif part.status == "FINISHED" and undone:
+                part.has_result = False
+        self._statement.error = sentence
+        self._note(status)
+
+    def _note(self, status: str) -> None:
+        self._statement.status, self._statement.updated_ms = status, self._clock.now_ms()
+        self._store.put(self._statement)

@@ -1,0 +1,93 @@
+"""Statements of the Data API: plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from headrace.core.warehouse import Login
+
+ENDED = ("FINISHED", "FAILED", "ABORTED")
+
+
+@dataclass(slots=True)
+class Part:
+    """One SQL statement of a call, and what became of it. `rows` and `size_bytes` are -1 without a result."""
+
+    sql: str
+    status: str = "SUBMITTED"
+    created_ms: int = 0
+    updated_ms: int = 0
+    duration_ns: int = 0
+    error: str = ""
+    has_result: bool = False
+    rows: int = 0
+    size_bytes: int = 0
+    query_id: int = 0
+
+
+@dataclass(slots=True)
+class Statement:
+    """A call of ExecuteStatement or BatchExecuteStatement.
+
+    Attributes:
+        target: `cluster` or `workgroup`.
+        login_user: as whom it runs; the password of a secret is read when it runs.
+        login_is_made: whether that user is made when it is not there.
+    """
+
+    id: str
+    account: str
+    region: str
+    parts: list[Part]
+    is_batch: bool
+    target: Literal["cluster", "workgroup"]
+    target_name: str
+    database: str
+    created_ms: int
+    updated_ms: int
+    login_user: str = ""
+    login_is_made: bool = False
+    secret_arn: str = ""
+    db_user: str = ""
+    name: str = ""
+    parameters: list[list[str]] = field(default_factory=list[list[str]])
+    result_format: str = "JSON"
+    mode: str = "TRANSACTION"
+    client_token: str = ""
+    asked: str = ""
+    status: str = "SUBMITTED"
+    error: str = ""
+    pid: int = 0
+
+    @property
+    def has_result(self) -> bool:
+        """Whether a part of it has a result."""
+        return any(part.has_result for part in self.parts)
+
+    @property
+    def duration_ns(self) -> int:
+        """How long its parts took."""
+        return sum(part.duration_ns for part in self.parts)
+
+    def part_id(self, number: int) -> str:
+        """Return the id of a part, 0 for the first."""
+        return f"{self.id}:{number + 1}" if self.is_batch else self.id
+
+
+@dataclass(slots=True)
+class Kept:
+    """A result as it is stored: columns in the Data API's members, rows of plain JSON."""
+
+    columns: list[dict[str, Any]]
+    rows: list[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a call goes, and as whom."""
+
+    kind: Literal["cluster", "workgroup"]
+    name: str
+    login: Login

@@ -1,0 +1,65 @@
+"""Statements and results in the state database; a call is stored before it is answered."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from headrace.services.redshift_data.limits import KEPT_MS
+from headrace.services.redshift_data.state import ENDED, Kept, Part, Statement
+from headrace.store.database import Database
+
+
+class Statements:
+    """The statements of the last day. Thread-safe."""
+
+    def __init__(self, database: Database) -> None:
+        self._statements = database.documents("redshift_data_statements")
+        self._results = database.documents("redshift_data_results")
+        self._lock = threading.Lock()
+        self._by_id: dict[str, Statement] = {}
+
+    def load(self) -> None:
+        """Read what was stored."""
+        self._by_id = {key: _statement(value) for key, value in self._statements.items()}
+
+    def put(self, statement: Statement) -> None:
+        """Store a statement, and forget those that are too old."""
+        with self._lock:
+            self._by_id[statement.id] = statement
+            self._statements.put(statement.id, asdict(statement))
+            oldest_ms = statement.updated_ms - KEPT_MS
+            for old in [s for s in self._by_id.values() if s.created_ms < oldest_ms]:
+                if old.status in ENDED:
+                    self._forget(old)
+
+    def _forget(self, old: Statement) -> None:
+        del self._by_id[old.id]
+        self._statements.delete(old.id)
+        for number in range(len(old.parts)):
+            self._results.delete(old.part_id(number))
+
+    def get(self, statement_id: str) -> Statement | None:
+        """Return a statement."""
+        return self._by_id.get(statement_id)
+
+    def all(self) -> list[Statement]:
+        """Return all statements, the newest first."""
+        with self._lock:
+            found = list(self._by_id.values())
+        return sorted(found, key=lambda s: (s.created_ms, s.id), reverse=True)
+
+    def put_result(self, part_id: str, kept: Kept) -> None:
+        """Store a result."""
+        self._results.put(part_id, asdict(kept))
+
+    def result(self, part_id: str) -> Kept | None:
+        """Return a result."""
+        found = self._results.get(part_id)
+        return None if found is None else Kept(**found)
+
+
+def _statement(value: dict[str, Any]) -> Statement:
+    given: dict[str, Any] = {**value, "parts": [Part(**part) for part in value["parts"]]}
+    return Statement(**given)

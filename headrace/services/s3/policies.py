@@ -1,0 +1,150 @@
+"""Refuses bucket policies that S3 refuses, in its words. Pure functions.
+
+Sources: the errors that users report of PutBucketPolicy, collected and compared with AWS by S3's other implementations
+(github.com/versity/versitygw issues 645, 648, 650; github.com/noobaa/noobaa-core/issues/10058; for the principal
+github.com/cloud-custodian/cloud-custodian/issues/4948); 20 KB:
+docs.aws.amazon.com/AmazonS3/latest/userguide/example-bucket-policies.html; LocalStack's recorded answers for what is no
+JSON. Conditions on S3's own keys are judged, and not checked here against the actions that they stand with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.core.wildcards import glob_matches
+from headrace.permissions.grammar import PolicyError, check_policy
+from headrace.permissions.requests.table import Action, prefix_named
+from headrace.permissions.resource_grammar import Exists, actions_of, listed, missing_principal
+
+MOST_BYTES = 20 * 1024
+_ARN = "arn:aws:s3:::"
+_REQUIRED = ("Effect", "Principal", "Action", "Resource")
+_ON_BUCKETS = frozenset({"bucket", "accesspoint"})
+_ON_OBJECTS = frozenset({"object", "accesspointobject"})
+
+
+def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
+    """Refuse a policy that S3 would not store with the bucket. Raises AwsError MalformedPolicy."""
+    if len(text.encode()) > MOST_BYTES:
+        raise _malformed("Policy exceeds the maximum allowed document size.")
+    statements = _statements(text)
+    for statement in statements:
+        _check_fields(statement)
+    _check_grammar(text)
+    if missing_principal(text, exists):
+        raise _malformed("Invalid principal in policy")
+    for statement in statements:
+        _check_actions(statement, bucket)
+        _check_keys(statement)
+
+
+def _statements(text: str) -> list[dict[str, Any]]:
+    try:
+        policy: Any = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        policy = None
+    if not isinstance(policy, dict):
+        raise _malformed("Policies must be valid JSON and the first byte must be '{'")
+    if "Statement" not in policy:
+        raise _malformed("Missing required field Statement")
+    found = listed(cast("dict[str, Any]", policy)["Statement"])
+    if not found:
+        raise _malformed("Could not parse the policy: Statement is empty!")
+    if not all(isinstance(statement, dict) for statement in found):
+        raise _malformed("Policy has invalid statement")
+    return [cast("dict[str, Any]", statement) for statement in found]
+
+
+def _check_fields(statement: dict[str, Any]) -> None:
+    for name in _REQUIRED:
+        if name not in statement and (name == "Effect" or f"Not{name}" not in statement):
+            raise _malformed(f"Missing required field {name}")
+    effect = statement["Effect"]
+    if effect not in ("Allow", "Deny"):
+        raise _malformed(f"Invalid effect: {effect}")
+
+
+def _check_grammar(text: str) -> None:
+    try:
+        check_policy(text, "resource")
+    except PolicyError as error:
+        if error.message.startswith("Invalid principal"):
+            raise _malformed("Invalid principal in policy") from None
+        if "vendor" in error.message.lower() or error.message.startswith("Action"):
+            raise _malformed("Policy has invalid action") from None
+        if "esource" in error.message or "artition" in error.message:
+            raise _malformed("Policy has invalid resource") from None
+        raise _malformed("Invalid policy syntax.") from None
+
+
+def _check_actions(statement: dict[str, Any], bucket: str) -> None:
+    actions = {said: _named(said) for said in actions_of(statement)}
+    resources = [
+        str(one) for one in listed(statement.get("Resource", statement.get("NotResource")))
+    ]
+    if not all(_is_of(bucket, resource) for resource in resources):
+        raise _malformed("Policy has invalid resource")
+    if "NotAction" in statement or "NotResource" in statement:
+        return
+    for named in actions.values():
+        if not any(_fits(action, resources) for action in named):
+            raise _malformed("Action does not apply to any resource(s) in statement")
+
+
+def _check_keys(statement: dict[str, Any]) -> None:
+    """Refuse keys of other services. Which of its own S3 knows, is not looked at; an identity provider's have a dot."""
+    for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
+        for key in keys:
+            vendor = key.lower().partition(":")[0] if ":" in key else ""
+            if vendor not in ("aws", "s3", "saml") and "." not in vendor:
+                raise _malformed("Policy has an invalid condition key")
+
+
+def _named(said: str) -> tuple[Action, ...]:
+    """Return the actions of S3's that a text stands for. Raises AwsError when there is none."""
+    prefix = prefix_named("s3")
+    assert prefix is not None
+    vendor, _, name = said.lower().partition(":")
+    found: Iterable[Action] = ()
+    if said == "*":
+        found = prefix.actions.values()
+    elif vendor == "s3":
+        if "*" not in name and "?" not in name:
+            found = filter(None, (prefix.actions.get(name),))
+        else:
+            found = (one for key, one in prefix.actions.items() if glob_matches(name, key))
+    row = tuple(found)
+    if not row:
+        raise _malformed("Policy has invalid action")
+    return row
+
+
+def _is_of(bucket: str, resource: str) -> bool:
+    """Whether a resource is the bucket, or something in it; a pattern must match the bucket's own name."""
+    if not resource.startswith(_ARN):
+        return resource.startswith("arn:aws:s3:") and ":accesspoint/" in resource
+    name = resource.removeprefix(_ARN).partition("/")[0]
+    return "${" in name or glob_matches(name, bucket)
+
+
+def _fits(action: Action, resources: list[str]) -> bool:
+    kinds = {*action.required, *action.optional}
+    if not kinds & (_ON_BUCKETS | _ON_OBJECTS):
+        return False
+    on_objects = bool(kinds & _ON_OBJECTS)
+    return any(
+        ":accesspoint/" in resource
+        or (("/" in resource or resource.endswith("*")) if on_objects else _may_be_bucket(resource))
+        for resource in resources
+    )
+
+
+def _may_be_bucket(resource: str) -> bool:
+    return "/" not in resource
+
+
+def _malformed(message: str) -> AwsError:
+    return AwsError("MalformedPolicy", message)

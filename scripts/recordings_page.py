@@ -1,0 +1,110 @@
+"""Writes docs/conformance/recordings.md: how many of AWS's recorded answers are replayed, and why not the others.
+
+`tests/conformance/recordings.json` has for each file of recordings (LocalStack's tests/aws/services, tag v4.9.2) how
+many tests it holds, and, by reason, which are not replayed and how many variants each has; a number where a reason
+holds for whole services of moto's. What is replayed is counted from the evidence of the scenarios. With --check nothing
+is written: it exits 1 when the page is not what would be written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.conformance.scenarios import load
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "conformance" / "recordings.md"
+SCENARIOS = ROOT / "tests" / "conformance"
+RECORDINGS = SCENARIOS / "recordings.json"
+NOTHING = "nothing was recorded"
+_EVIDENCE = re.compile(r"AWS's answers? to (.+) of LocalStack's tests/aws/services/([\w/]+)\.py")
+_NAMES = re.compile(r" and |, (?=[Tt]est)")
+
+HOW = """# Recorded answers of AWS: which are replayed, and which are not
+
+Written by `python -m scripts.recordings_page` from `tests/conformance`; do not edit. The recordings are those of
+LocalStack's tests (v4.9.2), made on AWS. *Replayed* scenarios pass in the default suite, each answer compared whole; a
+recording without content compares nothing with AWS. Kinesis, Firehose, EMR and the event-source mappings have scenarios
+from other sources: see their own pages.
+"""
+
+
+def recordings() -> dict[str, dict[str, Any]]:
+    """Return what is told of each file of recordings."""
+    return json.loads(RECORDINGS.read_text())
+
+
+def replayed() -> dict[str, set[str]]:
+    """Return the names of the recorded tests that scenarios replay, by the file of their recordings."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for folder in sorted(path for path in SCENARIOS.iterdir() if path.is_dir()):
+        for scenario in load(folder):
+            for sentence in scenario["evidence"]:
+                if match := _EVIDENCE.match(sentence):
+                    found[f"{match[2]}.json"].update(_NAMES.split(match[1]))
+    return found
+
+
+def left_out(told: dict[str, Any]) -> Counter[str]:
+    """Return how many recordings of a file are not replayed, by reason."""
+    return Counter(
+        {
+            reason: names if isinstance(names, int) else sum(names.values())
+            for reason, names in told["not replayed"].items()
+        }
+    )
+
+
+def page() -> str:
+    """Return the whole page."""
+    services: dict[str, Counter[str]] = defaultdict(Counter)
+    reasons: dict[str, Counter[str]] = defaultdict(Counter)
+    for file, told in recordings().items():
+        service = file.partition("/")[0].rstrip("_")
+        missing = left_out(told)
+        services[service]["recorded"] += told["recorded"]
+        services[service]["replayed"] += told["recorded"] - missing.total()
+        services[service]["empty"] += missing.pop(NOTHING, 0)
+        services[service]["left"] += missing.total()
+        reasons[service] += missing
+    lines = [
+        HOW,
+        "| service | recorded | without content | replayed, and pass | not replayed |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    total: Counter[str] = sum(services.values(), Counter())
+    for name, counts in (*services.items(), ("**all**", total)):
+        cells = (counts[key] for key in ("recorded", "empty", "replayed", "left"))
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    lines += [
+        "",
+        "## Why not the others",
+        "",
+        "| service | reason | recordings |",
+        "| --- | --- | --- |",
+    ]
+    for name, counts in reasons.items():
+        lines += [f"| {name} | {reason} | {count} |" for reason, count in counts.most_common()]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page, or check it."""
+    text = page()
+    if "--check" not in arguments:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    print(f"{PAGE.relative_to(ROOT)} is stale; run python -m scripts.recordings_page")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

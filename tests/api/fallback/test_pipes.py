@@ -1,0 +1,120 @@
+"""Pipes: what a target gets of each source, and that nothing is lost or moved twice over a restart.
+
+Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.html and its pages on each source.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
+from tests.support.server import wait_until
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+
+
+def arn(name: str) -> str:
+    return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+
+
+def url(name: str) -> str:
+    return f"http://localhost/{ACCOUNT}/{name}"
+
+
+def received(cloud: InProcessCloud, name: str, count: int) -> list[Any]:
+    """Return what arrives in a queue, once it is `count` messages."""
+    sqs = cloud.client("sqs")
+    found: list[Any] = []
+
+    def arrived() -> bool:
+        answer = sqs.receive_message(QueueUrl=url(name), MaxNumberOfMessages=10)
+        for message in answer.get("Messages", []):
+            found.append(json.loads(message["Body"]))
+            sqs.delete_message(QueueUrl=url(name), ReceiptHandle=message["ReceiptHandle"])
+        return len(found) >= count
+
+    wait_until(arrived, within_s=20, what=f"{count} messages in {name}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("pipes") / "data") as cloud:
+        yield cloud
+
+
+def test_messages_go_from_queue_to_queue_by_filter_and_template(cloud: InProcessCloud):
+    sqs = cloud.client("sqs")
+    for name in ("from", "to"):
+        sqs.create_queue(QueueName=name)
+    cloud.client("pipes").create_pipe(
+        Name="p",
+        RoleArn=ROLE,
+        Source=arn("from"),
+        SourceParameters={
+            "FilterCriteria": {"Filters": [{"Pattern": json.dumps({"body": {"kind": ["a"]}})}]}
+        },
+        Target=arn("to"),
+        TargetParameters={"InputTemplate": '{"n": <$.body.n>, "say": "it is <$.body.kind>"}'},
+    )
+    for body in ({"kind": "b", "n": 1}, {"kind": "a", "n": 2}):
+        sqs.send_message(QueueUrl=url("from"), MessageBody=json.dumps(body))
+    assert received(cloud, "to", 1) == [{"n": 2, "say": "it is a"}]
+
+    def is_empty() -> bool:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = sqs.get_queue_attributes(QueueUrl=url("from"), AttributeNames=names)["Attributes"]
+        return set(found.values()) == {"0"}
+
+    # What a filter drops is gone from the queue, too.
+    wait_until(is_empty, within_s=10, what="an empty source")
+
+
+def test_the_records_of_a_table_arrive(cloud: InProcessCloud):
+    cloud.client("sqs").create_queue(QueueName="changes")
+    dynamodb = cloud.client("dynamodb")
+    table = dynamodb.create_table(
+        TableName="t",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        BillingMode="PAY_PER_REQUEST",
+        StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_IMAGE"},
+    )["TableDescription"]
+    cloud.client("pipes").create_pipe(
+        Name="d",
+        RoleArn=ROLE,
+        Source=table["LatestStreamArn"],
+        SourceParameters={"DynamoDBStreamParameters": {"StartingPosition": "TRIM_HORIZON"}},
+        Target=arn("changes"),
+    )
+    dynamodb.put_item(TableName="t", Item={"id": {"S": "x"}})
+    (change,) = received(cloud, "changes", 1)
+    assert change["eventName"] == "INSERT"
+    assert change["dynamodb"]["NewImage"] == {"id": {"S": "x"}}
+
+
+def test_a_stream_goes_on_where_it_was_after_a_restart(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        cloud.client("kinesis").create_stream(StreamName="s", ShardCount=1)
+        cloud.client("sqs").create_queue(QueueName="q")
+        cloud.client("pipes").create_pipe(
+            Name="k",
+            RoleArn=ROLE,
+            Source=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/s",
+            SourceParameters={"KinesisStreamParameters": {"StartingPosition": "TRIM_HORIZON"}},
+            Target=arn("q"),
+        )
+        cloud.client("kinesis").put_record(StreamName="s", Data=b"one", PartitionKey="a")
+        (first,) = received(cloud, "q", 1)
+        assert (base64.b64decode(first["data"]), first["partitionKey"]) == (b"one", "a")
+        assert first["eventSource"] == "aws:kinesis"
+    with InProcessCloud(tmp_path / "data") as cloud:
+        cloud.client("kinesis").put_record(StreamName="s", Data=b"two", PartitionKey="a")
+        (second,) = received(cloud, "q", 1)
+        assert base64.b64decode(second["data"]) == b"two"

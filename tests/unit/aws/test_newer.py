@@ -1,0 +1,47 @@
+"""What only a newer botocore has is told as ignored, and refused by `--strict`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace.aws import model, newer
+from headrace.aws.errors import AwsError
+from headrace.aws.operation import operation_name
+from headrace.aws.strictness import Strictness
+from headrace.services.cloudformation.actions import ACTIONS
+
+
+@pytest.fixture
+def newer_botocore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """CloudFormation's model as of a botocore that has two parameters more, one of them inside a list."""
+    description: Any = copy.deepcopy(model.service_description("cloudformation"))
+    shapes = description["shapes"]
+    shapes["ContinueUpdateRollbackInput"]["members"]["ForceRollback"] = {"shape": "StackName"}
+    shapes["Tag"]["members"]["Colour"] = {"shape": "StackName"}
+    later = model.ServiceModel(description, service_name="cloudformation")
+    newer.newer_parameters.cache_clear()
+    monkeypatch.setattr(newer, "operation_model", lambda _, name: later.operation_model(name))
+    yield
+    newer.newer_parameters.cache_clear()
+
+
+@pytest.mark.usefixtures("newer_botocore")
+def test_newer_parameters_are_told_as_ignored():
+    names = [operation_name(action) for action in ACTIONS]
+    table = newer.with_newer("cloudformation", names, {"CreateStack": {"RoleARN": "stored"}})
+    assert table["ContinueUpdateRollback"] == {"ForceRollback": "ignored"}
+    assert table["CreateStack"] == {"Tags[].Colour": "ignored", "RoleARN": "stored"}
+
+
+@pytest.mark.usefixtures("newer_botocore")
+def test_strict_refuses_newer_parameters():
+    strictness = Strictness.of("cloudformation", ACTIONS, {})
+    strictness.check("CreateStack", {"Tags": [{"Key": "a", "Value": "b"}]})
+    with pytest.raises(AwsError, match="ForceRollback"):
+        strictness.check("ContinueUpdateRollback", {"ForceRollback": "true"})
+    with pytest.raises(AwsError, match=r"Tags\[\]\.Colour"):
+        strictness.check("CreateStack", {"Tags": [{"Key": "a", "Colour": "b"}]})
