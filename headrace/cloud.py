@@ -5,7 +5,7 @@ No module below this one knows which services there are. The CLI uses it with a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -36,7 +36,7 @@ from headrace.fallback.pipes import Pipes, Positions
 from headrace.fallback.schedules import Schedules
 from headrace.iam.judge import Judge
 from headrace.iam.keeping import ReportKeeper
-from headrace.job_credentials import RoleCredentials, any_secret
+from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.pages.access import PageAccess
 from headrace.pages.emr import EmrPages
 from headrace.pages.emr_serverless import ServerlessPages
@@ -44,6 +44,7 @@ from headrace.pages.health import Health
 from headrace.pages.routes import Routes
 from headrace.pages.site import build_site
 from headrace.pages.spark import SparkPages
+from headrace.resource_keys import ResourceKeys
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
 from headrace.search.home import SearchHome
@@ -192,7 +193,10 @@ class Cloud:
             version=lambda: moto.policies_version,
         )
         policies = ResourcePolicies(
-            self.gateway, trust_policy=trust_policy_of, version=lambda: moto.policies_version
+            self.gateway,
+            trust_policy=trust_policy_of,
+            held=moto.policy_of,
+            version=lambda: moto.policies_version,
         )
         judge = Judge(
             self.config.iam,
@@ -200,12 +204,29 @@ class Cloud:
             sessions=self.sessions,
             people=people,
             resource_policy=policies.of,
-            find=ResourceNames(self.gateway).find,
+            find=ResourceNames(self.gateway, self._resource_keys().of).find,
+            grants=moto.grants_on,
             account=self.config.account_id,
             region=self.config.region,
         )
         moto.before_policies_change = judge.settle
         return judge
+
+    def _resource_keys(self) -> ResourceKeys:
+        """Return who says which keys encrypt what; the services are asked when they are built."""
+
+        def bucket(name: str) -> tuple[Mapping[str, Any], str, str]:
+            found = self.s3.bucket(name)
+            return found.configurations, found.account, found.region
+
+        return ResourceKeys(
+            stream_key=lambda arn: self.kinesis.key_of(arn),
+            bucket=bucket,
+            object_encryption=lambda name, key: self.s3.object(name, key).encryption,
+            delivery_stream_key=lambda arn: self.firehose.key_of(arn),
+            held=self.moto.key_of,
+            resolved=self.moto.key_named,
+        )
 
     def _key_ring(self) -> KeyRing:
         config = self.config
@@ -221,6 +242,7 @@ class Cloud:
         config = self.config
         secret_of = any_secret if self.keys is None else self.keys.secret_for
         credentials = RoleCredentials(self.sessions, self.gateway, self.clock, secret_of)
+        access = RoleAccess(self.gateway, self.judge, config.iam)
         shared: dict[str, Any] = {
             "clock": self.clock,
             "ids": self.ids,
@@ -276,6 +298,7 @@ class Cloud:
         self.s3.keys = KmsKeys(self.gateway)
         for service in (self.s3, self.lambda_, self.kinesis):
             service.has_principal = self.moto.has_principal
+        self.s3.notifications.guard = self.judge
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(
             config.data_dir,
@@ -326,6 +349,8 @@ class Cloud:
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             credentials=credentials,
+            access=access,
+            guard=self.judge,
             sparks=self._sparks,
             metrics=self._metrics,
             buses=EventBuses(self.gateway),
@@ -338,6 +363,8 @@ class Cloud:
             objects=self.s3.objects,
             endpoint_url=self.endpoint_url,
             credentials=credentials,
+            access=access,
+            guard=self.judge,
             sparks=self._sparks,
             **shared,
         )

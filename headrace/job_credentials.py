@@ -1,4 +1,4 @@
-"""Gives EMR's jobs credentials of their roles, as EC2 and EMR Serverless do on AWS."""
+"""Gives EMR's jobs credentials of their roles, as EC2 and EMR Serverless do on AWS, and says what the roles may do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from headrace.aws.errors import AwsError
 from headrace.aws.sessions import RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
-from headrace.core.ports import ControlPlane
+from headrace.core.config import Iam
+from headrace.core.ports import Acting, ControlPlane, Guard
 
 # On AWS they are renewed every few hours, which variables cannot be; a streaming job runs for as long as it likes.
 VALID_MS = 400 * 24 * 3600 * 1000
@@ -53,7 +54,7 @@ class RoleCredentials:
                 "AWS_ACCESS_KEY_ID": account,
                 "AWS_SECRET_ACCESS_KEY": self._secret_of(account),
             }
-        name = role_name(role) if ":role/" in role else self._role_of_profile(account, role)
+        name = _role_named(self._control, account, role)
         expires_ms = self._clock.now_ms() + VALID_MS
         issued = self._sessions.issue(
             RoleSession(account, name, session, expires_ms, policy, policy_arns)
@@ -64,16 +65,50 @@ class RoleCredentials:
             "AWS_SESSION_TOKEN": issued.session_token,
         }
 
-    def _role_of_profile(self, account: str, profile: str) -> str:
-        """Return the role's name in an instance profile; the profile's own where IAM has no such profile.
 
-        EMR's default profile, which few make, has a role of its own name.
-        """
-        name = role_name(profile)
-        try:
-            params = {"InstanceProfileName": name}
-            found = self._control.call("iam", "GetInstanceProfile", params, account=account)
-            roles = found["InstanceProfile"]["Roles"]
-        except AwsError:
-            return name
-        return str(roles[0]["RoleName"]) if roles else name
+class RoleAccess:
+    """Implements `JobAccess`. Thread-safe.
+
+    Args:
+        control: asks IAM for the role of an instance profile.
+        guard: says what a role may do.
+    """
+
+    def __init__(self, control: ControlPlane, guard: Guard, mode: Iam) -> None:
+        self._control = control
+        self._guard = guard
+        self._mode = mode
+
+    @property
+    def mode(self) -> str:
+        """See `JobAccess.mode`."""
+        return self._mode
+
+    def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
+        """See `JobAccess.denial`."""
+        arn = self.role_arn(account, role)
+        return self._guard.denial(Acting(arn, session), action, resource) if arn else ""
+
+    def role_arn(self, account: str, role: str) -> str:
+        """See `JobAccess.role_arn`."""
+        if not role or self._mode == "off":
+            return ""
+        return f"arn:aws:iam::{account}:role/{_role_named(self._control, account, role)}"
+
+
+def _role_named(control: ControlPlane, account: str, role: str) -> str:
+    """Return the name of a role that is given by its ARN, or by the name or ARN of an instance profile.
+
+    Of a profile that IAM does not have it is the profile's own: EMR's default profile, which few make, has a role of
+    its own name.
+    """
+    name = role_name(role)
+    if ":role/" in role:
+        return name
+    try:
+        params = {"InstanceProfileName": name}
+        found = control.call("iam", "GetInstanceProfile", params, account=account)
+        roles = found["InstanceProfile"]["Roles"]
+    except AwsError:
+        return name
+    return str(roles[0]["RoleName"]) if roles else name

@@ -13,13 +13,19 @@ Look = tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Mapping[str, Any
 
 
 class ResourceNames:
-    """Finds ARNs by each service's own operations, in process. Thread-safe."""
+    """Finds ARNs by each service's own operations, in process. Thread-safe.
 
-    def __init__(self, control: ControlPlane) -> None:
+    `keys` gives the key of a resource, by service, kind and ARN: see `ResourceKeys.of`.
+    """
+
+    def __init__(self, control: ControlPlane, keys: Callable[[str, str, str], str]) -> None:
         self._control = control
+        self._keys = keys
 
     def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
         """Return the ARN; None where there is none. See `headrace.permissions.requests.request.Find`."""
+        if kind in ("key", "object key"):
+            return self._keys(service, kind, name) or None
         look = _LOOKS.get((service, kind))
         if look is None or not name:
             return None

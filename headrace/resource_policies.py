@@ -6,10 +6,9 @@ a policy changes; the others' are at hand.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
@@ -18,6 +17,8 @@ from headrace.permissions.model import Access, NamedPolicy
 
 MOST_KEPT = 10_000
 _OWNED = frozenset({"s3", "kinesis", "lambda"})
+# Read where moto holds them: its own services ask for them too, amid their requests.
+_HELD = frozenset({"sqs", "sns", "events", "logs", "kms"})
 Read = Callable[[ControlPlane, "Named"], Any]
 
 
@@ -39,17 +40,26 @@ class Named:
 
 
 class ResourcePolicies:
-    """Reads policies of resources. Thread-safe."""
+    """Reads policies of resources. Thread-safe.
+
+    Args:
+        control: asks the services.
+        trust_policy: gives the trust policy of a role.
+        held: gives the policy of a queue, a topic, an event bus or a log group, without a request.
+        version: a number that grows with each change of a policy.
+    """
 
     def __init__(
         self,
         control: ControlPlane,
         *,
         trust_policy: Callable[[str], str | None],
+        held: Callable[[str], str | None],
         version: Callable[[], int],
     ) -> None:
         self._control = control
         self._trust_policy = trust_policy
+        self._held = held
         self._version = version
         self._lock = threading.Lock()
         self._kept: dict[str, tuple[int, NamedPolicy | None]] = {}
@@ -62,6 +72,8 @@ class ResourcePolicies:
         if named.service == "iam":
             is_trust = access.action.startswith("sts:")
             return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
+        if named.service in _HELD:
+            return _policy(f"{named.service} policy", self._held(named.arn))
         if named.service not in _READERS:
             return None
         if named.service in _OWNED:
@@ -113,35 +125,9 @@ def _function(control: ControlPlane, named: Named) -> Any:
     return named.ask(control, "GetPolicy", params)["Policy"]
 
 
-def _queue(control: ControlPlane, named: Named) -> Any:
-    url = named.ask(control, "GetQueueUrl", {"QueueName": named.name})["QueueUrl"]
-    params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
-    found = named.ask(control, "GetQueueAttributes", params)
-    return found.get("Attributes", {}).get("Policy")
-
-
-def _topic(control: ControlPlane, named: Named) -> Any:
-    found = named.ask(control, "GetTopicAttributes", {"TopicArn": named.arn})
-    return found["Attributes"].get("Policy")
-
-
-def _key(control: ControlPlane, named: Named) -> Any:
-    if not named.resource.startswith("key/"):
-        return None
-    params = {"KeyId": named.arn, "PolicyName": "default"}
-    return named.ask(control, "GetKeyPolicy", params)["Policy"]
-
-
 def _repository(control: ControlPlane, named: Named) -> Any:
     params = {"repositoryName": named.resource.removeprefix("repository/")}
     return named.ask(control, "GetRepositoryPolicy", params)["policyText"]
-
-
-def _bus(control: ControlPlane, named: Named) -> Any:
-    if not named.resource.startswith("event-bus/"):
-        return None
-    params = {"Name": named.resource.removeprefix("event-bus/")}
-    return named.ask(control, "DescribeEventBus", params).get("Policy")
 
 
 def _secret(control: ControlPlane, named: Named) -> Any:
@@ -155,27 +141,11 @@ def _table(control: ControlPlane, named: Named) -> Any:
     return named.ask(control, "GetResourcePolicy", params).get("Policy")
 
 
-def _logs(control: ControlPlane, named: Named) -> Any:
-    """Logs' policies are the account's: all of them together are that of each group."""
-    found = named.ask(control, "DescribeResourcePolicies", {})
-    statements: list[Any] = []
-    for policy in found.get("resourcePolicies", ()):
-        document: Mapping[str, Any] = json.loads(policy["policyDocument"])
-        said = document.get("Statement", [])
-        statements += cast("list[Any]", said if isinstance(said, list) else [said])
-    return json.dumps({"Version": "2012-10-17", "Statement": statements}) if statements else None
-
-
 _READERS: dict[str, Read] = {
     "s3": _bucket,
     "kinesis": _stream,
     "lambda": _function,
-    "sqs": _queue,
-    "sns": _topic,
-    "kms": _key,
     "ecr": _repository,
-    "events": _bus,
     "secretsmanager": _secret,
     "dynamodb": _table,
-    "logs": _logs,
 }

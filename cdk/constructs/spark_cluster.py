@@ -115,7 +115,6 @@ class SparkCluster(Construct):
                     "s3:AbortMultipartUpload",
                     "s3:DeleteObject",
                     "s3:GetObject",
-                    "s3:ListMultipartUploadParts",
                     "s3:PutObject",
                 ],
                 resources=[bucket.arn_for_objects(f"{prefix}*") for prefix in prefixes],

@@ -74,6 +74,23 @@ def refused(service: str, sentence: str) -> AwsError:
     return AwsError(code, sentence, status)
 
 
+# How services refuse a caller who may not use the key of what they encrypt. Kinesis' is observed
+# (github.com/serverless-operations/serverless-apigateway-service-proxy/issues/101), the others are documented in each
+# operation's reference.
+_KEY_CODES = {
+    "kinesis": "KMSAccessDeniedException",
+    "firehose": "InvalidKMSResourceException",
+    "sqs": "KMS.AccessDeniedException",
+    "sns": "KMSAccessDenied",
+}
+
+
+def refused_key(service: str, sentence: str) -> AwsError:
+    """Return the error of a service for a caller who may not use the key of what he asks for."""
+    code = _KEY_CODES.get(service)
+    return refused(service, sentence) if code is None else AwsError(code, sentence, 400)
+
+
 @functools.cache
 def _code_of(service: str) -> tuple[str, int]:
     own = {"sns": ("AuthorizationError", 403), "ec2": ("UnauthorizedOperation", 403)}

@@ -378,20 +378,29 @@ class Acting:
         arn: a role's or a user's, or a service's name such as `events.amazonaws.com`.
         session: the name of a role's session.
         source_arn: the resource for which a service acts, which a resource's policy may ask for.
+        source_account: the account of that resource, where its ARN does not say it, as a bucket's.
     """
 
     arn: str
     session: str = ""
     source_arn: str = ""
+    source_account: str = ""
+
+
+# Values of condition keys.
+Keys = Mapping[str, tuple[str, ...]]
 
 
 class Guard(Protocol):
     """Says whether those for whom services act may do what the services do for them. Never blocks for long."""
 
-    def denial(self, acting: Acting, action: str, resource: str) -> str:
+    def denial(
+        self, acting: Acting, action: str, resource: str, context: Keys | None = None
+    ) -> str:
         """Return the sentence with which AWS refuses an action, such as `kinesis:GetRecords`; empty to go on.
 
         Empty too where a refusal is only noted (`--iam report`). After the first call it costs a dictionary's lookup.
+        `context`: values of condition keys, in lower case, beyond those that the caller and the resource have.
         """
         ...
 
@@ -403,7 +412,9 @@ class Guard(Protocol):
 class NoGuard:
     """A `Guard` that lets everything pass, for services that are built without a cloud around them."""
 
-    def denial(self, acting: Acting, action: str, resource: str) -> str:
+    def denial(
+        self, acting: Acting, action: str, resource: str, context: Keys | None = None
+    ) -> str:
         """See `Guard.denial`."""
         return ""
 

@@ -32,6 +32,8 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
+from headrace.fallback.held_keys import grants_on, key_arn, key_held
+from headrace.fallback.held_policies import policy_held
 from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -222,6 +224,26 @@ class MotoServices:
         return (
             f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
         )
+
+    def policy_of(self, arn: str) -> str | None:
+        """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None for none."""
+        self.warm_up()
+        return policy_held(arn)
+
+    def key_of(self, arn: str) -> str:
+        """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
+        self.warm_up()
+        return key_held(arn)
+
+    def key_named(self, key_id: str, account: str, region: str) -> str:
+        """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
+        self.warm_up()
+        return key_arn(key_id, account, region)
+
+    def grants_on(self, key: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return grantee and operations of each grant on a key."""
+        self.warm_up()
+        return list(grants_on(key))
 
     # --- requests -----------------------------------------------------------------------------
 

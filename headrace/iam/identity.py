@@ -24,7 +24,7 @@ class Identity:
         policy_arns: the managed policies that limit the session too.
         tags: the session's.
         source_identity: the session's; empty without one.
-        source_arn: of a service.
+        source_arn, source_account: of a service; see `Acting`.
     """
 
     kind: Literal["role", "user", "service", "key", "federated"]
@@ -33,6 +33,7 @@ class Identity:
     session: str = ""
     policy: str = ""
     source_arn: str = ""
+    source_account: str = ""
     policy_arns: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     source_identity: str = ""
@@ -73,7 +74,12 @@ def identity_of_session(session: RoleSession) -> Identity | None:
 def identity_of(acting: Acting) -> Identity:
     """Return the identity of those for whom a service acts."""
     if not acting.arn.startswith("arn:"):
-        return Identity("service", acting.arn, source_arn=acting.source_arn)
+        return Identity(
+            "service",
+            acting.arn,
+            source_arn=acting.source_arn,
+            source_account=acting.source_account,
+        )
     account, resource = acting.arn.split(":", 5)[4:]
     kind = "user" if resource.startswith("user/") else "role"
     return Identity(kind, resource.rpartition("/")[2], account, acting.session)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from headrace.aws.errors import AwsError
-from headrace.aws.permits import Permit, gone, is_restricted, refused
+from headrace.aws.permits import Permit, gone, is_restricted, refused, refused_key
 from headrace.aws.sessions import RoleSessions
 from headrace.core.along import apart
 from headrace.core.clock import Clock
@@ -22,10 +22,18 @@ from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.entries import Entries, Entry, EntryKey, access_to, key_of
 from headrace.iam.identity import Identity, identity_of, identity_of_session
+from headrace.iam.key_uses import (
+    FindIn,
+    Grants,
+    is_granted,
+    use_of_key,
+    uses_of_key,
+    with_keys,
+)
 from headrace.iam.moment import at
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
-from headrace.permissions.model import Access, Decision, NamedPolicy, Policies, Principal
+from headrace.permissions.model import Access, Context, Decision, NamedPolicy, Policies, Principal
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +73,6 @@ class People(Protocol):
 
 # Gives the policy of the resource that an access is for; None where it has none.
 ResourcePolicy = Callable[[Access], NamedPolicy | None]
-# Finds, in an account and a region, what a request names without an ARN.
-FindIn = Callable[[str, str, str, str, str], str | None]
 # What is asked where its resource is known: of an iterator only Kinesis knows the stream.
 _ASKED_INSIDE = frozenset({("kinesis", "GetRecords")})
 
@@ -85,6 +91,7 @@ class Judge:
         people: People,
         resource_policy: ResourcePolicy,
         find: FindIn,
+        grants: Grants,
         account: str,
         region: str,
     ) -> None:
@@ -96,6 +103,7 @@ class Judge:
         self._sessions = sessions
         self._resource_policy = resource_policy
         self._find = find
+        self._grants = grants
         self.lock = threading.Lock()
         self._judging = threading.RLock()
         self._by_token: dict[tuple[str, str], Caller | None] = {}
@@ -154,11 +162,22 @@ class Judge:
                 found = self._callers[identity] = Caller(self, identity)
             return found
 
-    def denial(self, acting: Acting, action: str, resource: str) -> str:
+    def denial(
+        self, acting: Acting, action: str, resource: str, context: Context | None = None
+    ) -> str:
         """See `Guard.denial`."""
         if self.mode == "off" or not acting.arn:
             return ""
-        return self._as(acting).sentence_of((action, resource), action, resource)
+        if context:
+            return self._as(acting).sentence_in(with_keys(access_to(action, resource), context))
+        caller = self._as(acting)
+        sentence = caller.sentence_of((action, resource), action, resource)
+        return sentence or self._key_denial(caller, action, resource)
+
+    def _key_denial(self, caller: Caller, action: str, resource: str) -> str:
+        """Return why a caller may not use the key that encrypts a resource; empty when he may, or there is none."""
+        uses = uses_of_key(self._find, action, resource)
+        return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
 
     def note(self, acting: Acting, action: str, resource: str) -> None:
         """See `Guard.note`."""
@@ -250,10 +269,12 @@ class Judge:
             return f"{known.arn} {NOT_IN_IAM}", refusal, True
         own = self.people.policies(known)
         if known.source_arn:
-            access = _from_source(access, known.source_arn)
+            access = _from_source(access, known)
         policies = _with_resource(own, resource)
         access, is_timed = at(access, policies, self.clock.now_ms())
         decision = evaluate(principal, access, policies)
+        if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
+            decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
         sentence = "" if decision.allowed else denial(principal, access, decision)
         return sentence, decision, not is_timed
 
@@ -317,13 +338,18 @@ class Judge:
                 self.unknown[key] = self.unknown.get(key, 0) + 1
 
 
-def _refusal(service: str, sentence: str) -> AwsError:
-    return gone(service) if sentence.endswith(NOT_IN_IAM) else refused(service, sentence)
+def _refusal(service: str, sentence: str, action: str) -> AwsError:
+    if sentence.endswith(NOT_IN_IAM):
+        return gone(service)
+    is_key = action.startswith("kms:") and service != "kms"
+    return refused_key(service, sentence) if is_key else refused(service, sentence)
 
 
-def _from_source(access: Access, source_arn: str) -> Access:
+def _from_source(access: Access, service: Identity) -> Access:
     """Return an access with the keys that say for which resource a service acts."""
-    source = {"aws:sourcearn": (source_arn,), "aws:sourceaccount": (source_arn.split(":")[4],)}
+    arn = service.source_arn
+    account = service.source_account or arn.split(":")[4]
+    source = {"aws:sourcearn": (arn,), "aws:sourceaccount": (account,)}
     return replace(access, context={**access.context, **source})
 
 
@@ -360,13 +386,23 @@ class Caller:
         for access in self._judge.accesses(service, operation, params, account, region):
             sentence = self._note(key_of(access), access)
             if sentence:
-                raise _refusal(service, sentence)
+                raise _refusal(service, sentence, access.action)
 
     def ask_for(self, service: str, action: str, resource: str) -> None:
         """See `Permit.ask_for`."""
-        sentence = self.sentence_of((action, resource), action, resource)
+        if action.startswith("kms:"):
+            sentence = self._sentence_via(service, action, resource)
+        else:
+            sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
-            raise _refusal(service, sentence)
+            raise _refusal(service, sentence, action)
+
+    def _sentence_via(self, service: str, action: str, key: str) -> str:
+        """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
+        entry = self.entries.by_key.get((action, key, service))
+        if entry is not None:
+            return self._seen(entry)
+        return self._note((action, key, service), use_of_key(service, action, key))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
         """Note an access; return AWS's sentence when it is to be refused."""
@@ -374,6 +410,10 @@ class Caller:
         if entry is None:
             return self._note(key, access_to(action, resource))
         return self._seen(entry)
+
+    def sentence_in(self, access: Access) -> str:
+        """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
+        return self._note(key_of(access), access)
 
     def note(self, action: str, resource: str) -> None:
         """Note an access, to be judged later."""

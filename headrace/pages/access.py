@@ -17,6 +17,7 @@ from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.refusals import refuse_large, refused
 from headrace.aws.sigv4 import is_same
+from headrace.pages.s3_access import PATH as ACCESS_PATH
 from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH
 
 SERVICE = "headrace"
@@ -24,10 +25,13 @@ COOKIE = "headrace_pages"
 _TOKEN = "token"
 _COOKIE_LASTS_S = 30 * 24 * 3600
 _READING = ("GET", "HEAD")
-# Everybody's: health, and custom resources' answers, whose path nobody can guess.
+# Everybody's: health, custom resources' answers, whose path nobody can guess, and what Spark jobs tell of their files,
+# with the token of a session.
 _OPEN = ("/_headrace/health", "/_localstack/health")
 # More than AWS takes of a custom resource: a longer answer is told to its stack, and only a far longer one refused.
 MOST_ANSWER_BYTES = 64 * 1024
+# A job that moves a folder names all files in it.
+MOST_ACCESS_BYTES = 16 * 1024 * 1024
 
 
 class PageAccess:
@@ -53,6 +57,8 @@ class PageAccess:
         """Return the refusal of a request of which only the head has come. Never blocks."""
         if request.path.startswith(ANSWERS_PATH):
             return refuse_large(request, MOST_ANSWER_BYTES)
+        if request.path == ACCESS_PATH:
+            return refuse_large(request, MOST_ACCESS_BYTES)
         if _is_open(request) or request.method in _READING:
             return None
         if scope_of(request).service == SERVICE:
@@ -113,6 +119,8 @@ def _is_open(request: HttpRequest) -> bool:
     """Whether anybody may send a request."""
     if request.path in _OPEN:
         return request.method in _READING
+    if request.path == ACCESS_PATH:
+        return request.method == "POST"
     return request.method == "PUT" and request.path.startswith(ANSWERS_PATH)
 
 

@@ -11,6 +11,7 @@ from headrace.core.html import element, table
 from headrace.iam.answers import Unanswerable, policy_of, why
 from headrace.iam.judge import Judge
 from headrace.iam.report import accesses_seen, report_of
+from headrace.pages import s3_access
 from headrace.pages.parts import HOME, wants_json
 from headrace.pages.routes import Route
 
@@ -23,6 +24,7 @@ def routes(judge: Judge) -> list[Route]:
         Route(f"{PATH}/policy", partial(_policy, judge), ("GET",)),
         Route(f"{PATH}/why", partial(_why, judge), ("GET",)),
         Route(f"{PATH}/accesses", partial(_accesses, judge), ("GET",)),
+        Route(s3_access.PATH, partial(s3_access.answer, judge), ("POST",)),
         Route(PATH, partial(_report, judge)),
     ]
 

@@ -144,12 +144,15 @@ def logging_file(spark: Minor) -> tuple[str, str]:
     return "log4j.properties", _LOG4J1.format(resolver=resolver)
 
 
-def spark_properties(*, buckets: Mapping[str, Path], cores: int, spark: Minor) -> dict[str, str]:
+def spark_properties(
+    *, buckets: Mapping[str, Path], cores: int, spark: Minor, file_system: str = ""
+) -> dict[str, str]:
     """Return the settings that lead a Spark's `s3://` to this cloud's plain files and suit a small machine.
 
-    A bucket made after the step has begun is not among `buckets`: the step cannot see it.
+    A bucket made after the step has begun is not among `buckets`: the step cannot see it. `file_system` is the class
+    that answers for `s3://`, one of Hadoop's ViewFs; empty for Hadoop's own.
     """
-    overload = "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+    overload = file_system or "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
     properties = {
         "spark.hadoop.fs.s3.impl": overload,
         "spark.hadoop.fs.s3a.impl": overload,

@@ -18,6 +18,14 @@ from headrace.core.ports import (
     any_credentials,
 )
 from headrace.spark_submit import connector
+from headrace.spark_submit.access import (
+    CLASSES,
+    FILE_SYSTEM,
+    MODE_VARIABLE,
+    AnyAccess,
+    JobAccess,
+    RoleObjects,
+)
 from headrace.spark_submit.arguments import (
     Submission,
     local_arguments,
@@ -64,6 +72,8 @@ class JobContext:
         cores: how many tasks a Spark job runs at a time.
         credentials: gives what a job signs with when it asks something of this cloud.
         sparks: chooses the Spark of each job.
+        access: says what the job's role may do.
+        file_system: the class that answers for the job's `s3://`; empty for Hadoop's own, which nobody judges.
     """
 
     objects: ObjectStore
@@ -71,6 +81,15 @@ class JobContext:
     cores: int
     credentials: JobCredentials = any_credentials
     sparks: Sparks = field(default_factory=Sparks)
+    access: JobAccess = field(default_factory=AnyAccess)
+    file_system: str = ""
+
+    def as_role(self, account: str, role: str, session: str) -> JobContext:
+        """Return what the cloud gives to a job of this role: what it does in S3 is judged."""
+        if not role or self.access.mode == "off":
+            return self
+        objects = RoleObjects(self.objects, self.access, account, role, session)
+        return replace(self, objects=objects, file_system=FILE_SYSTEM)
 
 
 def make_folders(folder: Path) -> Path:
@@ -111,6 +130,7 @@ def job_environment(
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
         "AWS_EC2_METADATA_DISABLED": "true",
+        **({MODE_VARIABLE: context.access.mode} if context.file_system else {}),
         "TMPDIR": str(folder / "tmp"),
     }
 
@@ -177,7 +197,10 @@ def spark_command(
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     properties = spark_properties(
-        buckets=context.objects.buckets(), cores=context.cores, spark=spark.minor
+        buckets=context.objects.buckets(),
+        cores=context.cores,
+        spark=spark.minor,
+        file_system=context.file_system,
     )
     properties.update(ui_properties(folder))
     submission = _with_pythons_of(spark, submission)
@@ -197,7 +220,11 @@ def spark_command(
     application = options[-1 - len(submission.arguments)]
     spark = _with_connector(spark, replace(submission, application=application), given_properties)
     arguments = [str(spark.home / "bin" / "spark-submit"), *options]
-    return arguments, _spark_environment(spark, conf, folder), spark
+    environment = _spark_environment(spark, conf, folder)
+    if context.file_system:
+        # Not `spark.driver.extraClassPath`, which jobs set themselves.
+        environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
+    return arguments, environment, spark
 
 
 def _with_connector(

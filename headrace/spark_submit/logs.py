@@ -14,6 +14,7 @@ from pathlib import Path
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
 from headrace.core.values import moment
+from headrace.spark_submit.access import AccessDenied
 from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
 
 log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class _LogKeeper:
         grown = [name for name in names if sizes[name] != self._sizes.get(name)]
         took_s = 0.0
         if grown:
-            # The end of the job reports once more that the bucket is missing; until then there is nothing to try.
+            # The end of the job reports once more that they cannot be put there; until then there is nothing to try.
             if not _archive(self._objects, replace(self._place, names=grown)):
                 self._next_s = math.inf
                 return
@@ -169,6 +170,9 @@ def _archive(objects: ObjectStore, place: LogPlace) -> bool:
             log.warning(
                 "logs of %s stay in %s: there is no bucket %s", place.prefix, folder, place.bucket
             )
+            return False
+        except AccessDenied as error:
+            log.warning("logs of %s stay in %s: %s", place.prefix, folder, error)
             return False
         finally:
             packed.unlink()

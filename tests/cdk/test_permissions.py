@@ -27,13 +27,11 @@ from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 
 FLIGHTS = 20
-_SPARK = "Spark's files are plain files here, and no requests of the nodes' role"
-_JOB = "no job runs in this test; `make run` has one"
+_JOB = "no job runs in this test; in `test_mutations.py` one does"
 # By role and action, why nobody lacks it here.
 NOT_SEEN = {
-    ("NodeRole", "s3:*"): _SPARK,
+    ("NodeRole", "s3:*"): _JOB,
     ("NodeRole", "kinesis:*"): _JOB,
-    ("ServiceRole", "iam:PassRole"): "EMR makes no EC2 instances here",
     (
         "Enrich",
         "kinesis:SubscribeToShard",

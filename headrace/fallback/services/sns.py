@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
+from headrace.core.ports import Acting
 from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
@@ -127,11 +128,26 @@ def _publisher(publish: Any) -> Any:
             _to_address(self, message, message_id, *args, **named)
         else:
             try:
+                _check_policy(self)
                 publish(self, message, message_id, *args, **named)
             except Exception as error:  # noqa: BLE001 - a subscriber's failure is not the publisher's
                 _undeliverable(self, message, message_id, error)
 
     return publish_too
+
+
+def _check_policy(subscription: Any) -> None:
+    """Ask whether a queue's own policy lets the topic send to it. Raises NotAllowed."""
+    if subscription.protocol != "sqs":
+        return
+    acting = Acting("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
+    sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", str(subscription.endpoint))
+    if sentence:
+        raise NotAllowed(sentence)
+
+
+class NotAllowed(Exception):
+    """The policy of a subscriber does not let the topic send to it."""
 
 
 def _undeliverable(subscription: Any, message: str, message_id: str, error: Exception) -> None:

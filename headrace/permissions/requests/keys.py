@@ -2,7 +2,9 @@
 
 Sources: streams/latest/dev/permissions-user-key-KMS.html, AmazonS3/latest/userguide/UsingKMSEncryption.html,
 AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html, sns/latest/dg/sns-key-management.html,
-secretsmanager/latest/userguide/security-encryption.html, kms/latest/developerguide/services-parameter-store.html.
+secretsmanager/latest/userguide/security-encryption.html, firehose/latest/dev/encryption.html (of PutRecord's callers:
+AWS's notice of April 2026, github.com/ministryofjustice/modernisation-platform/issues/12960),
+kms/latest/developerguide/services-parameter-store.html.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "s3:PutObject": _WRITES,
     "s3:GetObject": _READS,
     "s3:GetObjectVersion": _READS,
+    "firehose:PutRecord": _BOTH,
+    "firehose:PutRecordBatch": _BOTH,
     "sqs:SendMessage": _BOTH,
     "sqs:ReceiveMessage": _READS,
     "sns:Publish": _BOTH,
@@ -52,16 +56,32 @@ def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
                     yield Need(action, (key,), _context(request, need))
 
 
+def actions_on_key(action: str) -> tuple[str, ...]:
+    """Return what a service does with the key of a resource for whoever does `action` on it."""
+    return _NEEDS.get(action, ())
+
+
+def kind_of_key(action: str) -> str:
+    """Return the kind of key to look for: an object is read with the key that it was written with."""
+    return "object key" if action in ("s3:GetObject", "s3:GetObjectVersion") else "key"
+
+
+def keys_of_service(service: str, account: str, region: str) -> dict[str, tuple[str, ...]]:
+    """Return the condition keys that a service adds when it uses a key for its caller."""
+    return {
+        "kms:viaservice": (f"{service}.{region}.amazonaws.com",),
+        "kms:calleraccount": (account,),
+    }
+
+
 def _key_of(request: Request, need: Need, resource: str) -> str:
     """Return the ARN of the customer's key of a resource; empty for AWS's own keys and for none."""
     if need.action == "s3:PutObject" and request.text("SSEKMSKeyId"):
         return key_arn(request, request.text("SSEKMSKeyId"))
-    return request.find(need.action.partition(":")[0], "key", resource) or ""
+    if need.action == "s3:PutObject" and request.text("ServerSideEncryption") == "AES256":
+        return ""
+    return request.find(need.action.partition(":")[0], kind_of_key(need.action), resource) or ""
 
 
 def _context(request: Request, need: Need) -> dict[str, tuple[str, ...]]:
-    service = need.action.partition(":")[0]
-    return {
-        "kms:viaservice": (f"{service}.{request.region}.amazonaws.com",),
-        "kms:calleraccount": (request.account,),
-    }
+    return keys_of_service(need.action.partition(":")[0], request.account, request.region)

@@ -18,25 +18,18 @@ from headrace.services.cloudformation.template import Template
 
 log = logging.getLogger(__name__)
 
-# Shown, and without effect.
-_SHOWN: dict[str, FidelityLevel] = {
-    "RoleARN": "stored",
-}
 _DROPPED: dict[str, FidelityLevel] = dict.fromkeys(
     ("DeploymentConfig.Mode", "DisableValidation"), "ignored"
 )
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateStack": {
-        **_SHOWN,
         **_DROPPED,
     },
     "UpdateStack": {
-        **_SHOWN,
         **_DROPPED,
     },
     "DeleteStack": {
         "DeploymentConfig": "ignored",
-        "RoleARN": "stored",
     },
     "ContinueUpdateRollback": {"RoleARN": "ignored"},
     "RollbackStack": {
@@ -44,7 +37,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "RoleARN": "ignored",
     },
     "CreateChangeSet": {
-        **_SHOWN,
         "DeploymentConfig": "stored",
         "DisableValidation": "ignored",
         # There are no nested stacks.

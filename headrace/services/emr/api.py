@@ -11,8 +11,10 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import (
     EventBusSender,
+    Guard,
     JobCredentials,
     MetricSink,
+    NoGuard,
     ObjectStore,
     any_credentials,
 )
@@ -26,6 +28,7 @@ from headrace.services.emr.fidelity import FIDELITY, FIDELITY_NOTES
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.profile import PROFILE
 from headrace.services.emr.store import Store
+from headrace.spark_submit.access import AnyAccess, JobAccess
 from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
@@ -45,6 +48,8 @@ def build_emr(
     endpoint_url: Callable[[], str],
     credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
+    access: JobAccess | None = None,
+    guard: Guard | None = None,
     metrics: MetricSink,
     buses: EventBusSender,
     run_bootstrap_actions: bool = False,
@@ -55,10 +60,16 @@ def build_emr(
         clock=clock,
         store=store,
         context=JobContext(
-            objects, endpoint_url, os.cpu_count() or 1, credentials, sparks or Sparks()
+            objects,
+            endpoint_url,
+            os.cpu_count() or 1,
+            credentials,
+            sparks or Sparks(),
+            access or AnyAccess(),
         ),
         metrics=metrics,
         folder=folder,
+        guard=guard or NoGuard(),
         run_bootstrap_actions=run_bootstrap_actions,
     )
     app_uis = AppUis(database, store, folder, endpoint_url)

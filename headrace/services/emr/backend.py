@@ -8,6 +8,7 @@ from headrace.services.emr.announcements import Announcer
 from headrace.services.emr.app_uis import AppUis
 from headrace.services.emr.clusters.runner import ClusterRunner
 from headrace.services.emr.errors import unknown_cluster, unknown_job_flow
+from headrace.services.emr.permits import check_service_role
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import ENDED_CLUSTER, Cluster, Step
 from headrace.services.emr.store import Store
@@ -67,6 +68,10 @@ class Emr:
         if found is None:
             raise unknown_job_flow()
         return found
+
+    def check_roles(self, cluster: Cluster) -> None:
+        """Refuse a new cluster whose service role EMR may not assume. Raises AwsError."""
+        check_service_role(self._ports.guard, cluster)
 
     def add(self, cluster: Cluster, steps: list[Step]) -> None:
         """Store a new cluster and set it going."""

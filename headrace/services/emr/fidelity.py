@@ -1,6 +1,6 @@
 """What headrace does with each parameter of EMR's operations.
 
-Only parameters that are not enforced are listed. There are no machines: instances, networks, images and roles are
+Only parameters that are not enforced are listed. There are no machines: instances, networks and images are
 kept and shown.
 
 Of a step's `spark-submit` arguments, `--master` is replaced by `local[*]`; the counts and sizes of executors mean
@@ -32,8 +32,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "EbsRootVolumeSize": "stored",
         "EbsRootVolumeIops": "stored",
         "EbsRootVolumeThroughput": "stored",
-        "JobFlowRole": "stored",
-        "ServiceRole": "stored",
         "AutoScalingRole": "stored",
         "ScaleDownBehavior": "stored",
         "SecurityConfiguration": "stored",
@@ -48,14 +46,13 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "MonitoringConfiguration": "stored",
         "ExtendedSupport": "stored",
         "SessionEnabled": "stored",
-        "StepExecutionRoleArn": "stored",
         # Of StepMonitoringConfiguration.
         "EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",
         "SupportedProducts": "stored",
         "NewSupportedProducts": "ignored",
     },
-    "AddJobFlowSteps": {"ExecutionRoleArn": "stored", "EncryptionKeyArn": "stored"},
+    "AddJobFlowSteps": {"EncryptionKeyArn": "stored"},
     # Of a session's resources, which there are none of.
     "AddTags": {"ClusterId": "ignored"},
     "RemoveTags": {"ClusterId": "ignored"},

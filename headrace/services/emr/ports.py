@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.core.ports import MetricSink
+from headrace.core.ports import Guard, MetricSink, NoGuard
 from headrace.services.emr.store import Store
 from headrace.spark_submit.commands import JobContext
 
@@ -18,6 +18,7 @@ class Ports:
     Attributes:
         context: what this cloud gives to every job.
         folder: EMR's own, with a folder for each cluster.
+        guard: says what a cluster's service role may do.
         run_bootstrap_actions: whether clusters run their bootstrap actions on this machine.
     """
 
@@ -26,4 +27,5 @@ class Ports:
     context: JobContext
     metrics: MetricSink
     folder: Path
+    guard: Guard = field(default_factory=NoGuard)
     run_bootstrap_actions: bool = False

@@ -9,7 +9,7 @@ from pathlib import Path
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import JobCredentials, ObjectStore, any_credentials
+from headrace.core.ports import Guard, JobCredentials, NoGuard, ObjectStore, any_credentials
 from headrace.core.workers import Supervisor
 from headrace.services.emr_serverless.actions import ACTIONS
 from headrace.services.emr_serverless.backend import EmrServerless
@@ -19,6 +19,7 @@ from headrace.services.emr_serverless.idle import IdleWatch
 from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.store import Store
+from headrace.spark_submit.access import AnyAccess, JobAccess
 from headrace.spark_submit.commands import JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
@@ -38,6 +39,8 @@ def build_emr_serverless(
     endpoint_url: Callable[[], str],
     credentials: JobCredentials = any_credentials,
     sparks: Sparks | None = None,
+    access: JobAccess | None = None,
+    guard: Guard | None = None,
 ) -> EmrServerless:
     """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
     store = Store(database)
@@ -46,9 +49,15 @@ def build_emr_serverless(
         clock=clock,
         store=store,
         context=JobContext(
-            objects, endpoint_url, os.cpu_count() or 1, credentials, sparks or Sparks()
+            objects,
+            endpoint_url,
+            os.cpu_count() or 1,
+            credentials,
+            sparks or Sparks(),
+            access or AnyAccess(),
         ),
         folder=(data_dir / FOLDER).absolute(),
+        guard=guard or NoGuard(),
         ended=lambda: idle_watch.wake(),
     )
     return EmrServerless(

@@ -65,8 +65,18 @@ def log_uri(application: Application, run: JobRun) -> str | None:
     return None
 
 
+def context_of(context: JobContext, run: JobRun) -> JobContext:
+    """Return what a run has of the cloud, as its execution role."""
+    return context.as_role(run.account, _role_of(run), run.id)
+
+
+def _role_of(run: JobRun) -> str:
+    return str(run.request.get("executionRoleArn") or "")
+
+
 def prepare(context: JobContext, application: Application, run: JobRun, folder: Path) -> Command:
     """Fill an attempt's folder and return its command. Raises JobRefused."""
+    context = context_of(context, run)
     work = make_folders(folder)
     submission = submission_of(run.request["jobDriver"]["sparkSubmit"])
     defaults = classification(application, run, "spark-defaults")
@@ -96,7 +106,7 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
             policy_arns=tuple(str(arn) for arn in listed(limits, "policyArns")),
             account=run.account,
             region=run.region,
-            role=str(run.request.get("executionRoleArn") or ""),
+            role=_role_of(run),
             session=run.id,
         ),
         **more,

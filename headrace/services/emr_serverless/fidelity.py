@@ -32,7 +32,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateApplication": _APPLICATION,
     "UpdateApplication": _APPLICATION,
     "StartJobRun": {
-        "executionRoleArn": "stored",
         # Of the classifications, spark-defaults and spark-driver-log4j2 reach the job; of the monitoring, the
         # S3 logUri is used.
         "configurationOverrides": "stored",

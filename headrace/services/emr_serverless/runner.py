@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.core.clock import Clock
+from headrace.core.ports import Acting, Guard, NoGuard
 from headrace.core.workers import WorkerDone
-from headrace.services.emr_serverless.commands import log_uri, prepare
+from headrace.services.emr_serverless.commands import context_of, log_uri, prepare
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
 from headrace.services.emr_serverless.state import ENDED, Application, Attempt, JobRun, JobState
 from headrace.services.emr_serverless.store import Store
@@ -32,6 +33,7 @@ from headrace.spark_submit.logs import (
 
 log = logging.getLogger(__name__)
 
+SERVICE = "emr-serverless.amazonaws.com"
 LOGS = ("stdout", "stderr")
 STOPPED_DETAILS = "The local cloud was stopped while the job was running."
 LOST_DETAILS = "The job's process ended without an exit code while the local cloud was not running."
@@ -47,6 +49,7 @@ class Ports:
         context: what this cloud gives to every job.
         folder: EMR Serverless' own, with a folder for each application.
         ended: is called after each run's end.
+        guard: says whether EMR Serverless may assume a run's role.
     """
 
     clock: Clock
@@ -54,6 +57,7 @@ class Ports:
     context: JobContext
     folder: Path
     ended: Callable[[], None]
+    guard: Guard = field(default_factory=NoGuard)
 
 
 class JobRunner:
@@ -134,6 +138,16 @@ class JobRunner:
     def _start(self) -> None:
         self._change(JobState.SCHEDULED)
         self._logs = self._attempt_logs()
+        role = str(self._run.request.get("executionRoleArn") or "")
+        acting = Acting(SERVICE, source_arn=self._run.arn)
+        if self._ports.guard.denial(acting, "sts:AssumeRole", role):
+            # Reported by users, of a role that is not there too.
+            self._end(
+                JobState.FAILED,
+                f"Could not assume runtime role {role} because it does not exist or isn't setup with the required"
+                " trust relationship.",
+            )
+            return
         try:
             self._job = SupervisedJob.start(
                 self._ports.clock,
@@ -205,7 +219,7 @@ class JobRunner:
         place = self._place()
         return JobLogs(
             self._ports.clock,
-            self._ports.context.objects,
+            context_of(self._ports.context, self._run).objects,
             self.folder,
             [] if place is None else [place],
         )

@@ -184,6 +184,12 @@ class Firehose:
             raise not_found(name, account)
         return running.stream
 
+    def key_of(self, arn: str) -> str:
+        """Return the ARN of the customer's key of a delivery stream; empty for none. Raises AwsError."""
+        region, account, resource = arn.split(":", 5)[3:]
+        stream = self.find(account, region, resource.removeprefix("deliverystream/"))
+        return str(stream.encryption.get("KeyARN") or "")
+
     def changeable(self, account: str, region: str, name: str) -> DeliveryStream:
         """Return a delivery stream that is ACTIVE. Raises AwsError."""
         stream = self.find(account, region, name)

@@ -4,15 +4,12 @@ from headrace.core.ports import FidelityLevel
 from headrace.services.firehose.destinations import fidelity as destinations
 
 _DESTINATION: dict[str, FidelityLevel] = {
-    "RoleARN": "stored",
     "EncryptionConfiguration": "stored",
-    "S3BackupConfiguration.RoleARN": "stored",
     "S3BackupConfiguration.EncryptionConfiguration": "stored",
     "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
     # The backup is delivered with the records that it backs up.
     "S3BackupConfiguration.BufferingHints": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
-    "DataFormatConversionConfiguration.SchemaConfiguration.RoleARN": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
     # The newline of this processor is not a parameter's, on AWS either.
@@ -33,7 +30,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "DescribeDeliveryStream": {"Limit": "ignored", "ExclusiveStartDestinationId": "ignored"},
     "CreateDeliveryStream": {
         "DeliveryStreamEncryptionConfigurationInput": "stored",
-        "KinesisStreamSourceConfiguration.RoleARN": "stored",
         "DirectPutSourceConfiguration": "stored",
         **{
             f"ExtendedS3DestinationConfiguration.{name}": _DESTINATION[name]

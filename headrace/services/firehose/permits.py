@@ -22,6 +22,8 @@ SESSION = "AWSFirehoseToS3"
 _READS = ("DescribeStream", "GetShardIterator", "GetRecords", "ListShards")
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
+_OF_DOMAIN = ("DescribeDomain", "DescribeDomains", "DescribeDomainConfig")
+_WRITES_DOMAIN = ("ESHttpPost", "ESHttpPut")
 _OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
 
 
@@ -98,6 +100,34 @@ def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -
     return not guard.denial(Acting(_role(stream), SESSION), "logs:PutLogEvents", resource)
 
 
+def denied_secret(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+    """Return why no role may read the secret of a destination; empty when one may."""
+    return guard.denial(Acting(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn)
+
+
+def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
+    """Return why the role may not write to an OpenSearch domain; empty when it may.
+
+    What else AWS documents as needed is noted only.
+    """
+    acting = Acting(_role(stream), SESSION)
+    for name in _OF_DOMAIN:
+        guard.denial(acting, f"es:{name}", arn)
+    sentences = [guard.denial(acting, f"es:{name}", f"{arn}/_bulk") for name in _WRITES_DOMAIN]
+    return next(filter(None, sentences), "")
+
+
+def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
+    """Return why the role may not use OpenSearch Serverless' collections; empty when it may.
+
+    A collection's endpoint says its id, and not its account: it is the delivery stream's.
+    """
+    endpoint = str(stream.destination.get("CollectionEndpoint") or "")
+    name = endpoint.partition("://")[2].partition(".")[0]
+    arn = make_arn("aoss", stream.region, stream.account, f"collection/{name}")
+    return guard.denial(Acting(_role(stream), SESSION), "aoss:APIAccessAll", arn)
+
+
 def _check(guard: Guard, needs: Iterator[Need] | Sequence[Need], code: str) -> None:
     """Ask for everything, so that the report names all that is missing, and then raise Denied for the first."""
     refusals = [guard.denial(Acting(role, SESSION), action, of) for role, action, of in needs]
@@ -106,12 +136,20 @@ def _check(guard: Guard, needs: Iterator[Need] | Sequence[Need], code: str) -> N
 
 
 def _role(stream: DeliveryStream) -> str:
-    return str(stream.s3.get("RoleARN") or "")
+    """Return the destination's role; Splunk has only that of its backup."""
+    return str(stream.destination.get("RoleARN") or stream.s3.get("RoleARN") or "")
+
+
+def _secret_role(stream: DeliveryStream) -> str:
+    given = mapped(stream.destination, "SecretsManagerConfiguration")
+    return str(given.get("RoleARN") or "") or _role(stream)
 
 
 def _roles(stream: DeliveryStream) -> Iterator[str]:
     yield stream.source_role_arn
     yield _role(stream)
+    yield str(stream.s3.get("RoleARN") or "")
+    yield _secret_role(stream)
     if stream.backup is not None:
         yield str(stream.backup.get("RoleARN") or "")
     if stream.conversion is not None:

@@ -17,6 +17,7 @@ from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
 from headrace.services.kinesis.data_path.get import Iterators
+from headrace.services.kinesis.data_path.permits import key_arn
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import invalid_argument, not_active, stream_not_found
 from headrace.services.kinesis.registry import StreamRegistry, key_of_arn
@@ -177,6 +178,11 @@ class Kinesis:
     def find_arn(self, arn: str) -> Stream | None:
         """Return the stream of an ARN, or None."""
         return self.registry.find_arn(arn)
+
+    def key_of(self, arn: str) -> str:
+        """Return the ARN of the customer's key that encrypts a stream; empty for none."""
+        stream = self.find_arn(arn)
+        return "" if stream is None or not stream.key_id else key_arn(stream)
 
     def add(self, stream: Stream) -> None:
         """Make a new stream: its logs, then its document, then it shows."""

@@ -11,6 +11,4 @@ _ENCRYPTION: dict[str, FidelityLevel] = {
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "StartStreamEncryption": _ENCRYPTION,
     "StopStreamEncryption": _ENCRYPTION,
-    # Checked, kept and shown; no account is refused anything.
-    "PutResourcePolicy": {"Policy": "stored"},
 }

@@ -12,8 +12,6 @@ from __future__ import annotations
 from headrace.core.ports import FidelityLevel
 
 _FUNCTION: dict[str, FidelityLevel] = {
-    # A function has credentials of its role, and STS says so; no identity policy is evaluated, so it may do all.
-    "Role": "stored",
     # The interpreter that runs headrace, with its packages, serves every python3.* runtime (the fidelity report says
     # when another is declared); the node on PATH every nodejs*. Where Linux permits walls (runtime/walls.py), code is
     # /var/task and layers are /opt, both read-only, /tmp is the function's own and as large as EphemeralStorage says,

@@ -89,7 +89,7 @@ _OWN: dict[str, dict[str, FidelityLevel]] = {
     "PutBucketInventoryConfiguration": {"InventoryConfiguration": "stored"},
     "PutBucketMetricsConfiguration": {"MetricsConfiguration": "stored"},
     "PutBucketLogging": {"BucketLoggingStatus": "stored"},
-    "PutBucketPolicy": {"Policy": "stored", "ConfirmRemoveSelfBucketAccess": "ignored"},
+    "PutBucketPolicy": {"ConfirmRemoveSelfBucketAccess": "ignored"},
     "PutBucketReplication": {"ReplicationConfiguration": "stored", "Token": "ignored"},
     "PutBucketRequestPayment": {"RequestPaymentConfiguration": "stored"},
     "PutBucketVersioning": {"VersioningConfiguration.MFADelete": "stored", "MFA": "ignored"},

@@ -21,7 +21,7 @@ from urllib.parse import quote_plus
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import BusEvent
+from headrace.core.ports import Acting, BusEvent, Guard, NoGuard
 from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
@@ -46,6 +46,9 @@ TRANSITIONED = "LifecycleTransition"
 RESTORE_ASKED = "ObjectRestore:Post"
 RESTORED = "ObjectRestore:Completed"
 
+SERVICE = "s3.amazonaws.com"
+# What S3 does with a target, by its service.
+_SENDS = {"sqs": "sqs:SendMessage", "sns": "sns:Publish", "lambda": "lambda:InvokeFunction"}
 _AT_ONCE = 100
 # The MD5 of nothing: what a delete marker's event has. Documented (notification-content-structure.html).
 _MARKERS_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
@@ -113,7 +116,7 @@ class ObjectEvent:
 class Notifications:
     """The events that wait for their targets, and the worker that sends them.
 
-    `targets` and `wake` are set before the worker starts.
+    `targets`, `guard` and `wake` are set before the worker starts.
 
     Args:
         clock: stamps the events.
@@ -125,6 +128,7 @@ class Notifications:
 
     def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
         self.targets: Targets = Nowhere()
+        self.guard: Guard = NoGuard()
         self.wake: Callable[[], None] = _nobody
         self._clock = clock
         self._ids = ids
@@ -136,9 +140,17 @@ class Notifications:
     # --- configuring --------------------------------------------------------------------------
 
     def checked(
-        self, bucket: str, configuration: dict[str, Any], *, skip_validation: bool = False
+        self,
+        bucket: str,
+        configuration: dict[str, Any],
+        *,
+        account: str = "",
+        skip_validation: bool = False,
     ) -> dict[str, Any]:
-        """Return a configuration with ids; its queues and topics get a test event, as on AWS. Raises AwsError."""
+        """Return a configuration with ids; its queues and topics get a test event, as on AWS. Raises AwsError.
+
+        `account` is the bucket's.
+        """
         notification_rules.check(configuration)
         wanted: list[tuple[str, str]] = []
         for member, kind in KINDS.items():
@@ -147,9 +159,14 @@ class Notifications:
                 wanted.append((kind.service, str(one[kind.arn_member])))
         if skip_validation:
             return configuration
-        missing = [(service, arn) for service, arn in wanted if not self.targets.exists(arn)]
-        if missing:
-            raise _no_such_targets(missing)
+        source = {"bucket": bucket, "account": account}
+        refused = [
+            (service, arn, exists)
+            for service, arn in wanted
+            if not (exists := self.targets.exists(arn)) or self._denial(arn, source)
+        ]
+        if refused:
+            raise _unusable_targets(refused)
         for service, arn in dict.fromkeys(wanted):
             if service != "lambda":
                 self.targets.send(arn, json.dumps(self._test_event(bucket)))
@@ -165,6 +182,15 @@ class Notifications:
             "HostId": self._ids.hex(32),
         }
 
+    def _denial(self, arn: str, source: Mapping[str, str]) -> str:
+        """Return why a target's own policy does not let S3 send to it for a bucket; empty when it does."""
+        acting = Acting(
+            SERVICE,
+            source_arn=f"arn:aws:s3:::{source['bucket']}",
+            source_account=source["account"],
+        )
+        return self.guard.denial(acting, _SENDS[arn.split(":")[2]], arn)
+
     # --- keeping ------------------------------------------------------------------------------
 
     def keep(self, event: ObjectEvent, bucket: Bucket) -> None:
@@ -179,7 +205,8 @@ class Notifications:
         with self._lock:
             for arn, configuration_id in waiting:
                 record = self._record(event, bucket.region, configuration_id, self._newest + 1)
-                self._put({"arn": arn, "document": json.dumps({"Records": [record]})})
+                kept = {"arn": arn, "document": json.dumps({"Records": [record]})}
+                self._put({**kept, "bucket": event.bucket, "account": bucket.account})
             if to_bus:
                 self._put(self._for_bus(event, bucket, self._newest + 1))
         self.wake()
@@ -265,6 +292,11 @@ class Notifications:
 
     def _send(self, kept: dict[str, Any]) -> None:
         if "arn" in kept:
+            # A notification of an earlier version of headrace says no bucket.
+            problem = self._denial(kept["arn"], kept) if "bucket" in kept else ""
+            if problem:
+                log.warning("an event for %s is lost: %s", kept["arn"], problem)
+                return
             self.targets.send(kept["arn"], kept["document"])
             return
         event: BusEvent = bus_event(kept["bucket"], kept["detail_type"], kept["detail"])
@@ -289,15 +321,18 @@ def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str
     return found
 
 
-def _no_such_targets(missing: list[tuple[str, str]]) -> AwsError:
+def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:
+    """Return the error for targets that are not there, or do not let S3 send; observed for queues (aws-cli#8162)."""
     members: dict[str, str] = {}
-    for number, (service, arn) in enumerate(missing, 1):
+    for number, (service, arn, exists) in enumerate(refused, 1):
         is_function = service == "lambda"
         kind = {"sqs": "queue", "sns": "topic"}.get(service, "")
         members[f"ArgumentName{number}"] = f"{arn}, null" if is_function else arn
         members[f"ArgumentValue{number}"] = (
             f"Not authorized to invoke function [{arn}]"
             if is_function
+            else f"Permissions on the destination {kind} do not allow S3 to publish notifications from this bucket"
+            if exists
             else f"The destination {kind} does not exist"
         )
     sentence = "Unable to validate the following destination configurations"

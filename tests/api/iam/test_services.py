@@ -242,3 +242,74 @@ def test_a_spark_job_acts_as_the_role_of_its_instance_profile(cloud: InProcessCl
     )
     assert sts.get_caller_identity()["Arn"] == f"arn:aws:sts::{ACCOUNT}:assumed-role/nodes/i-1"
     assert give(ACCOUNT, "", "i-1")["AWS_ACCESS_KEY_ID"] == ACCOUNT
+
+
+def cluster_of(cloud: InProcessCloud, name: str, **more: Any) -> Any:
+    emr = cloud.client("emr")
+    return emr.run_job_flow, {"Name": name, "Instances": {"KeepJobFlowAliveWhenNoSteps": True}, **more}  # fmt: skip
+
+
+def test_a_cluster_needs_a_service_role_that_emr_may_assume(cloud: InProcessCloud):
+    make_role(cloud, "not-emr")
+    create, settings = cluster_of(cloud, "no", ServiceRole="not-emr")
+    # Reported by users, also of a role that is not there.
+    assert refusal(create, **settings) == ("ValidationException", 400, "not-emr is invalid")
+    create, settings = cluster_of(cloud, "no", ServiceRole="EMR_DefaultRole")
+    assert refusal(create, **settings)[2] == "EMR_DefaultRole is invalid"
+
+
+def test_a_cluster_ends_whose_service_role_may_not_have_its_nodes(cloud: InProcessCloud):
+    nodes = make_role(cloud, "some-nodes", trusts="ec2.amazonaws.com")
+    role = make_role(cloud, "starts", trusts="elasticmapreduce.amazonaws.com")
+    iam, emr = cloud.client("iam"), cloud.client("emr")
+    iam.create_instance_profile(InstanceProfileName="some-profile")
+    iam.add_role_to_instance_profile(InstanceProfileName="some-profile", RoleName="some-nodes")
+
+    def outcome(tags: list[dict[str, str]]) -> Any:
+        more = {"ServiceRole": role, "JobFlowRole": "some-profile", "Tags": tags}
+        create, settings = cluster_of(cloud, "c", **more)
+        cluster_id = create(**settings)["JobFlowId"]
+
+        def settled() -> Any:
+            status = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]
+            return status if status["State"] in ("WAITING", "TERMINATED_WITH_ERRORS") else None
+
+        found = until(settled)
+        emr.terminate_job_flows(JobFlowIds=[cluster_id])
+        return found
+
+    # As AmazonEMRServicePolicy_v2 has it: only what carries the tag.
+    tag = "for-use-with-amazon-emr-managed-policies"
+    runs = allow("ec2:RunInstances", "arn:aws:ec2:*:*:instance/*")
+    runs["Condition"] = {"StringEquals": {f"aws:RequestTag/{tag}": "true"}}
+    put_policy(cloud, "starts", runs)
+    tags = [{"Key": tag, "Value": "true"}]
+    reason = outcome(tags)["StateChangeReason"]
+    assert reason["Code"] == "VALIDATION_ERROR"
+    assert reason["Message"].startswith(f"Service role {role} has insufficient EC2 permissions. ")
+    assert f"iam:PassRole on resource: {nodes}" in reason["Message"]
+    passes = allow("iam:PassRole", nodes)
+    passes["Condition"] = {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    put_policy(cloud, "starts", runs, passes)
+    assert outcome(tags)["State"] == "WAITING"
+    assert "ec2:RunInstances" in outcome([])["StateChangeReason"]["Message"]
+
+
+def test_a_job_run_fails_whose_role_emr_serverless_may_not_assume(cloud: InProcessCloud):
+    role = make_role(cloud, "not-serverless")
+    serverless = cloud.client("emr-serverless")
+    made = serverless.create_application(name="a", releaseLabel="emr-7.1.0", type="SPARK")
+    ids = {"applicationId": made["applicationId"]}
+    ids["jobRunId"] = serverless.start_job_run(
+        **ids, executionRoleArn=role, clientToken="t", jobDriver={"sparkSubmit": {"entryPoint": "s3://lake/a.py"}},
+    )["jobRunId"]  # fmt: skip
+
+    def ended() -> Any:
+        run = serverless.get_job_run(**ids)["jobRun"]
+        return run if run["state"] == "FAILED" else None
+
+    # Reported by users.
+    assert until(ended)["stateDetails"] == (
+        f"Could not assume runtime role {role} because it does not exist or isn't setup with the required trust"
+        " relationship."
+    )

@@ -22,6 +22,7 @@ KNOWN = {
     ("kms", "alias", "alias/app"): KEY,
     ("kinesis", "key", f"{STREAM}-secret"): KEY,
     ("s3", "key", "arn:aws:s3:::secret/k"): KEY,
+    ("s3", "object key", "arn:aws:s3:::secret/k"): KEY,
     ("s3", "owner", "elsewhere"): "444455556666",
     ("iam", "role", "EMR_DefaultRole"): f"arn:aws:iam::{ACCOUNT}:role/service/EMR_DefaultRole",
     ("lambda", "mapping", "u-1"): arn("lambda", "function:f"),

@@ -54,6 +54,7 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
         tags={tag.get("Key", ""): tag.get("Value", "") for tag in request.get("Tags") or []},
         instance_groups=groups,
     )
+    emr.check_roles(cluster)
     steps = new_steps(
         emr,
         call,

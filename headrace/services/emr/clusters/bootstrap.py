@@ -11,9 +11,15 @@ from headrace.core.values import listed, mapped
 from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
-from headrace.services.emr.steps.commands import script_command
+from headrace.services.emr.steps.commands import role_of, script_command
 from headrace.spark_submit.cluster_pythons import make_cluster_pythons
-from headrace.spark_submit.commands import Command, fetch, job_environment, make_folders
+from headrace.spark_submit.commands import (
+    Command,
+    JobContext,
+    fetch,
+    job_environment,
+    make_folders,
+)
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location
@@ -73,6 +79,12 @@ class Bootstrap:
     def _folder(self) -> Path:
         return self._ports.folder / self._cluster.id / "bootstrap-actions" / str(self._number)
 
+    @property
+    def _context(self) -> JobContext:
+        cluster = self._cluster
+        session = master_instance_id(cluster)
+        return self._ports.context.as_role(cluster.account, role_of(cluster), session)
+
     def _start(self, action: dict[str, Any]) -> SupervisedJob:
         try:
             return SupervisedJob.start(
@@ -91,14 +103,14 @@ class Bootstrap:
             ) from None
 
     def _command(self, action: dict[str, Any]) -> Command:
-        folder, context, cluster = self._folder, self._ports.context, self._cluster
+        folder, context, cluster = self._folder, self._context, self._cluster
         work, script = make_folders(folder), mapped(action, "ScriptBootstrapAction")
         environment = job_environment(
             context,
             folder,
             account=cluster.account,
             region=cluster.region,
-            role=str(cluster.request.get("JobFlowRole") or ""),
+            role=role_of(cluster),
             session=master_instance_id(cluster),
         )
         release = context.sparks.release_of(cluster.release_label)
@@ -114,4 +126,4 @@ class Bootstrap:
         below = f"{cluster.id}/node/{master_instance_id(cluster)}/bootstrap-actions/{self._number}"
         location = None if cluster.log_uri is None else log_location(cluster.log_uri, below)
         places = [] if location is None else [LogPlace(folder, _LOGS, *location)]
-        JobLogs(self._ports.clock, self._ports.context.objects, folder, places).store()
+        JobLogs(self._ports.clock, self._context.objects, folder, places).store()

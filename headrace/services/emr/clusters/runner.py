@@ -12,6 +12,7 @@ import signal
 from headrace.core.workers import WorkerDone
 from headrace.services.emr.clusters.bootstrap import Bootstrap, BootstrapFailed
 from headrace.services.emr.clusters.metrics import ClusterMetrics
+from headrace.services.emr.permits import why_no_instances
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import (
     ENDED_CLUSTER,
@@ -21,6 +22,7 @@ from headrace.services.emr.state import (
     Step,
     StepState,
 )
+from headrace.services.emr.steps.commands import role_of
 from headrace.services.emr.steps.run import StepRun
 from headrace.spark_submit.limits import POLL_S
 
@@ -52,10 +54,7 @@ class ClusterRunner:
         if cluster.state in ENDED_CLUSTER:
             raise WorkerDone
         if cluster.state is ClusterState.STARTING:
-            with self._store.lock:
-                # Looked at again: somebody may have terminated the cluster meanwhile.
-                if cluster.state is ClusterState.STARTING:
-                    self._store.change_cluster(cluster, ClusterState.BOOTSTRAPPING)
+            self._provision()
             return 0.0
         if cluster.state is ClusterState.BOOTSTRAPPING:
             return self._prepare()
@@ -68,6 +67,23 @@ class ClusterRunner:
         self._launch(steps)
         delay_s = self._settle(steps)
         return min(delay_s, self._metrics.publish(steps))
+
+    def _provision(self) -> None:
+        """Begin with the nodes, or end the cluster whose service role may not have them."""
+        cluster, ports = self._cluster, self._ports
+        node_role = ports.context.access.role_arn(cluster.account, role_of(cluster))
+        refusal = why_no_instances(ports.guard, cluster, node_role)
+        with self._store.lock:
+            # Looked at again: somebody may have terminated the cluster meanwhile.
+            if cluster.state is not ClusterState.STARTING:
+                return
+            if refusal:
+                cluster.failed = True
+                self._store.change_cluster(
+                    cluster, ClusterState.TERMINATING, code="VALIDATION_ERROR", message=refusal
+                )
+                return
+            self._store.change_cluster(cluster, ClusterState.BOOTSTRAPPING)
 
     def _prepare(self) -> float:
         """Run the bootstrap actions, if the cloud does so, and make the cluster ready."""

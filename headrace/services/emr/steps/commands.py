@@ -45,6 +45,8 @@ _LONGEST_SHEBANG = 256
 
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Fill the step's folder and return its command. Raises JobRefused."""
+    role, session = role_of(cluster, step), master_instance_id(cluster)
+    context = context.as_role(cluster.account, role, session)
     work = make_folders(folder)
     exported = _classification(cluster, "spark-env", "export")
     environment = {
@@ -53,8 +55,8 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             folder,
             account=cluster.account,
             region=cluster.region,
-            role=str(cluster.request.get("JobFlowRole") or ""),
-            session=master_instance_id(cluster),
+            role=role,
+            session=session,
         ),
         "EMR_CLUSTER_ID": cluster.id,
         "EMR_STEP_ID": step.id,
@@ -112,6 +114,12 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             )
         arguments[0] = program
     return Command(arguments, environment, work)
+
+
+def role_of(cluster: Cluster, step: Step | None = None) -> str:
+    """Return the role as which the nodes act: a step's runtime role, else that of the instance profile."""
+    runtime = "" if step is None else step.execution_role_arn
+    return runtime or str(cluster.request.get("JobFlowRole") or "")
 
 
 def _own_pythons(spark: JobSpark, exported: dict[str, str]) -> dict[str, str]:

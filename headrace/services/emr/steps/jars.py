@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from headrace.services.emr.state import Step
+from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission, spark_properties
 from headrace.spark_submit.commands import JobContext, fetch
 from headrace.spark_submit.errors import JobRefused
@@ -36,7 +37,10 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
     properties = spark_properties(
-        buckets=context.objects.buckets(), cores=context.cores, spark=spark.minor
+        buckets=context.objects.buckets(),
+        cores=context.cores,
+        spark=spark.minor,
+        file_system=context.file_system,
     )
     (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
     return [
@@ -44,7 +48,7 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
         f"-Djava.io.tmpdir={folder / 'tmp'}",
         *(f"-D{key}={value}" for key, value in step.properties.items()),
         "-cp",
-        f"{conf}:{home / 'jars'}/*",
+        f"{conf}:{CLASSES}:{home / 'jars'}/*",
         "org.apache.hadoop.util.RunJar",
         jar,
         *([step.main_class] if step.main_class else []),

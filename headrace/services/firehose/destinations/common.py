@@ -14,6 +14,7 @@ from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.permits import denied_secret
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
@@ -131,7 +132,7 @@ def take(
 
 
 class SecretMissing(LookupError):
-    """There is no such secret, or it has not the member; the text is one sentence that says so."""
+    """There is no such secret, no role may read it, or it has not the member; the text is one sentence that says so."""
 
 
 def secret_of(
@@ -142,6 +143,9 @@ def secret_of(
     if not given.get("Enabled"):
         return None
     arn = str(given.get("SecretARN", ""))
+    sentence = denied_secret(ports.guard, stream, arn)
+    if sentence:
+        raise SecretMissing(sentence)
     text = ports.secrets(arn, stream.account, stream.region)
     if text is None:
         raise SecretMissing(f"Secrets Manager can't find the specified secret: {arn}.")

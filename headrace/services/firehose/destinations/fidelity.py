@@ -3,25 +3,21 @@
 from headrace.core.ports import FidelityLevel
 
 _OF_S3: dict[str, FidelityLevel] = {
-    "S3Configuration.RoleARN": "stored",
     "S3Configuration.EncryptionConfiguration": "stored",
     "S3Configuration.CloudWatchLoggingOptions": "stored",
     # The backup is delivered with the records that it backs up.
     "S3Configuration.BufferingHints": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
-_COMMON: dict[str, FidelityLevel] = {"RoleARN": "stored", **_OF_S3}
 _DELIMITER: dict[str, FidelityLevel] = {
     # Each record has a place of its own in a request.
     "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
 }
-_SECRET: dict[str, FidelityLevel] = {"SecretsManagerConfiguration.RoleARN": "stored"}
-_SEARCH: dict[str, FidelityLevel] = {**_COMMON, **_DELIMITER, "VpcConfiguration": "stored"}
+_SEARCH: dict[str, FidelityLevel] = {**_OF_S3, **_DELIMITER, "VpcConfiguration": "stored"}
 
 _HTTP: dict[str, FidelityLevel] = {
-    **_COMMON,
+    **_OF_S3,
     **_DELIMITER,
-    **_SECRET,
     "EndpointConfiguration.Name": "stored",
 }
 _ICEBERG: dict[str, FidelityLevel] = {
@@ -40,14 +36,12 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "Redshift": {
         # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
         **{name: level for name, level in _OF_S3.items() if not name.endswith("BufferingHints")},
-        **_SECRET,
-        "S3BackupConfiguration.RoleARN": "stored",
         "S3BackupConfiguration.EncryptionConfiguration": "stored",
         "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
         "S3BackupConfiguration.BufferingHints": "stored",
     },
     # Its own configuration has no RoleARN.
-    "Splunk": {**_OF_S3, **_SECRET},
+    "Splunk": _OF_S3,
     "Iceberg": _ICEBERG,
 }
 

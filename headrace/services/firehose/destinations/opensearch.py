@@ -19,6 +19,7 @@ from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.destinations.search_names import index_name
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.permits import denied_collection, denied_domain
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
 
@@ -106,6 +107,16 @@ class SearchDestination:
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request writes the same documents again."""
         outcome = Outcome()
+        problem = self._denial(attempt)
+        if problem:
+            # The code and the first sentence: firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
+            refused = Refused(
+                "AOSS.AccessDenied" if self._is_serverless else "OS.AccessDenied",
+                "Access was denied. Ensure that the provided IAM role associated with firehose is not deleted."
+                f" {problem}",
+            )
+            common.take(outcome, attempt, attempt.records, refused)
+            return outcome
         try:
             server = self._server(attempt)
         except SearchDomainNotFound as error:
@@ -128,6 +139,14 @@ class SearchDestination:
                 (f"{self.metrics}.DeliveryRejected", float(bool(codes)), "Count")
             )
         return outcome
+
+    def _denial(self, attempt: Attempt) -> str:
+        """Return why the role may not write; empty when it may. Of a ClusterEndpoint nobody knows the domain."""
+        stream, guard = attempt.stream, attempt.ports.guard
+        if self._is_serverless:
+            return denied_collection(guard, stream)
+        arn = str(stream.destination.get("DomainARN") or "")
+        return denied_domain(guard, stream, arn) if arn else ""
 
     def _server(self, attempt: Attempt) -> SearchServer:
         configuration, stream, ports = (

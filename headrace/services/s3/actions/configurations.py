@@ -158,7 +158,9 @@ def _putter(row: Configuration) -> Action:
                 cors.check(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
-                value = s3.notifications.checked(request["Bucket"], value, skip_validation=skips)
+                value = s3.notifications.checked(
+                    request["Bucket"], value, account=bucket.account, skip_validation=skips
+                )
             if row.name in _CHECKS:
                 _CHECKS[row.name](value, request, bucket)
             if row.name == "BucketLogging":

@@ -1,0 +1,74 @@
+"""Reads the policies of queues, topics, event buses, log groups and keys where moto holds them, without a request.
+
+moto's services ask for them amid a request of their own, which another request must not interrupt. moto must be loaded.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+
+def _queue(account: str, region: str, resource: str) -> Any:
+    from moto.sqs.models import sqs_backends
+
+    return _backend(sqs_backends, account, region).queues[resource].policy
+
+
+def _topic(account: str, region: str, resource: str) -> Any:
+    from moto.sns.models import sns_backends
+
+    arn = f"arn:aws:sns:{region}:{account}:{resource}"
+    return _backend(sns_backends, account, region).topics[arn].policy
+
+
+def _bus(account: str, region: str, resource: str) -> Any:
+    from moto.events.models import events_backends
+
+    name = resource.removeprefix("event-bus/")
+    return _backend(events_backends, account, region).event_buses[name].policy
+
+
+def _group(account: str, region: str, resource: str) -> Any:
+    """Logs' policies are the account's: all of them together are that of each group."""
+    from moto.logs.models import logs_backends
+
+    statements: list[Any] = []
+    for policy in list(_backend(logs_backends, account, region).resource_policies.values()):
+        said: Any = json.loads(policy.policy_document).get("Statement", [])
+        statements += cast("list[Any]", said if isinstance(said, list) else [said])
+    return {"Version": "2012-10-17", "Statement": statements} if statements else None
+
+
+def _backend(backends: Any, account: str, region: str) -> Any:
+    return backends[account][region]
+
+
+def _key(account: str, region: str, resource: str) -> Any:
+    from moto.kms.models import kms_backends
+
+    return _backend(kms_backends, account, region).keys[resource.removeprefix("key/")].policy
+
+
+_READERS: dict[str, Callable[[str, str, str], Any]] = {
+    "sqs": _queue,
+    "sns": _topic,
+    "events": _bus,
+    "logs": _group,
+    "kms": _key,
+}
+
+
+def policy_held(arn: str) -> str | None:
+    """Return the policy, as JSON, of what an ARN of SQS, SNS, EventBridge, Logs or KMS names; None for none."""
+    _, _, service, region, account, resource = arn.split(":", 5)
+    try:
+        found = _READERS[service](account, region, resource)
+    except (KeyError, LookupError):
+        return None
+    if not found:
+        return None
+    return found if isinstance(found, str) else json.dumps(found)

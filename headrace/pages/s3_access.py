@@ -1,0 +1,52 @@
+"""Takes what a Spark job is about to do with its files in S3, and says whether its role may: `/_headrace/iam/s3`.
+
+The job's FileSystem asks (`headrace/spark_submit/java/S3OfRole.java`): a line for each request that it stands for, the
+operation, the bucket and the key, quoted. The token of the role's session, in a header, proves whose job it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import unquote_plus
+
+from headrace.aws.documents import json_response
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.iam.judge import Judge
+
+PATH = "/_headrace/iam/s3"
+_OPERATIONS = frozenset({"GetObject", "PutObject", "DeleteObject", "ListObjectsV2"})
+
+
+def answer(judge: Judge, request: HttpRequest, __: list[str]) -> HttpResponse:
+    """Note what is asked: 204 to go on, 403 with AWS's sentence as text, 400 for what is no question."""
+    key = request.headers.get("x-headrace-key", "")
+    token = request.headers.get("x-headrace-token", "")
+    permit = judge.permit_of(key, token) if token else None
+    if judge.mode == "off":
+        return HttpResponse(204, [])
+    if permit is None:
+        return json_response({"message": "Give the key and the token of a role's session."}, 400)
+    region = request.headers.get("x-headrace-region", "") or judge.region
+    acting = permit.acting
+    account = judge.account if acting is None else acting.arn.split(":")[4]
+    for line in request.body.decode(errors="replace").splitlines():
+        operation, _, place = line.partition(" ")
+        bucket, _, quoted = place.partition(" ")
+        if operation not in _OPERATIONS:
+            return json_response({"message": f"{line} is no access to S3."}, 400)
+        params = _params(operation, bucket, unquote_plus(quoted))
+        try:
+            permit.ask("s3", operation, params, account=account, region=region)
+        except AwsError as refusal:
+            return HttpResponse(
+                403, [("Content-Type", "text/plain; charset=utf-8")], refusal.message.encode()
+            )
+    return HttpResponse(204, [])
+
+
+def _params(operation: str, bucket: str, key: str) -> dict[str, Any]:
+    if operation == "ListObjectsV2":
+        # As S3A lists: what is below the folder; of the bucket's own it is everything.
+        return {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
+    return {"Bucket": bucket, "Key": key}

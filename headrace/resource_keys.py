@@ -1,0 +1,78 @@
+"""Says which customer's KMS key encrypts a stream, an object or what a bucket takes, a queue, a topic, a secret."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import BucketNotFound, ObjectNotFound
+
+
+class ResourceKeys:
+    """Finds keys. Thread-safe; a lookup where the resource is, no request.
+
+    Args:
+        stream_key: gives the key of a stream's ARN.
+        bucket: gives a bucket's configurations, by name. Raises BucketNotFound.
+        object_encryption: gives what an object remembers of its encryption. Raises ObjectNotFound, AwsError.
+        delivery_stream_key: gives the key of a delivery stream's ARN.
+        held: gives the key of a queue's, a topic's or a secret's ARN.
+        resolved: gives the ARN of a key that is named by id or alias, in an account and a region.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream_key: Callable[[str], str],
+        bucket: Callable[[str], tuple[Mapping[str, Any], str, str]],
+        object_encryption: Callable[[str, str], Mapping[str, str]],
+        delivery_stream_key: Callable[[str], str],
+        held: Callable[[str], str],
+        resolved: Callable[[str, str, str], str],
+    ) -> None:
+        self._stream_key = stream_key
+        self._bucket = bucket
+        self._object_encryption = object_encryption
+        self._delivery_stream_key = delivery_stream_key
+        self._held = held
+        self._resolved = resolved
+
+    def of(self, service: str, kind: str, resource: str) -> str:
+        """Return the ARN of the key of a resource, given by ARN; empty for AWS's own keys and for none.
+
+        `kind`: `object key` for the key with which an object was written, `key` for that of what is written next.
+        """
+        if not resource.startswith("arn:") or "*" in resource:
+            return ""
+        try:
+            return self._of(service, kind, resource)
+        except (BucketNotFound, ObjectNotFound, LookupError, AwsError):
+            return ""  # the service itself says that it is not there
+
+    def _of(self, service: str, kind: str, resource: str) -> str:
+        if service == "kinesis":
+            return self._stream_key(resource.partition("/consumer/")[0])
+        if service == "firehose":
+            return self._delivery_stream_key(resource)
+        if service in ("sqs", "sns", "secretsmanager"):
+            return self._held(resource)
+        if service != "s3":
+            return ""
+        bucket, _, key = resource.removeprefix("arn:aws:s3:::").partition("/")
+        configurations, account, region = self._bucket(bucket)
+        if kind == "object key":
+            given = str(self._object_encryption(bucket, key).get("key") or "")
+        else:
+            given = _default_key(configurations)
+        return self._resolved(given, account, region) if given else ""
+
+
+def _default_key(configurations: Mapping[str, Any]) -> str:
+    """Return the key of a bucket's default encryption; empty for S3's own and for none."""
+    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
+    for rule in configuration.get("Rules") or ():
+        default: Mapping[str, Any] = rule.get("ApplyServerSideEncryptionByDefault") or {}
+        if str(default.get("SSEAlgorithm", "")).startswith("aws:kms"):
+            return str(default.get("KMSMasterKeyID") or "")
+    return ""

@@ -1,0 +1,125 @@
+"""Has what a job does in S3 judged as its role: what EMR reads and writes for it, and each of its own file accesses.
+
+A job sees `s3://` as plain files, so that no request says what it does. `S3OfRole` (`java/S3OfRole.java`), the
+FileSystem of a job that has a role, tells headrace of each access before it happens, with the credentials of the role.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from headrace.core.ports import ObjectInfo, ObjectStore
+from headrace.spark_submit.errors import JobRefused
+
+# The class, and the folder that is put on the class path of a job for it.
+FILE_SYSTEM = "S3OfRole"
+CLASSES = Path(__file__).parent / "java"
+# Tells the class whether it must wait for an answer: `report` or `enforce`.
+MODE_VARIABLE = "HEADRACE_IAM"
+
+
+class JobAccess(Protocol):
+    """Says what the roles of jobs may do. Thread-safe."""
+
+    @property
+    def mode(self) -> str:
+        """`off`, `report` or `enforce`."""
+        ...
+
+    def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
+        """Return AWS's sentence when a role, given as to `JobCredentials`, may not do something; empty to go on."""
+        ...
+
+    def role_arn(self, account: str, role: str) -> str:
+        """Return the ARN of a role that is given so; empty for none."""
+        ...
+
+
+class AnyAccess:
+    """Lets every job do everything, for services that are built without a cloud around them."""
+
+    mode = "off"
+
+    def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
+        """See `JobAccess.denial`."""
+        return ""
+
+    def role_arn(self, account: str, role: str) -> str:
+        """See `JobAccess.role_arn`."""
+        return ""
+
+
+class AccessDenied(JobRefused):
+    """The job's role may not do something in S3. The message is that of the exception on EMR's nodes."""
+
+    def __init__(self, what: str, uri: str, sentence: str) -> None:
+        # S3A's form, which EMR uses from 7.10 on (assumed: written from Hadoop's S3A documentation).
+        super().__init__(
+            f"java.nio.file.AccessDeniedException: {uri}: {what} on {uri}:"
+            f" software.amazon.awssdk.services.s3.model.S3Exception: {sentence}"
+            " (Service: S3, Status Code: 403):AccessDenied"
+        )
+
+
+class RoleObjects:
+    """An `ObjectStore` as a role has it. `file`, `get`, `put`, `list` and `delete` raise AccessDenied."""
+
+    def __init__(
+        self, objects: ObjectStore, access: JobAccess, account: str, role: str, session: str
+    ) -> None:
+        self._objects = objects
+        self._access = access
+        self._who = (account, role, session)
+
+    def _ask(self, what: str, action: str, bucket: str, key: str) -> None:
+        below = "" if action == "s3:ListBucket" else f"/{key}"
+        sentence = self._access.denial(*self._who, action, f"arn:aws:s3:::{bucket}{below}")
+        if sentence:
+            raise AccessDenied(what, f"s3://{bucket}/{key}", sentence)
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes | Path,
+        *,
+        content_type: str = "binary/octet-stream",
+        content_encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """See `ObjectStore.put`."""
+        self._ask("create", "s3:PutObject", bucket, key)
+        return self._objects.put(
+            bucket,
+            key,
+            body,
+            content_type=content_type,
+            content_encoding=content_encoding,
+            metadata=metadata,
+        )
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """See `ObjectStore.get`."""
+        self._ask("open", "s3:GetObject", bucket, key)
+        return self._objects.get(bucket, key)
+
+    def delete(self, bucket: str, key: str) -> None:
+        """See `ObjectStore.delete`."""
+        self._ask("delete", "s3:DeleteObject", bucket, key)
+        self._objects.delete(bucket, key)
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        """See `ObjectStore.list`."""
+        self._ask("listStatus", "s3:ListBucket", bucket, prefix)
+        return self._objects.list(bucket, prefix)
+
+    def file(self, bucket: str, key: str) -> Path:
+        """See `ObjectStore.file`."""
+        self._ask("open", "s3:GetObject", bucket, key)
+        return self._objects.file(bucket, key)
+
+    def buckets(self) -> Mapping[str, Path]:
+        """See `ObjectStore.buckets`: where files are, of which the job's own accesses are judged one by one."""
+        return self._objects.buckets()
