@@ -19,6 +19,7 @@ from headrace.services.emr_serverless.fidelity import FIDELITY as EMR_SERVERLESS
 from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
+from headrace.services.redshift_data.fidelity import FIDELITY as REDSHIFT_DATA
 from headrace.services.s3.fidelity import FIDELITY as S3
 from headrace.services.tagging.fidelity import FIDELITY as TAGGING
 from tests.support.cloud import InProcessCloud
@@ -31,6 +32,7 @@ TABLES = {
     "firehose": FIREHOSE,
     "kinesis": KINESIS,
     "lambda": LAMBDA,
+    "redshift-data": REDSHIFT_DATA,
     "resourcegroupstaggingapi": TAGGING,
     "s3": S3,
     **OF_MOTO,
