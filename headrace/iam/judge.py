@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from headrace.aws.errors import AwsError
-from headrace.aws.permits import Permit, gone, is_restricted, refused, refused_key
+from headrace.aws.permits import Permit, is_restricted
 from headrace.aws.sessions import RoleSessions
 from headrace.core.along import apart
 from headrace.core.clock import Clock
@@ -31,6 +30,7 @@ from headrace.iam.key_uses import (
     with_keys,
 )
 from headrace.iam.moment import at
+from headrace.iam.refusals import NOT_IN_IAM, refusal
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
 from headrace.permissions.model import Access, Context, Decision, NamedPolicy, Policies, Principal
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 JUDGE_EVERY_S = 1.0
 MOST_CALLERS = 2_000
 MOST_UNKNOWN = 1_000
-# How the reason ends when the caller's role or user is no more.
-NOT_IN_IAM = "does not exist in IAM"
 _NOT_THERE = "because no identity-based policy allows the {} action"
 
 
@@ -338,13 +336,6 @@ class Judge:
                 self.unknown[key] = self.unknown.get(key, 0) + 1
 
 
-def _refusal(service: str, sentence: str, action: str) -> AwsError:
-    if sentence.endswith(NOT_IN_IAM):
-        return gone(service)
-    is_key = action.startswith("kms:") and service != "kms"
-    return refused_key(service, sentence) if is_key else refused(service, sentence)
-
-
 def _from_source(access: Access, service: Identity) -> Access:
     """Return an access with the keys that say for which resource a service acts."""
     arn = service.source_arn
@@ -386,7 +377,7 @@ class Caller:
         for access in self._judge.accesses(service, operation, params, account, region):
             sentence = self._note(key_of(access), access)
             if sentence:
-                raise _refusal(service, sentence, access.action)
+                raise refusal(service, sentence, access.action)
 
     def ask_for(self, service: str, action: str, resource: str) -> None:
         """See `Permit.ask_for`."""
@@ -395,7 +386,7 @@ class Caller:
         else:
             sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
-            raise _refusal(service, sentence, action)
+            raise refusal(service, sentence, action)
 
     def _sentence_via(self, service: str, action: str, key: str) -> str:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""

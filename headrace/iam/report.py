@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.iam.entries import Entry, folder_of
-from headrace.iam.judge import NOT_IN_IAM, Judge
+from headrace.iam.judge import Judge
+from headrace.iam.refusals import NOT_IN_IAM
 
 MOST_ROWS = 2_000
 # In words, more rows of one action and one folder are one.

@@ -19,6 +19,7 @@ def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
             "firehose",
             "kinesis",
             "lambda",
+            "redshift-data",
             "resourcegroupstaggingapi",
             "s3",
         ]
