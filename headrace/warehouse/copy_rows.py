@@ -1,8 +1,7 @@
 """Turns the files of a COPY into rows of texts: JSON, CSV and delimited lines.
 
 What a row lacks or has too much is a `Problem`, with the code and the words of STL_LOAD_ERRORS
-(docs.aws.amazon.com/redshift/latest/dg/r_Load_Error_Reference.html: codes documented, words observed by others where
-not marked as assumed).
+(docs.aws.amazon.com/redshift/latest/dg/r_Load_Error_Reference.html: codes documented, words assumed).
 """
 
 from __future__ import annotations

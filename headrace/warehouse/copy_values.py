@@ -1,7 +1,7 @@
 """Checks and converts the fields of a COPY to the types of a table's columns, as Redshift does.
 
 Sources: docs.aws.amazon.com/redshift/latest/dg/copy-parameters-data-conversion.html and r_DATEFORMAT_and_TIMEFORMAT
-strings (documented); the words of problems were observed by others.
+strings (documented); the words of problems are assumed.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def check_service_role(guard: Guard, cluster: Cluster) -> None:
     arn = role_arn(cluster)
     source = make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
     if arn and guard.denial(Acting(SERVICE, source_arn=source), "sts:AssumeRole", arn):
-        # The words are those that many users report of a role that is not there.
+        # Assumed: the words that AWS has for a role that is not there.
         raise validation(f"{cluster.request['ServiceRole']} is invalid")
 
 
@@ -50,5 +50,5 @@ def why_no_instances(guard: Guard, cluster: Cluster, node_role: str) -> str:
         passed = {"iam:passedtoservice": ("ec2.amazonaws.com",)}
         denied.append(guard.denial(acting, "iam:PassRole", node_role, passed))
     sentence = next(filter(None, denied), "")
-    # The first sentence is what many users report; what follows it is assumed.
+    # Assumed, no recorded answer was found.
     return f"Service role {arn} has insufficient EC2 permissions. {sentence}" if sentence else ""

@@ -141,7 +141,7 @@ class JobRunner:
         role = str(self._run.request.get("executionRoleArn") or "")
         acting = Acting(SERVICE, source_arn=self._run.arn)
         if self._ports.guard.denial(acting, "sts:AssumeRole", role):
-            # Reported by users, of a role that is not there too.
+            # Assumed, no recorded answer was found; of a role that is not there too.
             self._end(
                 JobState.FAILED,
                 f"Could not assume runtime role {role} because it does not exist or isn't setup with the required"
