@@ -22,7 +22,7 @@ def no_target() -> AwsError:
 
 
 def not_found(statement_id: str) -> AwsError:
-    """No such statement."""
+    """No such statement. The code is assumed."""
     return AwsError(
         "ResourceNotFoundException", "Query does not exist.", 400, {"ResourceId": statement_id}
     )
