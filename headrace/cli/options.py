@@ -114,7 +114,8 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     retries: Any = {"mode": "standard"}
     try:
         if aws:
-            make: Any = cast("Any", boto3).client
+            # A session of its own: boto3's default one keeps the credentials that it once found.
+            make: Any = cast("Any", boto3).Session().client
             config = Config(max_pool_connections=32, retries=retries)
             return make(service, region_name=region, config=config)
         nothing = (None, None, None, None)

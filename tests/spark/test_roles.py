@@ -22,6 +22,7 @@ from tests.support.server import wait_until
 pytestmark = pytest.mark.spark
 
 LAKE = "arn:aws:s3:::lake"
+SERVICE_ROLE = "EMR_DefaultRole_V2"
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -38,6 +39,8 @@ def cloud() -> Iterator[ServedCloud]:
             s3.create_bucket(Bucket=bucket)
         s3.put_object(Bucket="lake", Key="in/a b.txt", Body=b"1\n2\n")
         s3.put_object(Bucket="lake", Key="job.py", Body=JOB.encode())
+        starts = allow(["ec2:RunInstances", "iam:PassRole"], ["*"])
+        make_role(cloud, SERVICE_ROLE, starts, trusts="elasticmapreduce.amazonaws.com")
         yield cloud
 
 
@@ -111,7 +114,7 @@ def run_step(cloud: ServedCloud, role: str) -> dict[str, Any]:
         Name="c",
         LogUri="s3://logs/",
         JobFlowRole=role,
-        ServiceRole="EMR_DefaultRole_V2",
+        ServiceRole=SERVICE_ROLE,
         Instances={"KeepJobFlowAliveWhenNoSteps": False},
         Steps=[
             {

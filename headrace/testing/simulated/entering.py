@@ -16,8 +16,9 @@ import dataclasses
 import functools
 import os
 import random
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +80,26 @@ def _time_of(cloud: SimulatedCloud) -> Generator[None]:
     coordinates = traveller.start()
     clock = cloud.clock
     clock.follow = lambda now_us: coordinates.move_to(START_MS / 1000 + now_us / US)
-    time.sleep, time.monotonic = cloud.sleep, clock.monotonic_s
+    time.sleep, time.monotonic = (
+        _of_this_thread(cloud.sleep, before[0]),
+        _of_this_thread(clock.monotonic_s, before[1]),
+    )
     try:
         yield
     finally:
         clock.follow = lambda _: None
         time.sleep, time.monotonic = before
         traveller.stop()
+
+
+def _of_this_thread(ours: Callable[..., Any], before: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is ours on this thread, and what it was on others: they are no part of the simulation."""
+    thread = threading.get_ident()
+
+    def call(*args: Any) -> Any:
+        return ours(*args) if threading.get_ident() == thread else before(*args)
+
+    return call
 
 
 @contextlib.contextmanager

@@ -41,6 +41,17 @@ def drifts(cfn: Any, name: str, *statuses: str) -> dict[str, dict[str, Any]]:
     return {each["LogicalResourceId"]: each for each in found}
 
 
+READS = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "000000000000"},
+            "Action": "sqs:ReceiveMessage",
+            "Resource": "*",
+        }
+    ],
+}
 RESOURCES: dict[str, Any] = {
     "Stream": {
         "Type": "AWS::Kinesis::Stream",
@@ -57,7 +68,7 @@ RESOURCES: dict[str, Any] = {
     },
     "Permission": {
         "Type": "AWS::SQS::QueuePolicy",
-        "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": {"Statement": []}},
+        "Properties": {"Queues": [{"Ref": "Queue"}], "PolicyDocument": READS},
     },
 }
 

@@ -351,3 +351,14 @@ def test_a_clients_mistakes_and_retries_are_botocores(tmp_path: Path) -> None:
         topic = here.client("sns").create_topic(Name="t")["TopicArn"]
         assert topic.endswith(":t")
         assert here.client("lambda").list_functions(MaxItems=3)["Functions"] == []
+
+
+def test_another_threads_sleep_is_none_of_the_simulations() -> None:
+    with simulation(1) as here:
+        before_ms = here.clock.now_ms()
+        other = threading.Thread(target=time.sleep, args=(0.001,))
+        other.start()
+        other.join()
+        assert here.clock.now_ms() == before_ms
+        time.sleep(90)
+        assert here.clock.now_ms() == before_ms + 90_000
