@@ -240,8 +240,13 @@ class MotoServices:
         self.warm_up()
         return key_arn(key_id, account, region)
 
-    def grants_on(self, key: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return grantee and operations of each grant on a key."""
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """Return the ARN and the state of a key; "" and "" for none."""
+        self.warm_up()
+        return state_of_key(key_id, account, region)
+
+    def grants_on(self, key: str) -> list[Grant]:
+        """Return each grant on a key."""
         self.warm_up()
         return list(grants_on(key))
 

@@ -379,21 +379,21 @@ class Caller:
             if sentence:
                 raise refusal(service, sentence, access.action)
 
-    def ask_for(self, service: str, action: str, resource: str) -> None:
+    def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
         """See `Permit.ask_for`."""
         if action.startswith("kms:"):
-            sentence = self._sentence_via(service, action, resource)
+            sentence = self._sentence_via(service, action, resource, of)
         else:
             sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
             raise refusal(service, sentence, action)
 
-    def _sentence_via(self, service: str, action: str, key: str) -> str:
+    def _sentence_via(self, service: str, action: str, key: str, of: str) -> str:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
-        entry = self.entries.by_key.get((action, key, service))
+        entry = self.entries.by_key.get((action, key, of))
         if entry is not None:
             return self._seen(entry)
-        return self._note((action, key, service), use_of_key(service, action, key))
+        return self._note((action, key, of), use_of_key(service, action, key, of))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
         """Note an access; return AWS's sentence when it is to be refused."""

@@ -100,7 +100,8 @@ WORDINGS: dict[str, Wording] = {
         "The resource policy document is not valid.",
         "The resource policy document contains an invalid principal.",
     ),
-    # EventBridge: the sentence about JSON as moto has it of AWS, of principals assumed; 10,240 characters: eb-quota.html
+    # EventBridge: the sentence about JSON as moto has it of AWS, of principals assumed; 10,240 characters:
+    # eb-quota.html.
     "events": Wording(
         "ValidationException",
         "This policy contains invalid Json",
