@@ -212,7 +212,7 @@ class _Elsewhere:
 
 
 def kms(module: Any) -> None:
-    """Have AWS's own keys say that they are AWS's. Observed in AWS's recorded answers (DescribeKey)."""
+    """Have AWS's own keys say that they are AWS's (observed in DescribeKey's recorded answers), and ARNs name keys."""
     generate = module.KmsBackend._generate_default_keys
 
     @functools.wraps(generate)
@@ -225,6 +225,18 @@ def kms(module: Any) -> None:
         return key_id
 
     module.KmsBackend._generate_default_keys = generate_managed
+    for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
+        setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+def _of_any_name(method: Any) -> Any:
+    """Have a method that takes a key's id take its ARN too."""
+
+    @functools.wraps(method)
+    def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
+        return method(self, self.get_key_id(key_id), *args, **more)
+
+    return named
 
 
 def s3(module: Any) -> None:

@@ -11,7 +11,7 @@ kms/latest/developerguide/services-parameter-store.html, amazondynamodb/latest/d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from headrace.permissions.requests.lambda_ import key_arn
 from headrace.permissions.requests.request import Need, Request
@@ -84,7 +84,8 @@ def _table_key_needs(request: Request) -> Iterator[Need]:
     if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
         return
     given: Any = request.parameters.get("SSESpecification")
-    named = str(given.get("KMSMasterKeyId") or "") if isinstance(given, Mapping) else ""
+    said = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
+    named = str(said.get("KMSMasterKeyId") or "")
     key = "" if not named or "alias/aws/" in named else key_arn(request, named)
     for action in _ON_NEW_TABLES if key else ():
         table = request.arn("dynamodb", f"table/{request.text('TableName')}")
@@ -107,7 +108,7 @@ def keys_of_service(
     service: str, account: str, region: str, resource: str = ""
 ) -> dict[str, tuple[str, ...]]:
     """Return the condition keys that a service adds when it uses a key for its caller, on a resource's behalf."""
-    keys = {
+    keys: dict[str, tuple[str, ...]] = {
         "kms:viaservice": (f"{service}.{region}.amazonaws.com",),
         "kms:calleraccount": (account,),
     }
@@ -130,6 +131,9 @@ def context_of(service: str, resource: str) -> dict[str, str]:
 
 def _key_of(request: Request, need: Need, resource: str) -> str:
     """Return the ARN of the customer's key of a resource; empty for AWS's own keys and for none."""
+    upload_id = request.text("UploadId")
+    if need.action == "s3:PutObject" and upload_id:
+        return request.find("s3", "upload key", f"{resource} {upload_id}") or ""
     if need.action == "s3:PutObject" and request.text("SSEKMSKeyId"):
         return key_arn(request, request.text("SSEKMSKeyId"))
     if need.action == "s3:PutObject" and (
