@@ -41,7 +41,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     found = judge.subject_of(identity, access)
     if found is None:
         raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
-    told = explain(found[0], at(access, found[1], judge.clock.now_ms())[0], found[1])
+    told = explain(found[0], at(access, found[1], judge.clock.now_ms(), identity)[0], found[1])
     return {
         "allowed": told.decision.allowed,
         "lines": [*told.lines(), *_doubts(action)],

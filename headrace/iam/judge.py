@@ -6,6 +6,7 @@ and before any policy changes. In enforce mode it is judged at once; decisions a
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import threading
@@ -130,7 +131,7 @@ class Judge:
         except KeyError:
             pass
         identity = self._identity(access_key, token)
-        permit = None if identity is None else self._caller(identity)
+        permit = None if identity is None else self._caller(identity).of_session(identity)
         with self.lock:
             if len(self._by_token) >= MOST_CALLERS:
                 self._by_token.clear()
@@ -269,7 +270,7 @@ class Judge:
         if known.source_arn:
             access = _from_source(access, known)
         policies = _with_resource(own, resource)
-        access, is_timed = at(access, policies, self.clock.now_ms())
+        access, is_timed = at(access, policies, self.clock.now_ms(), known)
         decision = evaluate(principal, access, policies)
         if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
             decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
@@ -304,6 +305,8 @@ class Judge:
                 caller.entries = Entries(caller.identity)
             self._pending.clear()
             self.unknown.clear()
+            # Callers of sessions have the entries that were.
+            self._by_token.clear()
         self.on_clear()
         return count
 
@@ -358,6 +361,14 @@ class Caller:
         self._clock = judge.clock
         self._lock = judge.lock
         self._enforces = judge.enforces
+
+    def of_session(self, identity: Identity) -> Caller:
+        """Return this caller in one of its sessions, which differ in when they were issued."""
+        if identity.issued_ms == self.identity.issued_ms:
+            return self
+        other = copy.copy(self)
+        other.identity = identity
+        return other
 
     @property
     def acting(self) -> Acting | None:
@@ -442,6 +453,7 @@ class Caller:
             entry.pending += 1
             if entry.pending > 1:
                 return
+        entry.identity = self.identity
         # When the last of many was, `settle` says: it comes within a second, and here each costs.
         entry.last_ms = self._clock.now_ms()
         self._judge.later(entry)

@@ -84,8 +84,9 @@ def _table_key_needs(request: Request) -> Iterator[Need]:
     if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
         return
     given: Any = request.parameters.get("SSESpecification")
-    said = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {}
-    named = str(said.get("KMSMasterKeyId") or "")
+    named = ""
+    if isinstance(given, Mapping):
+        named = str(cast("Mapping[str, Any]", given).get("KMSMasterKeyId") or "")
     key = "" if not named or "alias/aws/" in named else key_arn(request, named)
     for action in _ON_NEW_TABLES if key else ():
         table = request.arn("dynamodb", f"table/{request.text('TableName')}")
