@@ -120,6 +120,7 @@ def test_what_iam_takes() -> None:
     # Keys that nobody has, and values of another type than the key's: only the Access Analyzer complains of them.
     for key in (
         "aws:SourceArnn",
+        "kms:EncryptionContext:aws:s3:arn",
         "kinesis:NoSuchKey",
         "nobody",
         "aws:RequestTag/a:b",
