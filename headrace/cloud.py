@@ -47,6 +47,7 @@ from headrace.pages.spark import SparkPages
 from headrace.resource_keys import ResourceKeys
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
+from headrace.resource_tags import ResourceTags
 from headrace.search.home import SearchHome
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -211,6 +212,7 @@ class Cloud:
             resource_policy=policies.of,
             find=ResourceNames(self.gateway, self._resource_keys().of).find,
             grants=moto.grants_on,
+            tags=ResourceTags(self.gateway, held=moto.tags_of).of,
             account=self.config.account_id,
             region=self.config.region,
         )

@@ -34,6 +34,7 @@ from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
 from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
+from headrace.fallback.held_tags import tags_held
 from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -240,6 +241,11 @@ class MotoServices:
         """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
         self.warm_up()
         return key_arn(key_id, account, region)
+
+    def tags_of(self, arn: str) -> dict[str, str]:
+        """Return the tags of what an ARN names, as far as headrace looks for them."""
+        self.warm_up()
+        return tags_held(arn)
 
     def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
         """Return the ARN and the state of a key; "" and "" for none."""

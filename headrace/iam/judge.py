@@ -30,7 +30,7 @@ from headrace.iam.key_uses import (
     uses_of_key,
     with_keys,
 )
-from headrace.iam.moment import at
+from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM, refusal
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
@@ -91,6 +91,7 @@ class Judge:
         resource_policy: ResourcePolicy,
         find: FindIn,
         grants: Grants,
+        tags: Callable[[str], Mapping[str, str]],
         account: str,
         region: str,
     ) -> None:
@@ -103,6 +104,7 @@ class Judge:
         self._resource_policy = resource_policy
         self._find = find
         self._grants = grants
+        self.tags_of = tags
         self.lock = threading.Lock()
         self._judging = threading.RLock()
         self._by_token: dict[tuple[str, str], Caller | None] = {}
@@ -271,11 +273,12 @@ class Judge:
             access = _from_source(access, known)
         policies = _with_resource(own, resource)
         access, is_timed = at(access, policies, self.clock.now_ms(), known)
+        access, is_tagged = with_tags(access, policies, self.tags_of)
         decision = evaluate(principal, access, policies)
         if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
             decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
         sentence = "" if decision.allowed else denial(principal, access, decision)
-        return sentence, decision, not is_timed
+        return sentence, decision, not (is_timed or is_tagged)
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
         """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""

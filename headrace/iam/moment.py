@@ -1,10 +1,11 @@
-"""The condition keys that the moment of a call and its session give: the time, where it came from, MFA.
+"""The condition keys that a call's moment, session and resource give: the time, where it came from, MFA, tags.
 
 They are added where a policy asks for them, and only there: a decision on the time holds for no longer than it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from headrace.permissions.model import Access, Policies
 
 _CURRENT, _EPOCH, _SOURCE = "aws:currenttime", "aws:epochtime", "aws:sourceip"
 _MFA, _MFA_AGE = "aws:multifactorauthpresent", "aws:multifactorauthage"
+_TAG = ":resourcetag/"
 _ISSUED = "aws:tokenissuetime"
 _TIMED = frozenset({_CURRENT, _EPOCH, _MFA_AGE, _ISSUED})
 # Whoever calls is on this machine.
@@ -33,6 +35,21 @@ def at(
     if not missing:
         return access, False
     return replace(access, context={**access.context, **missing}), not _TIMED.isdisjoint(missing)
+
+
+def with_tags(
+    access: Access, policies: Policies, tags_of: Callable[[str], Mapping[str, str]]
+) -> tuple[Access, bool]:
+    """Return an access with the tags of its resource that the policies ask for, and whether they ask for any.
+
+    Source: reference_policies_condition-keys.html, aws:ResourceTag. Services' own keys of this name are the same.
+    """
+    asked = [key for key in keys_asked(access, policies) if _TAG in key]
+    if not asked:
+        return access, False
+    tags = {key.lower(): value for key, value in tags_of(access.resource).items()}
+    found = {key: (tags[name],) for key in asked if (name := key.partition(_TAG)[2]) in tags}
+    return replace(access, context={**found, **access.context}), True
 
 
 def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:

@@ -357,3 +357,52 @@ def test_a_saml_assertion_becomes_the_role_that_trusts_its_provider(cloud: InPro
     nobody = {"RoleArn": role, "PrincipalArn": f"{SAML}-2"}
     found = refusal(assume, **nobody, SAMLAssertion=assertion(role, provider=f"{SAML}-2"))
     assert found[0] == "InvalidIdentityToken"
+
+
+# --- tags of what is accessed ---------------------------------------------------------------------
+
+
+def test_what_is_tagged_may_be_touched(cloud: InProcessCloud):
+    """tutorial_attribute-based-access-control.html, for headrace's own services and for moto's."""
+    blue, red = {"team": "blue"}, {"team": "red"}
+    kinesis, sqs, iam = (cloud.client(name) for name in ("kinesis", "sqs", "iam"))
+    table = {
+        "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+    urls: dict[str, str] = {}
+    for name, tags in (("blue", blue), ("red", red)):
+        kinesis.create_stream(StreamName=name, ShardCount=1, Tags=tags)
+        urls[name] = sqs.create_queue(QueueName=name, tags=tags)["QueueUrl"]
+        listed = [{"Key": "team", "Value": tags["team"]}]
+        cloud.client("dynamodb").create_table(TableName=name, **table, Tags=listed)
+        cloud.client("secretsmanager").create_secret(Name=name, SecretString="1", Tags=listed)
+        iam.create_user(UserName=name, Tags=listed)
+    same = {"StringEquals": {"aws:ResourceTag/team": "${aws:PrincipalTag/team}"}}
+    make_role(cloud, "tagged", {**allow("*", "*"), "Condition": same}, trusts=ROOT)
+    iam.tag_role(RoleName="tagged", Tags=[{"Key": "team", "Value": "blue"}])
+    keys = cloud.client("sts").assume_role(
+        RoleArn=f"arn:aws:iam::{ACCOUNT}:role/tagged", RoleSessionName="ses"
+    )["Credentials"]
+    key = {"Key": {"id": {"S": "1"}}}
+
+    def calls(name: str) -> list[Any]:
+        services = ("kinesis", "sqs", "dynamodb", "secretsmanager", "iam")
+        own = {service: of_keys(cloud, service, keys) for service in services}
+        return [
+            lambda: own["kinesis"].put_record(StreamName=name, Data=b"1", PartitionKey="a"),
+            lambda: own["sqs"].send_message(QueueUrl=urls[name], MessageBody="1"),
+            lambda: own["dynamodb"].get_item(TableName=name, **key),
+            lambda: own["secretsmanager"].get_secret_value(SecretId=name),
+            lambda: own["iam"].get_user(UserName=name),
+        ]
+
+    for call in calls("blue"):
+        call()
+    for call in calls("red"):
+        assert refusal(call)[0].startswith("AccessDenied")
+    # A tag counts from when it is there.
+    arn = kinesis.describe_stream_summary(StreamName="red")["StreamDescriptionSummary"]["StreamARN"]
+    kinesis.tag_resource(ResourceARN=arn, Tags=blue)
+    calls("red")[0]()

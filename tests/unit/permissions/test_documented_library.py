@@ -330,8 +330,10 @@ def tags(**given: str) -> Context:
         (tagged(Department="Data"), START_TAGGED, "ec2:StartInstances", INSTANCE, ANALYTICS, True),
         (tagged(Department="Sales"), START_TAGGED, "ec2:StartInstances", INSTANCE, ANALYTICS, False),
         (tagged(Department="Data"), START_TAGGED, "ec2:StartInstances", INSTANCE, NONE, False),
-        (tagged(CostCenter="7"), MATCHING, "ec2:StartInstances", INSTANCE, {"aws:resourcetag/costcenter": ("7",)}, True),
-        (tagged(CostCenter="8"), MATCHING, "ec2:StartInstances", INSTANCE, {"aws:resourcetag/costcenter": ("7",)}, False),
+        (tagged(CostCenter="7"), MATCHING, "ec2:StartInstances", INSTANCE,
+         {"aws:resourcetag/costcenter": ("7",)}, True),
+        (tagged(CostCenter="8"), MATCHING, "ec2:StartInstances", INSTANCE,
+         {"aws:resourcetag/costcenter": ("7",)}, False),
         (JOHN, MATCHING, "ec2:StartInstances", INSTANCE, {"aws:resourcetag/costcenter": ("7",)}, False),
         # ec2_region, ec2_terminate-ip
         (JOHN, IN_REGION, "ec2:RunInstances", INSTANCE, {"ec2:region": ("eu-west-1",)}, True),
@@ -346,7 +348,8 @@ def tags(**given: str) -> Context:
          f"arn:aws:iam::{ACCOUNT}:user/Department/Development/Jane", NONE, True),
         (JOHN, SIMULATOR_PATH, "iam:SimulatePrincipalPolicy", JANES, NONE, False),
         # iam-add-tag
-        (JOHN, ADD_TAG, "iam:TagUser", JANES, {**tags(Department="Marketing"), "iam:resourcetag/jobfunction": ("Manager",)},
+        (JOHN, ADD_TAG, "iam:TagUser", JANES, {**tags(Department="Marketing"),
+         "iam:resourcetag/jobfunction": ("Manager",)},
          True),
         (JOHN, ADD_TAG, "iam:TagUser", JANES, {**tags(Department="Sales"), "iam:resourcetag/jobfunction": ("Manager",)},
          False),
@@ -371,8 +374,10 @@ def tags(**given: str) -> Context:
         (JOHN, ROTATE, "iam:UpdateAccessKey", JANES, NONE, False),
         (MAPPER, ROTATE, "iam:UpdateAccessKey", f"arn:aws:iam::{ACCOUNT}:user/", NONE, False),
         # iam_limit-managed
-        (JOHN, LIMITED, "iam:AttachUserPolicy", JANES, {"iam:policyarn": (f"arn:aws:iam::{ACCOUNT}:policy/mine",)}, True),
-        (JOHN, LIMITED, "iam:AttachUserPolicy", JANES, {"iam:policyarn": ("arn:aws:iam::aws:policy/AdministratorAccess",)},
+        (JOHN, LIMITED, "iam:AttachUserPolicy", JANES, {"iam:policyarn": (f"arn:aws:iam::{ACCOUNT}:policy/mine",)},
+         True),
+        (JOHN, LIMITED, "iam:AttachUserPolicy", JANES,
+         {"iam:policyarn": ("arn:aws:iam::aws:policy/AdministratorAccess",)},
          False),
         (JOHN, LIMITED, "iam:AttachUserPolicy", JANES, NONE, False),
         # iam_mfa-selfmanage
