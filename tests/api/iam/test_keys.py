@@ -457,3 +457,26 @@ def test_a_topic_asks_for_its_key(cloud: InProcessCloud, key: str):
     use = allow(["kms:GenerateDataKey*", "kms:Decrypt"], key)
     put_policy(cloud, "publishes", allow("sns:*", "*"), {**use, "Condition": via("sns")})
     assert publish(TopicArn=topic, Message="1")["MessageId"]
+
+
+def test_a_topic_needs_the_key_of_a_queue_that_it_sends_to(cloud: InProcessCloud, key: str):
+    """sns/latest/dg/sns-enable-encryption-for-topic-sqs-queue-subscriptions.html: the key's policy lets SNS."""
+    sns, sqs, kms = cloud.client("sns"), cloud.client("sqs"), cloud.client("kms")
+    topic = sns.create_topic(Name="to-secret")["TopicArn"]
+    root = {**allow("kms:*", "*"), "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}}
+    lets = {
+        **allow(["kms:GenerateDataKey*", "kms:Decrypt"], "*"),
+        "Principal": {"Service": "sns.amazonaws.com"},
+        "Condition": {"ArnEquals": {"aws:SourceArn": topic}},
+    }
+    open_key = kms.create_key(Policy=json.dumps(statements(root, lets)))["KeyMetadata"]["Arn"]
+    received: dict[str, int] = {}
+    for name, own in (("closed", key), ("opened", open_key)):
+        arn = f"arn:aws:sqs:{REGION}:{ACCOUNT}:{name}"
+        sends = {**allow("sqs:SendMessage", arn), "Principal": {"Service": "sns.amazonaws.com"}}
+        attributes = {"KmsMasterKeyId": own, "Policy": json.dumps(statements(sends))}
+        url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
+        sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+        sns.publish(TopicArn=topic, Message="1")
+        received[name] = len(sqs.receive_message(QueueUrl=url).get("Messages", ()))
+    assert received == {"closed": 0, "opened": 1}

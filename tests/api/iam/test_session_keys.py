@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.fallback.mfa import code_of
+from headrace.iam.report import report_of
 from headrace.testing.clock import MovableClock
 from tests.support.clients import client_of
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
@@ -92,6 +93,10 @@ def test_what_asks_for_mfa_is_done_with_a_devices_code(
         assert found[0] == "AccessDeniedException"
     mine = of_keys(cloud, "kinesis", strong).list_streams
     assert mine()["StreamNames"] == []
+    # The report has the user, and not the key.
+    principals = {row["principal"] for row in report_of(cloud.cloud.judge)["denied"]}
+    assert f"arn:aws:iam::{ACCOUNT}:user/ann" in principals
+    assert not any(one.startswith("AKIA") for one in principals)
     age = {"NumericLessThan": {"aws:MultiFactorAuthAge": "3600"}}
     put_user_policy(cloud, {**listing, "Condition": age}, allow("sts:*", "*"))
     assert mine()["StreamNames"] == []
