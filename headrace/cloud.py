@@ -47,6 +47,7 @@ from headrace.pages.spark import SparkPages
 from headrace.resource_keys import ResourceKeys
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
+from headrace.resource_tags import ResourceTags
 from headrace.search.home import SearchHome
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -211,6 +212,7 @@ class Cloud:
             resource_policy=policies.of,
             find=ResourceNames(self.gateway, self._resource_keys().of).find,
             grants=moto.grants_on,
+            tags=ResourceTags(self.gateway, held=moto.tags_of).of,
             account=self.config.account_id,
             region=self.config.region,
         )
@@ -228,6 +230,9 @@ class Cloud:
             stream_key=lambda arn: self.kinesis.key_of(arn),
             bucket=bucket,
             object_encryption=lambda name, key: self.s3.object(name, key).encryption,
+            upload_encryption=lambda name, key, upload: (
+                self.s3.uploads.find(name, key, upload).encryption
+            ),
             delivery_stream_key=lambda arn: self.firehose.key_of(arn),
             held=self.moto.key_of,
             resolved=self.moto.key_named,
@@ -301,6 +306,8 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
+        self.kinesis.registry.keys.state_of = self.moto.state_of_key
+        self.kinesis.registry.keys.version = lambda: self.moto.keys_version
         for service in (self.s3, self.lambda_, self.kinesis):
             service.has_principal = self.moto.has_principal
         self.s3.notifications.guard = self.judge

@@ -32,8 +32,9 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.held_keys import grants_on, key_arn, key_held
+from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
+from headrace.fallback.held_tags import tags_held
 from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -68,6 +69,7 @@ from headrace.fallback.session_identity import answer_of_session
 from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
 from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
+from headrace.iam.key_uses import Grant
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -114,8 +116,8 @@ class MotoServices:
         self.guard: Guard = NoGuard()
         # Called before a policy changes, so that what was done until then is judged by what it was.
         self.before_policies_change: Callable[[], None] = lambda: None
-        # Grows with each change of a policy.
-        self.policies_version = 0
+        # Grow with each change of a policy, and of a key.
+        self.policies_version = self.keys_version = 0
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
@@ -240,8 +242,18 @@ class MotoServices:
         self.warm_up()
         return key_arn(key_id, account, region)
 
-    def grants_on(self, key: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return grantee and operations of each grant on a key."""
+    def tags_of(self, arn: str) -> dict[str, str]:
+        """Return the tags of what an ARN names, as far as headrace looks for them."""
+        self.warm_up()
+        return tags_held(arn)
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """Return the ARN and the state of a key; "" and "" for none."""
+        self.warm_up()
+        return state_of_key(key_id, account, region)
+
+    def grants_on(self, key: str) -> list[Grant]:
+        """Return each grant on a key."""
         self.warm_up()
         return list(grants_on(key))
 
@@ -330,7 +342,12 @@ class MotoServices:
                 return self._write(entry, package, operation)
             finally:
                 self.policies_version += 1
-        return self._write(entry, package, operation)
+                self.keys_version += 1
+        try:
+            return self._write(entry, package, operation)
+        finally:
+            if package == "kms":
+                self.keys_version += 1
 
     def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
         with self._alone():

@@ -8,11 +8,14 @@ Each function patches the module that it is given, once that is imported: see `_
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
+from headrace.fallback.other_accounts import patch_buses
+from headrace.fallback.services import bus_policies
 
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
@@ -158,7 +161,7 @@ def elasticache(module: Any) -> None:
 
 
 def events(module: Any) -> None:
-    """Let event buses be changed."""
+    """Let event buses be changed, with their policies, and be other accounts'."""
 
     def update_event_bus(self: Any) -> str:
         bus = self.events_backend.describe_event_bus(self._get_param("Name"))
@@ -168,6 +171,9 @@ def events(module: Any) -> None:
         return _json({"Arn": bus.arn, "Name": bus.name})
 
     module.EventsHandler.update_event_bus = update_event_bus
+    models = importlib.import_module("moto.events.models")
+    bus_policies.patch(models.EventBus, module.EventsHandler)
+    patch_buses(models, module.EventsHandler)
 
 
 def glue(module: Any) -> None:
@@ -206,7 +212,7 @@ class _Elsewhere:
 
 
 def kms(module: Any) -> None:
-    """Have AWS's own keys say that they are AWS's. Observed in AWS's recorded answers (DescribeKey)."""
+    """Have AWS's own keys say that they are AWS's (observed in DescribeKey's recorded answers), and ARNs name keys."""
     generate = module.KmsBackend._generate_default_keys
 
     @functools.wraps(generate)
@@ -219,6 +225,18 @@ def kms(module: Any) -> None:
         return key_id
 
     module.KmsBackend._generate_default_keys = generate_managed
+    for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
+        setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+def _of_any_name(method: Any) -> Any:
+    """Have a method that takes a key's id take its ARN too."""
+
+    @functools.wraps(method)
+    def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
+        return method(self, self.get_key_id(key_id), *args, **more)
+
+    return named
 
 
 def s3(module: Any) -> None:
