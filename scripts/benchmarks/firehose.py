@@ -291,9 +291,9 @@ def measure_other(name: str, count: int) -> dict[str, float]:
         return {"puts/s": taken / put_s, "records/s": taken / whole_s}
 
 
-def measure_cases(records: int, only: str | None, table: Table) -> float:
-    """Measure headrace's cases; return the rate of the first, from put to object, 0 when it is left out."""
-    plain = 0.0
+def measure_cases(records: int, only: str | None, table: Table) -> dict[str, float]:
+    """Measure headrace's cases; return the figures of the plain one with direct puts, none when it is left out."""
+    plain: dict[str, float] = {}
     for of_stream in (False, True):
         source = "Kinesis" if of_stream else "direct"
         for case in CASES:
@@ -302,7 +302,8 @@ def measure_cases(records: int, only: str | None, table: Table) -> float:
             count = int(records * case.share)
             made = stream_bodies(count) if of_stream else bodies(count)
             found = measure(case, made, count, of_stream=of_stream)
-            plain = plain or (0.0 if of_stream or case is not CASES[0] else found["records/s"])
+            if case is CASES[0] and not of_stream:
+                plain = found
             table.add_row(
                 source,
                 case.name,
@@ -331,8 +332,8 @@ def main(records: int, elsewhere: int, only: str | None, *, peers: bool, memory:
         try:
             found = measure_other(name, elsewhere)
             rate = found["records/s"]
-            ratio = f"headrace: {plain / rate:,.0f} times" if plain else ""
-            row = (f"{found['puts/s']:,.0f}", f"{rate:,.0f}", ratio)
+            ratio = " / ".join(f"{plain[name] / found[name]:,.0f}" for name in found if plain)
+            row = (f"{found['puts/s']:,.0f}", f"{rate:,.0f}", ratio and f"headrace x {ratio}")
         except (CannotStart, OSError, RuntimeError, BotoCoreError, ClientError) as error:
             row = (f"failed: {' '.join(str(error).split())[:80]}", "")
         table.add_row("direct", CASES[0].name, name, *row)
