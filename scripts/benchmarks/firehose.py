@@ -239,7 +239,6 @@ class Partitions:
     put_mb: float
     held_mb: float
     rise_mb: float
-    refused: int
 
 
 def measure_partitions(put_mb: int, keys: int, size_bytes: int) -> Partitions:
@@ -270,7 +269,6 @@ def measure_partitions(put_mb: int, keys: int, size_bytes: int) -> Partitions:
             count * size_bytes / 1e6,
             held * size_bytes / 1e6,
             max(most_mb, late_mb) - before_mb,
-            int(status(target.port)["failed_records"]),
         )
 
 
@@ -347,7 +345,7 @@ def main(records: int, elsewhere: int, only: str | None, *, peers: bool, memory:
         found = measure_partitions(put_mb, keys, size_bytes)
         console.print(
             f"{keys:,} partitions, {found.active} active, buffers of 64 MiB: {found.put_mb:,.0f} MB put,"
-            f" {found.held_mb:,.0f} MB at most in the buffers, {found.refused:,} records beyond the limit:"
+            f" {found.held_mb:,.0f} MB at most in the buffers:"
             f" {found.rise_mb:,.0f} MB of memory more"
         )
 
