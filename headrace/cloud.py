@@ -61,6 +61,10 @@ from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
+from headrace.services.redshift_serverless.api import (
+    build_redshift_serverless,
+    redshift_serverless_api,
+)
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -328,6 +332,9 @@ class Cloud:
             supervisor=self.supervisor,
             real_url=config.redshift_url,
         )
+        self.redshift_serverless = build_redshift_serverless(
+            ids=self.ids, database=shared["database"], warehouses=self.warehouses
+        )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -352,6 +359,7 @@ class Cloud:
             warehouses=self.warehouses,
             secrets=Secrets(self.gateway).text_of,
             guard=self.judge,
+            buses=EventBuses(self.gateway),
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -403,6 +411,7 @@ class Cloud:
             lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
             redshift_data_api(self.redshift_data),
+            redshift_serverless_api(self.redshift_serverless),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
@@ -417,6 +426,7 @@ class Cloud:
             self.s3,
             self.kinesis,
             self.lambda_,
+            self.redshift_serverless,
             self.firehose,
             self.redshift_data,
             self.emr,

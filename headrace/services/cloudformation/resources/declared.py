@@ -629,9 +629,13 @@ def _has_value(value: Any, wanted: str) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Return an attribute as a stack keeps it: times as text."""
+    """Return an attribute as a stack keeps it: times as text, those inside of objects too."""
     if isinstance(value, datetime):
         return iso_of(round(value.timestamp() * 1000))
+    if isinstance(value, Mapping):
+        return {name: _shown(each) for name, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shown(each) for each in cast("list[Any]", value)]
     return value
 
 

@@ -97,6 +97,35 @@ TYPES = [
         },
     ),
     Declared(
+        "AWS::RedshiftServerless::Namespace",
+        "redshift-serverless",
+        create=[Call("CreateNamespace")],
+        id="NamespaceName",
+        read=Call("GetNamespace", {"namespaceName": "@id"}),
+        delete=[Call("DeleteNamespace", {"namespaceName": "@id"})],
+        name="NamespaceName",
+        name_lower=True,
+        attributes={
+            "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",
+            "Namespace.NamespaceId": "@answer.namespace.namespaceId",
+        },
+    ),
+    Declared(
+        "AWS::RedshiftServerless::Workgroup",
+        "redshift-serverless",
+        create=[Call("CreateWorkgroup")],
+        id="WorkgroupName",
+        read=Call("GetWorkgroup", {"workgroupName": "@id"}),
+        delete=[Call("DeleteWorkgroup", {"workgroupName": "@id"})],
+        name="WorkgroupName",
+        name_lower=True,
+        attributes={
+            "Workgroup.WorkgroupArn": "@answer.workgroup.workgroupArn",
+            "Workgroup.Endpoint.Address": "@answer.workgroup.endpoint.address",
+            "Workgroup.Endpoint.Port": lambda v: str(v.answer["workgroup"]["endpoint"]["port"]),
+        },
+    ),
+    Declared(
         "AWS::Redshift::ClusterSubnetGroup",
         "redshift",
         create=[
