@@ -102,6 +102,18 @@ def backup(module: Any) -> None:
     module.BackupBackend.delete_backup_plan = delete_backup_plan
 
 
+def codebuild(module: Any) -> None:
+    """Let projects be without a source, whose buildspec is their own."""
+    check = module._validate_required_params_source
+
+    @functools.wraps(check)
+    def has_source(source: dict[str, Any]) -> None:
+        if source.get("type") != "NO_SOURCE":
+            check(source)
+
+    module._validate_required_params_source = has_source
+
+
 def codedeploy(module: Any) -> None:
     """Let applications and deployment groups be deleted."""
 
