@@ -428,6 +428,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("cases", nargs="*", help="all without any")
     parser.add_argument("--port", type=int, default=4739)
     parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
+    parser.add_argument("--log", type=Path, help="where the cloud's log is kept")
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="strangers-") as name:
@@ -456,6 +457,8 @@ def main(arguments: Sequence[str]) -> int:
         finally:
             process.terminate()
             process.wait(30)
+            if options.log is not None:
+                shutil.copy(folder / "up.log", options.log)
     print(summary(found))
     return 0 if all(case.passes for case in found) else 1
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,6 +133,8 @@ def _send(
         )
     except AwsError as error:
         raise PipeFailed(error.message) from error
+    if call.service == "logs":
+        _make_log_stream(batch, call.params, control)
     output = _called(batch, call.service, call.operation, call.params, control)
     if output.get("FunctionError"):
         raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
@@ -154,6 +157,15 @@ def _called(
         is_hopeless = any(name in error.code for name in HOPELESS)
         what = f"{batch.target or batch.enrichment}: {error}"
         raise PipeFailed(what, may_pass=not is_hopeless or "AccessDenied" in error.code) from error
+
+
+def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPlane) -> None:
+    """Make the log stream that a pipe writes to, unless it is there."""
+    parts = batch.arn.split(":")
+    named = {name: params[name] for name in ("logGroupName", "logStreamName")}
+    # That it is there, or that the group is not, PutLogEvents finds out.
+    with contextlib.suppress(AwsError):
+        control.call("logs", "CreateLogStream", named, account=parts[4], region=parts[3])
 
 
 def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
