@@ -25,6 +25,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
 from headrace.fallback.asl_client import client_of_cloud
+from headrace.fallback.asl_tasks import task_maker
 
 RUNTIME_ERROR = "States.Runtime"
 # Documented: the most events of a standard execution; the longest that an express execution runs.
@@ -268,13 +269,18 @@ def _patch_interpreter() -> None:
     )
     from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
         state_task_service,
+        state_task_service_factory,
     )
     from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 
     # It logs each failure of an execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
     # Imported by name in many of its modules.
-    instead = {"boto_client_for": client_of_cloud, "TMP_THREADS": _Nothing()}
+    instead = {
+        "boto_client_for": client_of_cloud,
+        "TMP_THREADS": _Nothing(),
+        "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
+    }
     for name, module in list(sys.modules.items()):
         if name.startswith("moto.stepfunctions.parser."):
             for attribute, value in instead.items():

@@ -19,7 +19,7 @@ import msgspec
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import MOTO_LOCK
-from headrace.fallback.post import request
+from headrace.fallback.post import exchange, request
 
 # Documented: an endpoint has five seconds to answer, and is asked again after these statuses and those from 500 on.
 ANSWER_WITHIN_S = 5.0
@@ -90,8 +90,27 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
     return made
 
 
+def connection_call(
+    arn: str, method: str, url: str, headers: dict[str, str], query: dict[str, Any]
+) -> HttpCall:
+    """Return a call that is authorized as a connection says. Raises AwsError when there is none of this ARN."""
+    with MOTO_LOCK:
+        made = HttpCall(method, "", headers, account=arn.split(":")[4] if ":" in arn else "")
+        _authorize(made, _connection(arn), query)
+    made.url = _url(url, [], query)
+    return made
+
+
 def send(call: HttpCall, body: bytes) -> bytes:
     """Make a call and return the answer's body. Raises AwsError; see `is_final`."""
+    status, _, answer = exchanged(call, body)
+    if status >= 300:
+        raise AwsError("SDK_CLIENT_ERROR", f"the endpoint answered {status}", status)
+    return answer
+
+
+def exchanged(call: HttpCall, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Make a call; return the answer's status, headers and body, whatever the status. Raises AwsError, OSError."""
     headers = dict(call.headers)
     if call.token is not None:
         headers["Authorization"] = f"Bearer {_token(call.token)}"
@@ -102,11 +121,8 @@ def send(call: HttpCall, body: bytes) -> bytes:
         status, answer = CURRENT.apis(
             call.api, method=call.method, url=call.url, headers=headers, body=body, by=call.account
         )
-    else:
-        status, answer = request(call.method, call.url, body, headers, within_s=ANSWER_WITHIN_S)
-    if status >= 300:
-        raise AwsError("SDK_CLIENT_ERROR", f"the endpoint answered {status}", status)
-    return answer
+        return status, [("Content-Type", "application/json")], answer
+    return exchange(call.method, call.url, body, headers, within_s=ANSWER_WITHIN_S)
 
 
 def is_final(error: AwsError) -> bool:
@@ -138,11 +154,20 @@ def _destination(arn: str) -> tuple[Any, Any]:
     destination = backend.destinations.get(name)
     if destination is None:
         raise AwsError("ResourceNotFoundException", f"there is no API destination {name}")
-    named = str(destination.connection_arn).partition(":connection/")[2].split("/")[0]
-    connection = backend.connections.get(named)
+    return destination, _connection(str(destination.connection_arn))
+
+
+def _connection(arn: str) -> Any:
+    """Return moto's connection of EventBridge. Raises AwsError."""
+    from moto.events.models import events_backends
+
+    parts = arn.split(":", 5)
+    backends: Any = events_backends
+    name = arn.partition(":connection/")[2].split("/")[0]
+    connection = backends[parts[4]][parts[3]].connections.get(name) if name else None
     if connection is None:
-        raise AwsError("ResourceNotFoundException", f"there is no connection {named}")
-    return destination, connection
+        raise AwsError("ResourceNotFoundException", f"there is no connection {name or arn}")
+    return connection
 
 
 # --- connections ----------------------------------------------------------------------------------

@@ -203,7 +203,7 @@ module.exports = function ({ S, fn, st, q, bk, tb, rule, sm }) {
     S('pa-destination', s => { const u = fn(s).addFunctionUrl({ authType: l.FunctionUrlAuthType.NONE }); const c = new ev.Connection(s, 'C', { authorization: ev.Authorization.apiKey('k', cdk.SecretValue.unsafePlainText('v')) }); from(s, new pt.ApiDestinationTarget(new ev.ApiDestination(s, 'D', { connection: c, endpoint: u.url }))); });
     S('pa-enrich-lambda', s => { const f = inline(s, 'E', 'def h(e, c): return [{"n": len(e)}]'); from(s, new pt.SqsTarget(out(s)), { enrichment: enrichment(f.functionArn, r => f.grantInvoke(r)) }); });
     S('pa-enrich-sfn', s => { const m = new sfn.StateMachine(s, 'E', { stateMachineType: sfn.StateMachineType.EXPRESS, definitionBody: sfn.DefinitionBody.fromChainable(new sfn.Pass(s, 'Pass')) }); from(s, new pt.SqsTarget(out(s)), { enrichment: enrichment(m.stateMachineArn, r => m.grantStartSyncExecution(r)) }); });
-    S('pa-enrich-api', s => { const a = new ag.LambdaRestApi(s, 'A', { handler: inline(s, 'E', 'def h(e, c): return {"statusCode": 200, "body": "[{\\"n\\": 1}]"}') }); from(s, new pt.SqsTarget(out(s)), { enrichment: enrichment(a.arnForExecuteApi('POST', '/x'), r => r) }); });
+    S('pa-enrich-api', s => { const a = new ag.LambdaRestApi(s, 'A', { handler: inline(s, 'E', 'def h(e, c): return {"statusCode": 200, "body": "[{\\"n\\": 1}]"}') }); from(s, new pt.SqsTarget(out(s)), { enrichment: enrichment(a.arnForExecuteApi('POST', '/x', 'prod'), r => r) }); });
   }
   const ga = optional('@aws-cdk/aws-glue-alpha');
   if (ga) {

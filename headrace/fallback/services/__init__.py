@@ -19,6 +19,7 @@ _LATER = {
     "moto.events.responses": ("gaps", "events"),
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("glue", "patch_responses"),
+    "moto.iotdata.models": ("iot_rules", "patch"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),

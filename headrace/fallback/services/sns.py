@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -132,6 +133,10 @@ def _publisher(publish: Any) -> Any:
         else:
             try:
                 _check_policy(self)
+                if str(self.topic.content_based_deduplication).lower() == "true":
+                    # Documented: a FIFO topic hands the hash of the body on as the id of the message.
+                    given = {"deduplication_id": hashlib.sha256(message.encode()).hexdigest()}
+                    named = {**given, **{n: v for n, v in named.items() if v is not None}}
                 publish(self, message, message_id, *args, **named)
             except Exception as error:  # noqa: BLE001 - a subscriber's failure is not the publisher's
                 _undeliverable(self, message, message_id, error)
