@@ -428,6 +428,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("cases", nargs="*", help="all without any")
     parser.add_argument("--port", type=int, default=4739)
     parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
+    parser.add_argument(
+        "--results", type=Path, help="where what became of each is written, as JSON"
+    )
     parser.add_argument("--log", type=Path, help="where the cloud's log is kept")
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args(arguments)
@@ -459,8 +462,15 @@ def main(arguments: Sequence[str]) -> int:
             process.wait(30)
             if options.log is not None:
                 shutil.copy(folder / "up.log", options.log)
+    if options.results is not None:
+        options.results.write_text(json.dumps([_row(case) for case in found], indent=1))
     print(summary(found))
     return 0 if all(case.passes for case in found) else 1
+
+
+def _row(case: Case) -> dict[str, Any]:
+    names = ("name", "deploys", "flows", "destroys", "why")
+    return {name: getattr(case, name) for name in names}
 
 
 def _line(case: Case) -> str:

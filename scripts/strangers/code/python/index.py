@@ -8,5 +8,7 @@ import boto3
 
 def h(event, context):
     key = f"{os.environ['AWS_LAMBDA_FUNCTION_NAME']}/{context.aws_request_id}"
-    boto3.client("s3").put_object(Bucket="survey-sink", Key=key, Body=json.dumps(event, default=str))
+    boto3.client("s3").put_object(
+        Bucket="survey-sink", Key=key, Body=json.dumps(event, default=str)
+    )
     return {"statusCode": 200, "body": "ok"}
