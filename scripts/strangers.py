@@ -437,6 +437,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="strangers-") as name:
         folder = Path(name)
         found = cases(options.cdk_out or folder / "cdk.out", options.cases)
+        unmade = _unmade(options.cdk_out or folder / "cdk.out")
         process = _started(folder / "data", options.port)
         try:
             cloud = Cloud(f"http://127.0.0.1:{options.port}")
@@ -463,7 +464,8 @@ def main(arguments: Sequence[str]) -> int:
             if options.log is not None:
                 shutil.copy(folder / "up.log", options.log)
     if options.results is not None:
-        options.results.write_text(json.dumps([_row(case) for case in found], indent=1))
+        rows = [*(_row(case) for case in found), *unmade]
+        options.results.write_text(json.dumps(rows, indent=1))
     print(summary(found))
     return 0 if all(case.passes for case in found) else 1
 
@@ -471,6 +473,17 @@ def main(arguments: Sequence[str]) -> int:
 def _row(case: Case) -> dict[str, Any]:
     names = ("name", "deploys", "flows", "destroys", "why")
     return {name: getattr(case, name) for name in names}
+
+
+def _unmade(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the stacks that the CDK itself could not synthesise."""
+    file = folder / "errors.json"
+    errors: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    nothing = {"deploys": False, "flows": None, "destroys": False}
+    return [
+        {"name": name, **nothing, "why": f"the CDK does not synthesise it: {why}"}
+        for name, why in errors.items()
+    ]
 
 
 def _line(case: Case) -> str:

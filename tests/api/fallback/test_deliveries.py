@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.http import HttpRequest
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
 
@@ -303,7 +304,8 @@ def run(cloud: InProcessCloud, name: str, states: dict[str, Any], given: Any = N
     )["executionArn"]
     wait_until(
         lambda: machines.describe_execution(executionArn=execution)["status"] != "RUNNING",
-        within_s=20,
+        # The first one waits for the interpreter's import, which takes long on a loaded machine.
+        within_s=60,
         what="the end",
     )
     return machines.describe_execution(executionArn=execution)
@@ -343,3 +345,166 @@ def test_a_state_puts_text_into_a_stream_and_a_map_runs_few_at_a_time(cloud: InP
     ended = run(cloud, "map", {"Each": each}, [{"text": str(n)} for n in range(60)])
     assert ended["status"] == "SUCCEEDED", ended
     assert sorted(records(cloud, "stated", 60)) == list(range(60))
+
+
+def test_a_state_calls_an_http_endpoint_by_a_connection(cloud: InProcessCloud, endpoint: Endpoint):
+    auth = {"BasicAuthParameters": {"Username": "me", "Password": "v"}}
+    connection = cloud.client("events").create_connection(
+        Name="stated", AuthorizationType="BASIC", AuthParameters=auth
+    )
+    task: dict[str, Any] = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::http:invoke",
+        "Parameters": {
+            "ApiEndpoint": f"{endpoint.url}/stated",
+            "Method": "POST",
+            "Authentication": {"ConnectionArn": connection["ConnectionArn"]},
+            "RequestBody": {"a": 1},
+        },
+        "End": True,
+    }
+    ended = run(cloud, "calls", {"Call": task})
+    assert ended["status"] == "SUCCEEDED", ended
+    output = json.loads(ended["output"])
+    assert (output["StatusCode"], output["ResponseBody"]) == (200, [7])
+    _, _, headers, body = next(each for each in endpoint.seen if each[1] == "/stated")
+    assert (headers["authorization"], json.loads(body)) == ("Basic bWU6dg==", {"a": 1})
+
+
+def test_a_state_waits_for_a_query_and_fails_where_the_service_refuses(cloud: InProcessCloud):
+    task: dict[str, Any] = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::athena:startQueryExecution.sync",
+        "Parameters": {
+            "QueryString": "SELECT 1",
+            "ResultConfiguration": {"OutputLocation": "s3://results/"},
+        },
+        "End": True,
+    }
+    ended = run(cloud, "queries", {"Query": task})
+    assert ended["status"] == "SUCCEEDED", ended
+    assert json.loads(ended["output"])["QueryExecution"]["Status"]["State"] == "SUCCEEDED"
+    step = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::elasticmapreduce:addStep.sync",
+        "Parameters": {"ClusterId": "j-NONE", "Step": {"Name": "s", "HadoopJarStep": {"Jar": "x"}}},
+        "End": True,
+    }
+    ended = run(cloud, "steps", {"Step": step})
+    assert (ended["status"], ended["error"].split(".")[0]) == ("FAILED", "ElasticMapReduce")
+
+
+def test_versions_of_a_machine_are_published_once_a_change(cloud: InProcessCloud):
+    machines = cloud.client("stepfunctions")
+    definition = json.dumps({"StartAt": "P", "States": {"P": {"Type": "Pass", "End": True}}})
+    arn = machines.create_state_machine(name="kept", roleArn=ROLE, definition=definition)
+    named = {"stateMachineArn": arn["stateMachineArn"]}
+    first = machines.publish_state_machine_version(**named)["stateMachineVersionArn"]
+    again = machines.publish_state_machine_version(**named)["stateMachineVersionArn"]
+    assert (first, again) == (f"{named['stateMachineArn']}:1", first)
+    routes: Any = [{"stateMachineVersionArn": first, "weight": 100}]
+    alias = machines.create_state_machine_alias(name="live", routingConfiguration=routes)
+    with pytest.raises(ClientError) as error:
+        machines.delete_state_machine_version(stateMachineVersionArn=first)
+    assert refusal(error)[0] == "ConflictException"
+    machines.delete_state_machine_alias(stateMachineAliasArn=alias["stateMachineAliasArn"])
+    machines.delete_state_machine_version(stateMachineVersionArn=first)
+    assert machines.list_state_machine_versions(**named)["stateMachineVersions"] == []
+
+
+def test_a_rule_of_iot_acts_on_what_is_published(cloud: InProcessCloud):
+    stream(cloud, "devices")
+    kinesis = {"streamName": "devices", "partitionKey": "${topic(2)}", "roleArn": ROLE}
+    cloud.client("iot").create_topic_rule(
+        ruleName="hot",
+        topicRulePayload={
+            "sql": "SELECT *, topic(2) AS device FROM 'plant/+' WHERE t > 30",
+            "actions": [{"kinesis": kinesis}],
+        },
+    )
+    publish = cloud.client("iot-data").publish
+    publish(topic="plant/d1", payload=b'{"t": 20}')
+    publish(topic="plant/d2", payload=b'{"t": 40}')
+    assert records(cloud, "devices", 1) == [{"t": 40, "device": "d2"}]
+
+
+def test_a_log_destination_delivers_to_its_stream(cloud: InProcessCloud):
+    logs = cloud.client("logs")
+    stream(cloud, "logged")
+    made = logs.put_destination(
+        destinationName="d",
+        targetArn=f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/logged",
+        roleArn=ROLE,
+    )["destination"]
+    logs.create_log_group(logGroupName="g")
+    logs.create_log_stream(logGroupName="g", logStreamName="s")
+    logs.put_subscription_filter(
+        logGroupName="g", filterName="f", filterPattern="", destinationArn=str(made.get("arn"))
+    )
+    now_ms = cloud.cloud.clock.now_ms()
+    lines: Any = [{"timestamp": now_ms, "message": "hello"}]
+    logs.put_log_events(logGroupName="g", logStreamName="s", logEvents=lines)
+    kinesis = cloud.client("kinesis")
+    shard = kinesis.list_shards(StreamName="logged")["Shards"][0]["ShardId"]
+
+    def arrived() -> bool:
+        iterator = kinesis.get_shard_iterator(
+            StreamName="logged", ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+        return bool(kinesis.get_records(ShardIterator=iterator)["Records"])
+
+    wait_until(arrived, within_s=20, what="the log's record")
+
+
+def test_a_message_of_a_topic_is_a_line_in_a_delivery_stream(cloud: InProcessCloud):
+    cloud.client("s3").create_bucket(Bucket="lines")
+    cloud.client("firehose").create_delivery_stream(
+        DeliveryStreamName="lines",
+        ExtendedS3DestinationConfiguration={
+            "BucketARN": "arn:aws:s3:::lines",
+            "RoleARN": ROLE,
+            "BufferingHints": {"IntervalInSeconds": 0, "SizeInMBs": 1},
+        },
+    )
+    topic = cloud.client("sns").create_topic(Name="lines")["TopicArn"]
+    cloud.client("sns").subscribe(
+        TopicArn=topic,
+        Protocol="firehose",
+        Endpoint=f"arn:aws:firehose:{REGION}:{ACCOUNT}:deliverystream/lines",
+        Attributes={"SubscriptionRoleArn": ROLE},
+    )
+    for text in ("one", "two"):
+        cloud.client("sns").publish(TopicArn=topic, Message=text)
+    lines: list[bytes] = []
+
+    def arrived() -> bool:
+        found = cloud.client("s3").list_objects_v2(Bucket="lines").get("Contents", [])
+        bodies = [
+            cloud.client("s3").get_object(Bucket="lines", Key=each["Key"])["Body"].read()
+            for each in found
+        ]
+        lines[:] = b"".join(bodies).splitlines()
+        return len(lines) == 2
+
+    wait_until(arrived, within_s=20, what="two lines")
+    shown = json.loads(lines[0])
+    assert {"Type", "MessageId", "TopicArn", "Message", "Timestamp"} <= set(shown)
+    assert "Signature" not in shown
+
+
+def test_apis_pass_requests_on_to_an_http_endpoint(cloud: InProcessCloud, endpoint: Endpoint):
+    apis = cloud.client("apigatewayv2")
+    api = apis.create_api(Name="a", ProtocolType="HTTP")["ApiId"]
+    integration = apis.create_integration(
+        ApiId=api,
+        IntegrationType="HTTP_PROXY",
+        IntegrationMethod="ANY",
+        IntegrationUri=f"{endpoint.url}/on/{{p}}",
+        PayloadFormatVersion="1.0",
+    )["IntegrationId"]
+    apis.create_route(ApiId=api, RouteKey="POST /x/{p}", Target=f"integrations/{integration}")
+    apis.create_stage(ApiId=api, StageName="$default", AutoDeploy=True)
+    path = f"/_aws/execute-api/{api}/x/y%20z"
+    answer = cloud.handle(HttpRequest("POST", path, "q=1", {"host": "localhost"}, b"in"))
+    assert (answer.status, answer.body) == (200, b"[7]")
+    assert ("POST", "/on/y%20z?q=1", b"in") in [(m, p, b) for m, p, _, b in endpoint.seen]
