@@ -156,6 +156,7 @@ class Cloud:
             clock=self.clock,
             ids=self.ids,
         )
+        self.moto.apis = apis.answer_call
         addresses = OwnAddresses((self.lambda_, self.lambda_.url_rules()), (apis, apis))
         door = FrontDoor(
             hosts=self._hosts,

@@ -30,7 +30,7 @@ from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
-from headrace.fallback.current import CURRENT, FunctionTarget, SearchHome
+from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
 from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
@@ -112,6 +112,7 @@ class MotoServices:
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
         self.warehouses: Warehouses | None = None
+        self.apis: Apis | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
         # Called before a policy changes, so that what was done until then is judged by what it was.
@@ -195,14 +196,14 @@ class MotoServices:
         backends._instances.clear()  # noqa: SLF001
         CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
         CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = CURRENT.executions = CURRENT.warehouses = None
+        CURRENT.search = CURRENT.executions = CURRENT.warehouses = CURRENT.apis = None
         CURRENT.stream_changed = None
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
         CURRENT.control, CURRENT.functions = self.control, self.function_target
         CURRENT.search, CURRENT.executions = self.search, self.executions
-        CURRENT.warehouses = self.warehouses
+        CURRENT.warehouses, CURRENT.apis = self.warehouses, self.apis
         CURRENT.stream_changed = self.table_streams.changed
         OUTBOX.wake = self.wake_outbox
         _Owner.services = self

@@ -105,6 +105,18 @@ def backup(module: Any) -> None:
     module.BackupBackend.delete_backup_plan = delete_backup_plan
 
 
+def codebuild(module: Any) -> None:
+    """Let projects be without a source, whose buildspec is their own."""
+    check = module._validate_required_params_source
+
+    @functools.wraps(check)
+    def has_source(source: dict[str, Any]) -> None:
+        if source.get("type") != "NO_SOURCE":
+            check(source)
+
+    module._validate_required_params_source = has_source
+
+
 def codedeploy(module: Any) -> None:
     """Let applications and deployment groups be deleted."""
 
@@ -187,7 +199,47 @@ def glue(module: Any) -> None:
 
 
 def kinesis_analytics(module: Any) -> None:
-    """Let applications be deleted."""
+    """Let applications be deleted, and log streams be added to them and taken away."""
+
+    def found(self: Any) -> Any:
+        name = self._get_param("ApplicationName")
+        application = self.kinesisanalyticsv2_backend.applications.get(name)
+        if application is None:
+            raise AwsError("ResourceNotFoundException", f"Application {name} does not exist")
+        return application
+
+    def answer(application: Any) -> str:
+        options = application.cloud_watch_logging_description or []
+        return _json(
+            {
+                "ApplicationARN": application.application_arn,
+                "ApplicationVersionId": application.application_version_id,
+                "CloudWatchLoggingOptionDescriptions": options,
+            }
+        )
+
+    def add_option(self: Any) -> str:
+        application, option = found(self), self._get_param("CloudWatchLoggingOption")
+        number = len(application.cloud_watch_logging_description or []) + 1
+        described = {
+            "CloudWatchLoggingOptionId": f"{number}.1",
+            "LogStreamARN": option["LogStreamARN"],
+        }
+        kept = application.cloud_watch_logging_description or []
+        application.cloud_watch_logging_description = [*kept, described]
+        return answer(application)
+
+    def delete_option(self: Any) -> str:
+        application, gone = found(self), self._get_param("CloudWatchLoggingOptionId")
+        application.cloud_watch_logging_description = [
+            each
+            for each in application.cloud_watch_logging_description or []
+            if each["CloudWatchLoggingOptionId"] != gone
+        ]
+        return answer(application)
+
+    module.KinesisAnalyticsV2Response.add_application_cloud_watch_logging_option = add_option
+    module.KinesisAnalyticsV2Response.delete_application_cloud_watch_logging_option = delete_option
 
     def delete_application(self: Any) -> str:
         backend = self.kinesisanalyticsv2_backend

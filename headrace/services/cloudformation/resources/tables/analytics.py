@@ -13,6 +13,13 @@ def _is_granted(values: Values) -> bool:
     return bool(had & set(values.get("Permissions")))
 
 
+def _logging_option(values: Values) -> str:
+    """Return the id of the log stream that was added last."""
+    return str(
+        values.answered("CloudWatchLoggingOptionDescriptions")[-1]["CloudWatchLoggingOptionId"]
+    )
+
+
 _DOMAIN = {"DomainName": "@id"}
 TYPES = [
     Declared(
@@ -179,6 +186,29 @@ TYPES = [
         ],
         name="ApplicationName",
         name_length=128,
+    ),
+    Declared(
+        "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
+        "kinesisanalyticsv2",
+        create=[
+            Call(
+                "AddApplicationCloudWatchLoggingOption",
+                {"CloudWatchLoggingOption": "CloudWatchLoggingOption"},
+            )
+        ],
+        id=lambda v: f"{v.get('ApplicationName')}|{_logging_option(v)}",
+        read=Call("DescribeApplication", {"ApplicationName": lambda v: v.id.partition("|")[0]}),
+        delete=[
+            Call(
+                "DeleteApplicationCloudWatchLoggingOption",
+                {
+                    "ApplicationName": lambda v: v.id.partition("|")[0],
+                    "CloudWatchLoggingOptionId": lambda v: v.id.partition("|")[2],
+                },
+                only=(),
+            )
+        ],
+        attributes={"Id": "@id"},
     ),
     Declared(
         "AWS::LakeFormation::DataLakeSettings",
