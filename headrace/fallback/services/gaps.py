@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError
@@ -286,3 +287,21 @@ def s3(module: Any) -> None:
         return get_bucket(self, bucket_name)
 
     module.S3Backend.get_bucket = find
+
+
+def rds(module: Any) -> None:
+    """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
+
+    def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
+        @functools.wraps(create)
+        def create_anew(self: Any, identifier: str, snapshot: str) -> Any:
+            getattr(self, kept).pop(snapshot, None)
+            return create(self, identifier, snapshot)
+
+        return create_anew
+
+    backend = module.RDSBackend
+    backend.create_auto_snapshot = again(backend.create_auto_snapshot, "database_snapshots")
+    backend.create_auto_cluster_snapshot = again(
+        backend.create_auto_cluster_snapshot, "cluster_snapshots"
+    )

@@ -55,6 +55,7 @@ _REMEMBERED = re.compile(
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
     r"|/\.?extended_config|base_path_mappings/[^/]*$|/rds:|launch_template_insert_order"
     r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
+    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-"
 )
 # What the examples read from S3, in the account's own bucket.
 _LAYER = io.BytesIO()
@@ -71,8 +72,8 @@ PARTS = {
         }
     ).encode(),
 }
-# What is only added: EMR's clusters, groups and steps that were; moto's IAM, which the first look at a role makes.
-_ADDED = re.compile(r"^database/doc_emr_|^iam/aws")
+# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints.
+_ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/")
 # A cluster's state and times go on by themselves; that a cluster which is there ends, is a loss.
 _MOMENTARY = re.compile(r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)")
 _STATE = re.compile(r"doc_emr_clusters/[^/]*/value/state$")
@@ -88,6 +89,11 @@ class Life:
         self.account = str(next(_accounts))
         self.cfn = cloud.client("cloudformation", account=self.account)
         # moto refuses roles of other accounts.
+        # What moto has of a service that others look at is there from now on.
+        cloud.client("events", account=self.account).list_rules()
+        cloud.client("cloudwatch", account=self.account).describe_alarms()
+        cloud.client("iam", account=self.account).list_roles()
+        cloud.client("acm", account=self.account).list_certificates()
         text = json.dumps(resources).replace(ACCOUNT, self.account)
         self.resources = json.loads(text)
         if "parts-" in text:

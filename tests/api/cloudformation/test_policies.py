@@ -11,8 +11,10 @@ import pytest
 
 from headrace.services.cloudformation import alias_deployments, operations
 from headrace.services.cloudformation.alias_deployments import execution_id
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources import declared
 from headrace.services.cloudformation.snapshots import default_policy
-from tests.api.cloudformation.test_stacks import create, refused, settled, template
+from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud
 
 
@@ -67,6 +69,26 @@ def test_a_snapshot_is_taken_of_what_is_replaced_and_of_what_is_deleted(
     assert all(name.startswith("s-snapshot-c-") for name in names)
 
 
+def test_what_cannot_be_made_again_under_its_name_leaves_what_there_was(
+    cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
+):
+    made = declared._Maker.create
+
+    def refuse(maker: Any, context: Any, properties: dict[str, Any]) -> Any:
+        if properties.get("Port") == 1:
+            raise ResourceFailed("not this port")
+        return made(maker, context, properties)
+
+    # moto has no call that changes a cluster: it is deleted and made again.
+    monkeypatch.setattr(declared._Maker, "create", refuse)
+    stays, goes = cache("stays"), cache("stays")
+    goes["Properties"]["Port"] = 1
+    assert create(cfn, template(C=stays), "stays") == "CREATE_COMPLETE"
+    assert update(cfn, template(C=goes), "stays") == "UPDATE_ROLLBACK_COMPLETE"
+    clusters = cloud.client("elasticache").describe_cache_clusters()["CacheClusters"]
+    assert [each["CacheClusterId"] for each in clusters] == ["stays"]
+
+
 @pytest.mark.parametrize(
     ("kind", "properties", "policy"),
     [
@@ -116,6 +138,22 @@ def test_metadata_waits_for_what_it_names(cfn: Any):
     events = cfn.describe_stack_events(StackName="told")["StackEvents"]
     done = [e["LogicalResourceId"] for e in events if e["ResourceStatus"] == "CREATE_COMPLETE"]
     assert done == ["told", "A", "B"]
+
+
+def test_a_macro_of_a_name_that_was_free_again_is_made(cfn: Any):
+    macro = {
+        "Type": "AWS::CloudFormation::Macro",
+        "Properties": {"Name": "Again", "FunctionName": "arn:aws:lambda:us-east-1:1:function:f"},
+    }
+    for name in ("first", "second"):
+        assert create(cfn, template(M=macro), name) == "CREATE_COMPLETE"
+        found = cfn.describe_stack_resources(PhysicalResourceId="Again")["StackResources"]
+        assert [each["StackName"] for each in found] == [name]
+        assert create(cfn, template(M=macro), f"{name}-too") == "ROLLBACK_COMPLETE"
+        cfn.delete_stack(StackName=f"{name}-too")
+        stack_id = cfn.describe_stacks(StackName=name)["Stacks"][0]["StackId"]
+        cfn.delete_stack(StackName=name)
+        assert settled(cfn, stack_id) == "DELETE_COMPLETE"
 
 
 # --- an alias that is deployed ----------------------------------------------------------------
