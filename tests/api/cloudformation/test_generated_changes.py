@@ -31,8 +31,15 @@ QUICK = {
 }  # fmt: skip
 # Not taken back by a template that no longer says them, on AWS either: a function's version stays, and another needs
 # another function; the deletion of a bucket's ownership controls leaves none; that of a bus's policy is of all of it.
+# A zone's networks make another zone here: a record that names its zone by name stays in the old one.
 LASTING = {
     "AWS::Events::EventBus": {"Policy"},
+    "AWS::Route53::HostedZone": {
+        "HostedZoneFeatures",
+        "HostedZoneTags",
+        "QueryLoggingConfig",
+        "VPCs",
+    },
     "AWS::S3::Bucket": {"AccelerateConfiguration", "BucketName", "OwnershipControls"},
 }
 NOT_CHANGED = {"AWS::Lambda::Version"}

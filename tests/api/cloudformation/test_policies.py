@@ -12,7 +12,8 @@ import pytest
 from headrace.services.cloudformation import alias_deployments, operations
 from headrace.services.cloudformation.alias_deployments import execution_id
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources import declared
+from headrace.services.cloudformation.resources import declared, resource_type
+from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.snapshots import default_policy
 from tests.api.cloudformation.test_stacks import create, refused, settled, template, update
 from tests.support.cloud import InProcessCloud
@@ -87,6 +88,15 @@ def test_what_cannot_be_made_again_under_its_name_leaves_what_there_was(
     assert update(cfn, template(C=goes), "stays") == "UPDATE_ROLLBACK_COMPLETE"
     clusters = cloud.client("elasticache").describe_cache_clusters()["CacheClusters"]
     assert [each["CacheClusterId"] for each in clusters] == ["stays"]
+
+
+def test_a_warehouse_is_never_deleted_to_be_made_again():
+    (warehouse,) = [each for each in DECLARED if each.type == "AWS::Redshift::Cluster"]
+    kind = resource_type(warehouse.type)
+    assert kind is not None
+    assert not warehouse.remade
+    assert not kind.replaces("NumberOfNodes")
+    assert kind.replaces("MasterUsername")
 
 
 @pytest.mark.parametrize(

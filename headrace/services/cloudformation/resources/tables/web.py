@@ -91,6 +91,17 @@ TYPES = [
         ],
         id=lambda v: str(v.answer["HostedZone"]["Id"]).rpartition("/")[2],
         read=Call("GetHostedZone", {"Id": "@id"}),
+        update=[
+            Call(
+                "UpdateHostedZoneComment",
+                {
+                    "Id": "@id",
+                    "Comment": made_of("HostedZoneConfig")(
+                        lambda v: v.get("HostedZoneConfig.Comment") or ""
+                    ),
+                },
+            )
+        ],
         delete=[Call("DeleteHostedZone", {"Id": "@id"})],
         attributes={"Id": "@id", "NameServers": "@answer.DelegationSet.NameServers"},
     ),
