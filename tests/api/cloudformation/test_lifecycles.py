@@ -72,8 +72,8 @@ PARTS = {
         }
     ).encode(),
 }
-# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints.
-_ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/")
+# What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own.
+_ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$")
 # A cluster's state and times go on by themselves; that a cluster which is there ends, is a loss.
 _MOMENTARY = re.compile(r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)")
 _STATE = re.compile(r"doc_emr_clusters/[^/]*/value/state$")
