@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from headrace.aws.access_keys import AccessKey
 from headrace.aws.body_bounds import check_body
+from headrace.aws.codec_moto import without_controls
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
@@ -452,7 +453,10 @@ class MotoServices:
         return HttpResponse(
             int(status),
             [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
-            body.encode() if isinstance(body, str) else bytes(body or b""),
+            without_controls(
+                body.encode() if isinstance(body, str) else bytes(body or b""),
+                str(headers.get("Content-Type") or headers.get("content-type") or ""),
+            ),
         )
 
     def service_of(self, request: HttpRequest, service: str) -> str:

@@ -7,9 +7,11 @@ Each function patches the module that it is given, once that is imported: see `_
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError
@@ -17,6 +19,7 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.other_accounts import patch_buses
 from headrace.fallback.services import bus_policies
 
+_FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
 }
@@ -118,7 +121,8 @@ def codebuild(module: Any) -> None:
 
 
 def codedeploy(module: Any) -> None:
-    """Let applications and deployment groups be deleted."""
+    """Let applications and deployment groups be deleted, and hooks of a stack's deployments answer."""
+    from moto.core.exceptions import JsonRESTError
 
     def delete_application(self: Any) -> str:
         name = self._get_param("applicationName")
@@ -133,6 +137,56 @@ def codedeploy(module: Any) -> None:
         groups.pop(self._get_param("deploymentGroupName"), None)
         return _json({"hooksNotCleanedUp": []})
 
+    info = module._deployment_group_info
+
+    @functools.wraps(info)
+    def deployment_group_info(group: Any) -> dict[str, Any]:
+        shown = info(group)
+        alarms = group.alarm_configuration
+        shown["alarmConfiguration"] = alarms if isinstance(alarms, dict) else {}
+        if shown["computePlatform"] == "Lambda" and shown["deploymentConfigName"] == _FOR_SERVERS:
+            # Documented: what a group for functions has without a configuration.
+            shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"
+        return shown
+
+    module._deployment_group_info = deployment_group_info
+
+    def put_lifecycle_event_hook_execution_status(self: Any) -> str:
+        # The id says which stack and resource wait: cloudformation/alias_deployments.py.
+        given, status = self._get_param("lifecycleEventHookExecutionId"), self._get_param("status")
+        wanted = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
+        if wanted is None:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionStatusException",
+                f"The lifecycle event hook execution status {status} is invalid.",  # assumed
+            )
+        control = CURRENT.control
+        try:
+            if control is None:
+                raise ValueError("there are no stacks")
+            stack, resource, hook = json.loads(base64.urlsafe_b64decode(given))
+            control.call(
+                "cloudformation",
+                "SignalResource",
+                {
+                    "StackName": stack,
+                    "LogicalResourceId": resource,
+                    "UniqueId": hook,
+                    "Status": wanted,
+                },
+                account=self.current_account,
+                region=self.region,
+            )
+        except (ValueError, TypeError, AwsError) as error:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionIdException",
+                f"The lifecycle event hook execution ID {given} is invalid.",  # assumed
+            ) from error
+        return _json({"lifecycleEventHookExecutionId": given})
+
+    module.CodeDeployResponse.put_lifecycle_event_hook_execution_status = (
+        put_lifecycle_event_hook_execution_status
+    )
     module.CodeDeployResponse.delete_application = delete_application
     module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
 
@@ -303,3 +357,21 @@ def s3(module: Any) -> None:
         return get_bucket(self, bucket_name)
 
     module.S3Backend.get_bucket = find
+
+
+def rds(module: Any) -> None:
+    """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
+
+    def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
+        @functools.wraps(create)
+        def create_anew(self: Any, identifier: str, snapshot: str) -> Any:
+            getattr(self, kept).pop(snapshot, None)
+            return create(self, identifier, snapshot)
+
+        return create_anew
+
+    backend = module.RDSBackend
+    backend.create_auto_snapshot = again(backend.create_auto_snapshot, "database_snapshots")
+    backend.create_auto_cluster_snapshot = again(
+        backend.create_auto_cluster_snapshot, "cluster_snapshots"
+    )

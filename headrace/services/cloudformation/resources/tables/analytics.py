@@ -90,6 +90,9 @@ TYPES = [
         create=[Call("CreateCluster")],
         id="ClusterIdentifier",
         read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
+        update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
+        # It has tables: what no call changes makes another cluster, as a failure that says so or beside this one.
+        holder=True,
         delete=[
             Call(
                 "DeleteCluster",
