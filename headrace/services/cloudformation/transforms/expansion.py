@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation import limits
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms import language_extensions, serverless
 from headrace.services.cloudformation.transforms.around import Around
@@ -96,12 +96,15 @@ def _inside(value: Any, around: Around) -> Any:
 def _included(params: Mapping[str, Any], around: Around) -> dict[str, Any]:
     location = _plain(params.get("Location"), around)
     if not isinstance(location, str):
-        raise TemplateError(
+        raise TransformFailed(
             f"Transform {INCLUDE} failed with: The Location parameter must be an S3 address"
         )
-    fragment = load(around.read(location))
+    try:
+        fragment = load(around.read(location))
+    except TemplateError as error:
+        raise TransformFailed(f"Transform {INCLUDE} failed with: {error}") from error
     if not isinstance(fragment, dict):
-        raise TemplateError(f"Transform {INCLUDE} failed with: {location} is not an object")
+        raise TransformFailed(f"Transform {INCLUDE} failed with: {location} is not an object")
     return cast("dict[str, Any]", fragment)
 
 
