@@ -79,17 +79,22 @@ def _with_store(init: Any) -> Any:
         for name in ("_messages", "_pending_messages", "deleted_messages"):
             delattr(self, name)
         self.store = FifoMessages() if self.fifo_queue else Messages()
+        self.created_timestamp = int(self.created_timestamp)
 
     return with_store
 
 
 def _keeping_the_policy(set_attributes: Any) -> Any:
-    """Let a queue keep its policy when other attributes are set; moto forgets it."""
+    """Let a queue keep its policy when other attributes are set, which moto forgets, and tell times in whole seconds.
+
+    Times: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
+    """
 
     @functools.wraps(set_attributes)
     def keeping(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
         kept = getattr(self, "_policy_json", None)
         set_attributes(self, attributes, now)
+        self.last_modified_timestamp = int(self.last_modified_timestamp)
         if kept is not None and "Policy" not in attributes:
             self._policy_json = kept
 
