@@ -34,6 +34,7 @@ from headrace.fallback.iam_records import trust_policy_of
 from headrace.fallback.pipes import Parts as PipeParts
 from headrace.fallback.pipes import Pipes, Positions
 from headrace.fallback.schedules import Schedules
+from headrace.fallback.strictness import FallbackStrictness
 from headrace.iam.judge import Judge
 from headrace.iam.keeping import ReportKeeper
 from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
@@ -127,6 +128,7 @@ class Cloud:
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = supervisor or Supervisor(self.clock)
         self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
+        self.moto.strictness = FallbackStrictness() if config.strict else None
         secret = session_secret(config.data_dir, self.ids.bytes(32))
         self.sessions = self.moto.sessions = RoleSessions(secret)
         self.keys = self._key_ring() if config.auth else None

@@ -67,6 +67,7 @@ from headrace.fallback.request_kinds import (
 from headrace.fallback.resource_policy_checks import check_put
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.strictness import FallbackStrictness
 from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
 from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
@@ -116,6 +117,8 @@ class MotoServices:
         self.apis: Apis | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
+        # Refuses, with --strict, what would be ignored.
+        self.strictness: FallbackStrictness | None = None
         # Called before a policy changes, so that what was done until then is judged by what it was.
         self.before_policies_change: Callable[[], None] = lambda: None
         # Grow with each change of a policy, and of a key.
@@ -290,6 +293,8 @@ class MotoServices:
         call = request.call
         assert call is not None
         check_body(request)
+        if self.strictness is not None:
+            self.strictness.check(service, request)
         host = host_of(service, call.region)
         found = method_for(f"https://{host}{request.path}")
         if found is None:
