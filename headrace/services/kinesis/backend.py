@@ -184,6 +184,14 @@ class Kinesis:
         stream = self.find_arn(arn)
         return "" if stream is None or not stream.key_id else key_arn(stream)
 
+    def policy_of(self, arn: str) -> str | None:
+        """Return the policy, as JSON, of a stream or of a consumer; None for none."""
+        if "/consumer/" in arn:
+            consumer = self.consumers.by_arn(arn, self.clock.now_ms())
+            return None if consumer is None else consumer.policy
+        stream = self.find_arn(arn)
+        return None if stream is None else stream.policy
+
     def add(self, stream: Stream) -> None:
         """Make a new stream: its logs, then its document, then it shows."""
         self.store.add(stream)
