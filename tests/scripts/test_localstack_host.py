@@ -126,6 +126,27 @@ def test_a_process_that_is_not_localstack_is_not_taken_for_it(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_localstack_behind_a_long_path_is_found_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    package = tmp_path / ("long-" * 20) / "localstack" / "runtime"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    interpreter = package.parents[1] / "python"
+    interpreter.symlink_to(sys.executable)
+    with subprocess.Popen(
+        [str(interpreter), "-m", "localstack.runtime.main"], cwd=package.parents[1],
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        (tmp_path / "localstack.json").write_text(json.dumps({"pid": process.pid, "port": 1}))
+        assert host.down(Installation(tmp_path)) is True
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+
+
 def test_a_start_that_fails_shows_the_last_words_and_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
