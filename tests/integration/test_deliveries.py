@@ -50,7 +50,6 @@ def put(cloud: CloudUnderTest, delivery: str) -> None:
         )
 
 
-@pytest.mark.smoke
 def test_lines_arrive_in_s3_once_and_in_order(cloud: CloudUnderTest) -> None:
     bucket = cloud.bucket()
     put(cloud, deliver(cloud, bucket))
