@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
+# The pages that say what waits.
+MAPPINGS, DELIVERIES = "lambda/mappings", "firehose"
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
 # How far a cloud's time is moved on when all that still waits, waits for time.
@@ -105,7 +107,7 @@ def still_waiting(cloud: Watched) -> list[str]:
 
 def mappings_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping of the cloud's account that has records waiting."""
-    mappings = _page(cloud, "lambda/mappings")["mappings"]
+    mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
         f"{one['waiting']} records of {one['source'].rpartition('/')[2]} wait for"
         f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
@@ -119,7 +121,7 @@ def deliveries_waiting(cloud: Watched) -> list[str]:
     return [
         f"{one['buffered_records']} records wait in delivery stream {one['name']}"
         + (f" ({one['last_error']})" if one["last_error"] else "")
-        for one in _page(cloud, "firehose")
+        for one in _page(cloud, DELIVERIES)
         if not one["is_drained"] and one["account"] == cloud.account
     ]
 

@@ -37,7 +37,7 @@ from headrace.testing.simulated.clients import kept_session
 from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
-from headrace.testing.waiting import deliveries_waiting, mappings_waiting
+from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
 
 T = TypeVar("T")
 # Buffers wait for 900 s at most, retries of asynchronous events for minutes; what is not quiet then never is.
@@ -286,6 +286,14 @@ class SimulatedCloud(InProcessAccess):
             self.clock.sleep(seconds)
         else:
             self.advance(seconds=max(0.0, seconds))
+
+    def page(self, path: str) -> Any:
+        """See `CloudAccess.page`. What is looked at again and again is not asked for in JSON."""
+        if path == MAPPINGS:
+            return {"mappings": self.cloud.lambda_.mappings.backlogs()}
+        if path == DELIVERIES:
+            return self.cloud.firehose.statuses()
+        return super().page(path)
 
     def waiting(self) -> list[str]:
         """Return a sentence for whatever waits: records, asynchronous events, messages."""
