@@ -494,8 +494,9 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
-        self.supervisor.start(Schedules(self.moto, self.clock))
-        self.supervisor.start(self._pipes)
+        for worker in (Schedules(self.moto, self.clock), self._pipes):
+            wake = self.supervisor.start(worker).wake
+            self.moto.wakes |= dict.fromkeys(worker.PACKAGES, wake)
         if self._warms_up:
             # Not waited for: a request that needs moto before it is ready waits by itself.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)

@@ -126,6 +126,8 @@ class MotoServices:
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
+        # By moto's package: called when more than its rows may have changed, and when the state is loaded.
+        self.wakes: dict[str, Callable[[], None]] = {}
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
             # What was delivered, or is given up, gives its room back.
@@ -213,6 +215,8 @@ class MotoServices:
         _Owner.services = self
         self._ready.set()
         OUTBOX.wake()
+        for wake in self.wakes.values():
+            wake()
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
@@ -357,6 +361,7 @@ class MotoServices:
                 self.keys_version += 1
 
     def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
+        rows_only = changes_rows_only(package, operation)
         with self._alone():
             if _Owner.services is not self:
                 self.warm_up()
@@ -367,10 +372,11 @@ class MotoServices:
                 return ANSWERED.response
             finally:
                 TOUCHED.is_watching = False
-                rows_only = changes_rows_only(package, operation)
                 if not rows_only:
                     TOUCHED.service(package)
                 self._save(entry, with_services=not rows_only, frees=bool(FREES.match(operation)))
+                if not rows_only and package in self.wakes:
+                    self.wakes[package]()
 
     def _read(self, entry: Entry) -> HttpResponse:
         """Run a read beside writes; what it may have seen is stored when it is answered."""
