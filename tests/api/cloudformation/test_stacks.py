@@ -202,6 +202,13 @@ def test_a_failed_creation_deletes_what_it_made(cloud: InProcessCloud, cfn: Any)
     )
 
 
+def test_no_two_events_of_a_stack_have_the_same_time(cfn: Any):
+    create(cfn, template(**{f"Q{number}": queue() for number in range(5)}))
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    times = [event["Timestamp"] for event in events]
+    assert sorted(set(times), reverse=True) == times
+
+
 def test_a_property_that_the_type_does_not_have_fails_the_stack(cfn: Any):
     assert create(cfn, template(Q=queue(Colour="red"))) == "ROLLBACK_COMPLETE"
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
