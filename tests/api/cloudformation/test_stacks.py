@@ -375,3 +375,10 @@ def test_a_buckets_cors_rules_are_those_of_its_template(cloud: InProcessCloud, c
         "ID": "all", "AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "AllowedHeaders": ["x-a"],
         "ExposeHeaders": ["etag"], "MaxAgeSeconds": 60,
     }  # fmt: skip
+
+
+def test_an_event_pattern_may_be_text(cloud: InProcessCloud, cfn: Any):
+    pattern = '{"source": ["a"]}'
+    rule = {"Type": "AWS::Events::Rule", "Properties": {"Name": "r", "EventPattern": pattern}}
+    assert create(cfn, template(Rule=rule)) == "CREATE_COMPLETE"
+    assert cloud.client("events").describe_rule(Name="r")["EventPattern"] == pattern
