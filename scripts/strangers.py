@@ -237,10 +237,11 @@ SIGHTS: dict[str, Callable[[Cloud, str, str], bool]] = {
 
 def feed(cloud: Cloud, stack: str, flow: Sequence[str]) -> str:
     """Put something into a stack and wait until it arrives; returns why it did not, or ''."""
-    source, how_in, sight, how_out = [*flow, "", "", "", ""][:4]
+    source, how_in, sight, how_out, within_s = [*flow, "", "", "", "", ""][:5]
     FEEDS[source](cloud, stack, how_in)
-    is_scheduled = source == "nothing" and stack.startswith(("sch-", "ev-sched", "sam-schedule"))
-    until = time.monotonic() + (SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S)
+    is_scheduled = source == "nothing" and stack.startswith(("sch-", "ev-sched"))
+    usual_s = SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S
+    until = time.monotonic() + (float(within_s) if within_s else usual_s)
     while time.monotonic() < until:
         if SIGHTS[sight](cloud, stack, how_out):
             return ""
@@ -323,7 +324,7 @@ class Case:
 
     def _destroy(self, cloud: Cloud) -> None:
         try:
-            if self.template.suffix == ".yaml" and self.deploys:
+            if self.template.parent.name == "templates" and self.deploys:
                 self._empty(cloud)
             cloud("cloudformation").delete_stack(StackName=self.name)
             self.destroys = self._status(cloud) in ("", "DELETE_COMPLETE")
@@ -391,12 +392,18 @@ def synthesised(folder: Path) -> list[Path]:
 
 def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
     """Return the cases that are asked for, all by default; the app is synthesised unless the folder is there."""
-    flows: dict[str, list[str]] = json.loads((HERE / "flows.json").read_text())
+    flows: dict[str, list[str]] = {}
+    for each in (HERE / "flows.json", HERE / "templates/flows.json"):
+        flows.update(json.loads(each.read_text()))
     there = sorted(folder.glob("*.template.json"))
-    templates = [*(there or synthesised(folder)), *sorted((HERE / "templates").glob("*.yaml"))]
+    raw = [each for each in sorted((HERE / "templates").iterdir()) if each.stem != "flows"]
+    only_raw = wanted and all(each.startswith(("doc-", "sam-")) for each in wanted)
+    templates = raw if only_raw else [*(there or synthesised(folder)), *raw]
     found: list[Case] = []
     for template in templates:
-        name = template.name.removesuffix(".template.json").removesuffix(".yaml")
+        name = (
+            template.name.removesuffix(".template.json").removesuffix(".yaml").removesuffix(".json")
+        )
         if is_wanted(name, wanted) and "nested" not in name:
             found.append(Case(name, template, flows.get(name, [])))
     return found
