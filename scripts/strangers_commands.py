@@ -4,13 +4,15 @@
 that the CDK CLI has bootstrapped. A case has a copy of a folder beside them (an app or templates), lines for a shell,
 something that is put in and must arrive (as in `flows.json`), and lines that take all of it away. A `*` at a case's end
 means all that begin so. The SAM CLI is installed by pip in `.venv-sam`, CDK's library by npm beside the apps. Exits 1
-when a case does not pass.
+when a case does not pass. `--results FILE` keeps what became of each; `--page FILE ...` writes the table of such files
+to docs/conformance/commands.md, where the last file counts.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import os
 import shutil
 import subprocess
@@ -26,6 +28,7 @@ from scripts import strangers
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent / "strangers" / "commands"
 SAM = ROOT / ".venv-sam"
+PAGE = ROOT / "docs" / "conformance" / "commands.md"
 # The machine may be at work on other things; a line that takes longer hangs.
 LINE_WITHIN_S = 240.0
 SHOWN_CHARACTERS = 300
@@ -215,6 +218,41 @@ def _bootstrap(cloud: strangers.Cloud, folder: Path) -> None:
         raise SystemExit(f"cdk bootstrap failed: {case.why}")
 
 
+_ABOUT = """# Commands
+
+What users type, on a real cloud: the CDK CLI (`cdk-`), the AWS CLI's `cloudformation` (`aws-`) and the SAM CLI
+(`sam-cli-`). Each case deploys an app or a template in the way that its name says, is fed, and is taken away; refusals
+are cases too, which must say what to do. `python -m scripts.strangers_commands` does it anew, and with `--page` writes
+this page. The lines of a case are in `scripts/strangers/commands/`.
+"""
+
+
+def page(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page for the rows of cases."""
+    found = sorted(rows, key=lambda row: str(row["name"]))
+    passing = sum(bool(r["deploys"] and r["destroys"] and r["flows"] is not False) for r in found)
+    lines = [_ABOUT, f"{passing} of {len(found)} pass.", ""]
+    lines += [
+        "| case | does what it says | data flows | all is gone | what failed |",
+        "|---|---|---|---|---|",
+    ]
+    shown = {None: "-", True: "yes", False: "**no**"}
+    for row in found:
+        cells = [shown[row[name]] for name in ("deploys", "flows", "destroys")]
+        why = str(row["why"]).replace("|", "\\|").replace("\n", " ")[:SHOWN_CHARACTERS]
+        lines.append(f"| `{row['name']}` | {' | '.join(cells)} | {why} |")
+    return "\n".join([*lines, ""])
+
+
+def _write_page(files: Sequence[Path]) -> int:
+    rows: dict[str, Mapping[str, Any]] = {}
+    for file in files:
+        rows.update({row["name"]: row for row in json.loads(file.read_text())})
+    PAGE.write_text(page([rows[name] for name in told() if name in rows]))
+    print(f"{PAGE}: {len(rows)} cases")
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the cases and print how many pass."""
     parser = argparse.ArgumentParser(prog="scripts.strangers_commands", description=__doc__)
@@ -222,8 +260,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--port", type=int, default=4740)
     parser.add_argument("--at-a-time", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="a folder for what each line printed")
+    parser.add_argument("--results", type=Path, help="a file for what became of each, as JSON")
+    parser.add_argument("--page", type=Path, nargs="+", help="only write the page, from results")
     options = parser.parse_args(arguments)
+    if options.page:
+        return _write_page(options.page)
     found = survey(options.cases, options.port, options.at_a_time, options.keep)
+    if options.results is not None:
+        names = ("name", "deploys", "flows", "destroys", "why")
+        rows = [{name: getattr(case, name) for name in names} for case in found]
+        options.results.write_text(json.dumps(rows, indent=1))
     print(strangers.summary(found))
     return 0 if all(case.passes for case in found) else 1
 
