@@ -22,7 +22,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from boto3.session import Session
 from botocore.config import Config
@@ -247,14 +247,45 @@ SIGHTS: dict[str, Callable[[Cloud, str, str], bool]] = {
 }
 
 
+def feed(cloud: Cloud, stack: str, flow: Sequence[str]) -> str:
+    """Put something into a stack and wait until it arrives; returns why it did not, or ''."""
+    source, how_in, sight, how_out, within_s = [*flow, "", "", "", "", ""][:5]
+    FEEDS[source](cloud, stack, how_in)
+    is_scheduled = source == "nothing" and stack.startswith(("sch-", "ev-sched", "ev-cron"))
+    usual_s = SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S
+    until = time.monotonic() + (float(within_s) if within_s else usual_s)
+    while time.monotonic() < until:
+        if SIGHTS[sight](cloud, stack, how_out):
+            return ""
+        time.sleep(0.3)
+    return f"nothing arrived in the {sight}"
+
+
 # --- a case ---------------------------------------------------------------------------------------
+
+
+class Outcome(Protocol):
+    """What became of a case: whether it deploys, data flows (None: nothing has to), and it is destroyed."""
+
+    name: str
+    flow: Sequence[str]
+    deploys: bool
+    flows: bool | None
+    destroys: bool
+    why: str
+
+    @property
+    def passes(self) -> bool:
+        """Whether all was as it should be."""
+        ...
 
 
 class Case:
     """One stack, and what became of it."""
 
     def __init__(self, name: str, template: Path, flow: Sequence[str]) -> None:
-        self.name, self.template, self.flow = name, template, flow
+        self.name, self.template = name, template
+        self.flow: Sequence[str] = flow
         self.deploys = self.destroys = False
         self.flows: bool | None = None
         self.why = ""
@@ -300,20 +331,12 @@ class Case:
             self.why = self._reason(cloud, "CREATE_FAILED")
 
     def _feed(self, cloud: Cloud) -> None:
-        feed, how_in, sight, how_out = [*self.flow, "", "", "", ""][:4]
-        FEEDS[feed](cloud, self.name, how_in)
-        is_scheduled = feed == "nothing" and self.name.startswith(("sch-", "ev-sched", "ev-cron"))
-        until = time.monotonic() + (SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S)
-        self.flows = False
-        while time.monotonic() < until and not self.flows:
-            self.flows = SIGHTS[sight](cloud, self.name, how_out)
-            time.sleep(0.3)
-        if not self.flows:
-            self.why = f"nothing arrived in the {sight}"
+        self.why = feed(cloud, self.name, self.flow)
+        self.flows = not self.why
 
     def _destroy(self, cloud: Cloud) -> None:
         try:
-            if self.template.suffix == ".yaml" and self.deploys:
+            if self.template.parent.name == "templates" and self.deploys:
                 self._empty(cloud)
             cloud("cloudformation").delete_stack(StackName=self.name)
             self.destroys = self._status(cloud) in ("", "DELETE_COMPLETE")
@@ -388,22 +411,34 @@ def synthesised(folder: Path) -> list[Path]:
 
 def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
     """Return the cases that are asked for, all by default; the app is synthesised unless the folder is there."""
-    flows: dict[str, list[str]] = json.loads((HERE / "flows.json").read_text())
+    flows: dict[str, list[str]] = {}
+    for each in (HERE / "flows.json", HERE / "templates/flows.json"):
+        flows.update(json.loads(each.read_text()))
     there = sorted(folder.glob("*.template.json"))
-    templates = [*(there or synthesised(folder)), *sorted((HERE / "templates").glob("*.yaml"))]
+    raw = [each for each in sorted((HERE / "templates").iterdir()) if each.stem != "flows"]
+    only_raw = wanted and all(each.startswith(("doc-", "sam-")) for each in wanted)
+    templates = raw if only_raw else [*(there or synthesised(folder)), *raw]
     found: list[Case] = []
     for template in templates:
-        name = template.name.removesuffix(".template.json").removesuffix(".yaml")
-        is_wanted = not wanted or any(
-            name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in wanted
+        name = (
+            template.name.removesuffix(".template.json").removesuffix(".yaml").removesuffix(".json")
         )
-        if is_wanted and "nested" not in name:
+        if is_wanted(name, wanted) and "nested" not in name:
             found.append(Case(name, template, flows.get(name, [])))
     return found
 
 
-def _started(folder: Path, port: int) -> subprocess.Popen[bytes]:
+def is_wanted(name: str, wanted: Sequence[str]) -> bool:
+    """Return whether a case was asked for: by its name, by a beginning and `*`, or by nothing."""
+    return not wanted or any(
+        name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in wanted
+    )
+
+
+def started(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Start a headrace on a data directory, and wait until it answers."""
     headrace = str(Path(sys.executable).with_name("headrace"))
+    folder.parent.mkdir(parents=True, exist_ok=True)
     command = [headrace, "up", "--port", str(port)]
     process = subprocess.Popen(
         [*command, "--data-dir", str(folder)],
@@ -438,7 +473,7 @@ def main(arguments: Sequence[str]) -> int:
         folder = Path(name)
         found = cases(options.cdk_out or folder / "cdk.out", options.cases)
         unmade = _unmade(options.cdk_out or folder / "cdk.out")
-        process = _started(folder / "data", options.port)
+        process = started(folder / "data", options.port)
         try:
             cloud = Cloud(f"http://127.0.0.1:{options.port}")
             for bucket in (SINK, ASSETS):
@@ -457,7 +492,7 @@ def main(arguments: Sequence[str]) -> int:
                 cloud(service)
             with concurrent.futures.ThreadPoolExecutor(options.at_a_time) as pool:
                 for case in pool.map(lambda case: (case.run(cloud), case)[1], found):
-                    print(_line(case), flush=True)
+                    print(line(case), flush=True)
         finally:
             process.terminate()
             process.wait(30)
@@ -486,14 +521,15 @@ def _unmade(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def _line(case: Case) -> str:
+def line(case: Outcome) -> str:
+    """Return the row of a case."""
     flows = "-" if case.flows is None else "flows" if case.flows else "DOES NOT FLOW"
     deploys = "deploys" if case.deploys else "DOES NOT DEPLOY"
     destroys = "is destroyed" if case.destroys else "IS NOT DESTROYED"
     return f"{case.name:42} {deploys}, {flows}, {destroys}  {case.why}"
 
 
-def summary(found: Sequence[Case]) -> str:
+def summary(found: Sequence[Outcome]) -> str:
     """Return the counts in a sentence."""
     return (
         f"{sum(case.passes for case in found)} of {len(found)} cases pass:"

@@ -15,6 +15,7 @@ _LATER = {
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.ec2.models": ("networks", "ec2"),
+    "moto.ecr.responses": ("gaps", "ecr"),
     "moto.elasticache.responses": ("gaps", "elasticache"),
     "moto.events.responses": ("gaps", "events"),
     "moto.glue.models": ("glue", "patch"),

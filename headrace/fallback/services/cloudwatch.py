@@ -34,6 +34,11 @@ PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (36
 def patch() -> None:
     """Replace moto's methods, once."""
     from moto.cloudwatch.models import CloudWatchBackend
+    from moto.cloudwatch.responses import CloudWatchResponse
+
+    # Stored: its rule is not evaluated. moto's method reads the rule, and has the action under one of its two names.
+    response: Any = CloudWatchResponse
+    response.put_composite_alarm = response.put_metric_alarm
 
     backend: Any = CloudWatchBackend
     init: Any = CloudWatchBackend.__init__

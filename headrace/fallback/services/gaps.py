@@ -202,6 +202,25 @@ def cognito(module: Any) -> None:
     module.CognitoIdpResponse.delete_resource_server = delete_resource_server
 
 
+_NO_REGISTRY = (
+    "headrace has no registry of images and runs none, so no image is built or pushed. A Lambda function: deploy it as"
+    " a zip (CDK: Function with Code.fromAsset, SAM: PackageType: Zip). An ECS task or a Batch job: name an image"
+    " that exists (CDK: ContainerImage.fromRegistry); headrace stores it and does not run it."
+)
+
+
+def ecr(module: Any) -> None:
+    """Refuse the log-in that the CDK CLI and the SAM CLI ask for before they build an image: it could not be pushed."""
+    from moto.core.exceptions import JsonRESTError
+
+    def get_authorization_token(self: Any) -> str:
+        error = JsonRESTError("NotImplemented", _NO_REGISTRY)
+        error.code = 501
+        raise error
+
+    module.ECRResponse.get_authorization_token = get_authorization_token
+
+
 def elasticache(module: Any) -> None:
     """Let clusters and subnet groups be deleted; moto's clusters are deleting for ever."""
     from moto.core.responses import ActionResult, EmptyResult

@@ -121,7 +121,28 @@ def _check_batch(response: Any) -> None:
             raise _invalid("The request must contain the parameter MessageGroupId.")
 
 
-def _check_queue_type(response: Any) -> None:
+# Documented: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
+_BOUNDS = {
+    "DelaySeconds": range(900 + 1),
+    "KmsDataKeyReusePeriodSeconds": range(60, 86_400 + 1),
+    "MaximumMessageSize": range(1_024, 1_048_576 + 1),
+    "MessageRetentionPeriod": range(60, 1_209_600 + 1),
+    "ReceiveMessageWaitTimeSeconds": range(20 + 1),
+    "VisibilityTimeout": range(43_200 + 1),
+}
+
+
+def _check_bounds(response: Any) -> None:
+    """Refuse an attribute of a queue that is no number, or is out of bounds."""
+    for name, value in (response._get_param("Attributes") or {}).items():
+        bounds, text = _BOUNDS.get(name), str(value)
+        is_number = text.isascii() and text.isdigit() and len(text) < 10
+        if bounds is not None and not (is_number and int(text) in bounds):
+            raise _refused("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+
+
+def _check_changes(response: Any) -> None:
+    _check_bounds(response)
     given = response._get_param("Attributes") or {}
     if "FifoQueue" not in given:
         return
@@ -139,7 +160,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "send_message_batch": _check_batch,
     "delete_message_batch": _check_entries,
     "change_message_visibility_batch": _check_entries,
-    "set_queue_attributes": _check_queue_type,
+    "create_queue": _check_bounds,
+    "set_queue_attributes": _check_changes,
 }
 
 

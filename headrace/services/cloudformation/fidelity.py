@@ -68,7 +68,7 @@ def check_types(template: Template, *, strict: bool) -> None:
         raise AwsError(
             "ValidationError",
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            f" (headrace does not support them{_nearest(unknown)})",
+            f" (headrace does not support them{_nearest(unknown)}{_what_instead(unknown)})",
         )
     if strict:
         dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
@@ -85,6 +85,18 @@ def _nearest(unknown: list[str]) -> str:
     known = [*TYPES, *(declared.type for declared in DECLARED)]
     near = [found for name in unknown for found in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
+
+
+_INSTEAD = {
+    "::MODULE": "modules are not expanded: put their resources into the template",
+    "::StackSet": "stack sets are not deployed: deploy the template as a stack in each account and region",
+}
+
+
+def _what_instead(unknown: list[str]) -> str:
+    """Return what to do about modules and stack sets, as the end of a sentence."""
+    advice = (said for end, said in _INSTEAD.items() if any(kind.endswith(end) for kind in unknown))
+    return "".join(f"; {said}" for said in advice)
 
 
 def fidelity_of(template: Template) -> list[dict[str, str]]:

@@ -73,6 +73,7 @@ class Stacks:
         self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
+        self._last_ms: dict[str, int] = {}
         self._database = database
         self._stacks = database.documents("cfn_stacks")
         self._resources = database.documents("cfn_resources")
@@ -255,32 +256,42 @@ class Stacks:
         reason: str = "",
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store an event of a stack; `properties` of None: those of a stack, or of a resource being cleaned up."""
-        now_ms = self._clock.now_ms()
-        event_id = self._ids.uuid()
-        if properties is not None:
-            event_id = f"{logical_id}-{status}-{iso_of(now_ms)}"
-        elif logical_id != stack.name:
-            event_id = f"{logical_id}-{event_id}"
-        event = {
-            "EventId": event_id,
-            "StackId": stack.stack_id,
-            "StackName": stack.name,
-            "LogicalResourceId": logical_id,
-            "PhysicalResourceId": physical_id,
-            "ResourceType": kind,
-            "Timestamp": now_ms,
-            "ResourceStatus": status,
-            "ResourceStatusReason": reason,
-            **({} if properties is None else {"ResourceProperties": dict(properties)}),
-            **({"ClientRequestToken": stack.request_token} if stack.request_token else {}),
-        }
-        self._database.execute(
-            "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
-            (stack.stack_id, json.dumps(event)),
-        )
+        """Store an event of a stack; `properties` of None: those of a stack, or of a resource being cleaned up.
+
+        No two events of a stack have the same time: the CDK CLI sorts by it.
+        """
+        # The transaction orders the times as it does the numbers.
+        with self._database.transaction():
+            now_ms = self._next_ms(stack.stack_id)
+            event_id = self._ids.uuid()
+            if properties is not None:
+                event_id = f"{logical_id}-{status}-{iso_of(now_ms)}"
+            elif logical_id != stack.name:
+                event_id = f"{logical_id}-{event_id}"
+            event = {
+                "EventId": event_id,
+                "StackId": stack.stack_id,
+                "StackName": stack.name,
+                "LogicalResourceId": logical_id,
+                "PhysicalResourceId": physical_id,
+                "ResourceType": kind,
+                "Timestamp": now_ms,
+                "ResourceStatus": status,
+                "ResourceStatusReason": reason,
+                **({} if properties is None else {"ResourceProperties": dict(properties)}),
+                **({"ClientRequestToken": stack.request_token} if stack.request_token else {}),
+            }
+            self._database.execute(
+                "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
+                (stack.stack_id, json.dumps(event)),
+            )
         self.told(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
+
+    def _next_ms(self, stack_id: str) -> int:
+        now_ms = max(self._clock.now_ms(), self._last_ms.get(stack_id, 0) + 1)
+        self._last_ms[stack_id] = now_ms
+        return now_ms
 
     def events(self, stack_id: str, before: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
         """Return (number, event), the newest first, of those with a lower number than `before`."""

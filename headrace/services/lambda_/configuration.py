@@ -10,7 +10,12 @@ import msgspec
 
 from headrace.core.ids import Ids
 from headrace.core.values import section
-from headrace.services.lambda_.errors import access_denied, invalid_parameter, validation
+from headrace.services.lambda_.errors import (
+    NO_IMAGES,
+    access_denied,
+    invalid_parameter,
+    validation,
+)
 from headrace.services.lambda_.limits import (
     ENVIRONMENT_BYTES,
     LAYERS_PER_FUNCTION,
@@ -54,7 +59,7 @@ def new_version(
 ) -> Version:
     """Return the `$LATEST` of a new function, without what `touch` fills in."""
     if request.get("PackageType", "Zip") != "Zip":
-        raise invalid_parameter("headrace does not run container images; deploy a zip package")
+        raise invalid_parameter(NO_IMAGES)
     if not request.get("Runtime") or not request.get("Handler"):
         raise invalid_parameter(
             "Runtime and Handler are mandatory parameters for functions created with deployment packages."

@@ -25,6 +25,10 @@ class UnzippedTooLarge(ValueError):
         super().__init__(f"Unzipped size must be smaller than {most_bytes} bytes")
 
 
+NO_IMAGES = (
+    "headrace does not run container images. Deploy this function as a zip with its runtime and handler"
+    " (CDK: Function with Code.fromAsset instead of DockerImageFunction; SAM: PackageType: Zip)."
+)
 UNZIP_FAILED = "Could not unzip uploaded file. Please check your file, then try to upload again."
 
 

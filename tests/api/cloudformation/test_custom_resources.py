@@ -205,3 +205,45 @@ def test_a_cloud_stops_although_a_custom_resource_never_answers(server: ServerPr
     server.start()
     status = server.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
     assert status["StackStatus"].startswith("ROLLBACK")
+
+
+INLINE_PYTHON = """
+import cfnresponse
+def handler(event, context):
+    cfnresponse.send(event, context, cfnresponse.SUCCESS, {"Answer": "42"}, "made")
+"""
+INLINE_NODE = """
+var response = require('cfn-response');
+exports.handler = function (event, context) {
+  response.send(event, context, response.SUCCESS, { Answer: '42' }, 'made');
+};
+"""
+
+
+@pytest.mark.parametrize(
+    ("runtime", "code"), [("python3.12", INLINE_PYTHON), ("nodejs20.x", INLINE_NODE)]
+)
+def test_inline_code_answers_for_a_custom_resource(server: ServerProcess, runtime: str, code: str):
+    function = {
+        "Type": "AWS::Lambda::Function",
+        "Properties": {
+            "Runtime": runtime,
+            "Handler": "index.handler",
+            "Role": "arn:aws:iam::000000000000:role/any",
+            "Code": {"ZipFile": code},
+        },
+    }
+    token = {"Fn::GetAtt": ["Function", "Arn"]}
+    made = {"Type": "Custom::Made", "Properties": {"ServiceToken": token}}
+    body = {
+        **template(Function=function, Made=made),
+        "Outputs": {"Answer": {"Value": {"Fn::GetAtt": ["Made", "Answer"]}}},
+    }
+    name = f"inline-{runtime.partition('.')[0]}"
+    cfn: Any = server.client("cloudformation")
+    cfn.create_stack(StackName=name, TemplateBody=json.dumps(body))
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+    (stack,) = cfn.describe_stacks(StackName=name)["Stacks"]
+    assert stack["Outputs"][0]["OutputValue"] == "42"
+    resource = cfn.describe_stack_resource(StackName=name, LogicalResourceId="Made")
+    assert resource["StackResourceDetail"]["PhysicalResourceId"] == "made"

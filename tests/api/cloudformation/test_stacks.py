@@ -202,6 +202,13 @@ def test_a_failed_creation_deletes_what_it_made(cloud: InProcessCloud, cfn: Any)
     )
 
 
+def test_no_two_events_of_a_stack_have_the_same_time(cfn: Any):
+    create(cfn, template(**{f"Q{number}": queue() for number in range(5)}))
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    times = [event["Timestamp"] for event in events]
+    assert sorted(set(times), reverse=True) == times
+
+
 def test_a_property_that_the_type_does_not_have_fails_the_stack(cfn: Any):
     assert create(cfn, template(Q=queue(Colour="red"))) == "ROLLBACK_COMPLETE"
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
@@ -370,3 +377,25 @@ def test_a_buckets_cors_rules_are_those_of_its_template(cloud: InProcessCloud, c
         "ID": "all", "AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "AllowedHeaders": ["x-a"],
         "ExposeHeaders": ["etag"], "MaxAgeSeconds": 60,
     }  # fmt: skip
+
+
+def test_an_event_pattern_may_be_text(cloud: InProcessCloud, cfn: Any):
+    pattern = '{"source": ["a"]}'
+    rule = {"Type": "AWS::Events::Rule", "Properties": {"Name": "r", "EventPattern": pattern}}
+    assert create(cfn, template(Rule=rule)) == "CREATE_COMPLETE"
+    assert cloud.client("events").describe_rule(Name="r")["EventPattern"] == pattern
+
+
+def test_modules_and_stack_sets_are_refused_with_what_to_do_instead(cfn: Any):
+    body = template(
+        Set={"Type": "AWS::CloudFormation::StackSet"}, Part={"Type": "My::Own::Part::MODULE"}
+    )
+    with pytest.raises(ClientError) as refused:
+        create(cfn, body)
+    said = str(refused.value)
+    assert (
+        "Unrecognized resource types: [AWS::CloudFormation::StackSet, My::Own::Part::MODULE]"
+        in said
+    )
+    assert "put their resources into the template" in said
+    assert "deploy the template as a stack in each account and region" in said

@@ -418,3 +418,16 @@ def test_an_inner_stack_that_fails_is_told_by_the_outer_one_and_leaves_nothing(
         StackStatusFilter=["CREATE_FAILED", "CREATE_COMPLETE", "DELETE_FAILED"]
     )
     assert living["StackSummaries"] == []
+
+
+def test_the_summary_of_a_template_with_sections_of_its_transform(cfn: Any):
+    """`sam deploy` asks for it before every deployment."""
+    body = {
+        "Transform": "AWS::Serverless-2016-10-31",
+        "Globals": {"Function": {"Timeout": 3}},
+        "Parameters": {"Shards": {"Type": "Number"}},
+        "Resources": {"Table": {"Type": "AWS::Serverless::SimpleTable"}},
+    }
+    summary = cfn.get_template_summary(TemplateBody=json.dumps(body))
+    assert summary["ResourceTypes"] == ["AWS::Serverless::SimpleTable"]
+    assert [row["ParameterKey"] for row in summary["Parameters"]] == ["Shards"]

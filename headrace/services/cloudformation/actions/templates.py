@@ -18,7 +18,7 @@ from headrace.services.cloudformation.fidelity import check_types
 from headrace.services.cloudformation.imports import identifiers_of, is_importable
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import ChangeSet, Stack
-from headrace.services.cloudformation.template import Template, template_of
+from headrace.services.cloudformation.template import SECTIONS, Template, template_of
 from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms.expansion import transforms_of
@@ -59,7 +59,11 @@ def _read(body: str) -> tuple[Template, list[str]]:
     """Return a checked template; one with transforms, whose names come with it, before they are run."""
     document = load(body)
     named = transforms_of(document)
-    return (template_of(body, document), named) if named else (parse(body), [])
+    if not named:
+        return parse(body), []
+    # Transforms take sections of their own, as SAM its Globals.
+    known = {name: value for name, value in document.items() if name in SECTIONS}
+    return template_of(body, known), named
 
 
 def _parameters(template: Template) -> list[shapes.TemplateParameter]:

@@ -27,7 +27,9 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
         if key in properties
     }
     if "EventPattern" in properties:
-        params["EventPattern"] = json.dumps(properties["EventPattern"])
+        # An object, or its text (the schema allows both).
+        pattern = properties["EventPattern"]
+        params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
     physical_id = _identified(name, properties)
     context.note_made(physical_id)

@@ -19,6 +19,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_map,
     without,
 )
+from headrace.services.cloudformation.resources.inline import modules_for
 
 GONE = "ResourceNotFoundException"
 _CONFIGURATION = (
@@ -46,10 +47,12 @@ def _code(properties: Properties) -> dict[str, Any]:
         return {key: code[key] for key in ("S3Bucket", "S3Key", "S3ObjectVersion") if key in code}
     runtime = str(properties.get("Runtime", ""))
     name = next((f for prefix, f in _INLINE_FILE.items() if runtime.startswith(prefix)), "index.py")
+    source = str(code["ZipFile"])
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        # A fixed date, so that the same source gives the same code.
-        archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), code["ZipFile"])
+        for path, text in {name: source, **modules_for(runtime, source)}.items():
+            # A fixed date, so that the same source gives the same code.
+            archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), text)
     return {"ZipFile": packed.getvalue()}
 
 

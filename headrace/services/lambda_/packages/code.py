@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.errors import NO_IMAGES, invalid_parameter
 from headrace.services.lambda_.limits import DIRECT_ZIP_BYTES
 from headrace.services.lambda_.packages.unzip import unzip
 
@@ -132,7 +132,7 @@ class CodeStore:
         Raises AwsError when the object is missing, UnsafeArchive and UnzippedTooLarge.
         """
         if source.get("ImageUri"):
-            raise invalid_parameter("headrace does not run container images; deploy a zip package")
+            raise invalid_parameter(NO_IMAGES)
         if "ZipFile" in source:
             return self._add_bytes(source["ZipFile"])
         bucket, key = source.get("S3Bucket"), source.get("S3Key")

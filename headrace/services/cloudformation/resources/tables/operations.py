@@ -47,6 +47,12 @@ def _has_rule(values: Values) -> bool:
     return any(each["Name"] == values.get("RuleName") for each in found)
 
 
+def _has_composite_alarm(values: Values) -> bool:
+    params = {"AlarmNames": [values.get("AlarmName")]}
+    found = values.context.call("cloudwatch", "DescribeAlarms", params)
+    return bool(found.get("CompositeAlarms") or found.get("MetricAlarms"))
+
+
 def _has_scaling_policy(values: Values) -> bool:
     params = {
         "ServiceNamespace": _target(2)(values),
@@ -98,6 +104,21 @@ TYPES = [
         delete=[Call("DeleteDocument", {"Name": "@id"})],
         name="Name",
         name_length=128,
+    ),
+    Declared(
+        "AWS::CloudWatch::CompositeAlarm",
+        "cloudwatch",
+        create=[Call("PutCompositeAlarm")],
+        id="AlarmName",
+        exists=_has_composite_alarm,
+        update=[Call("PutCompositeAlarm")],
+        delete=[Call("DeleteAlarms", {"AlarmNames": lambda v: [v.id]})],
+        name="AlarmName",
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
+            )
+        },
     ),
     Declared(
         "AWS::CloudWatch::InsightRule",
