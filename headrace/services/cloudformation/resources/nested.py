@@ -140,7 +140,10 @@ def _find_macro(context: Context, properties: Properties) -> str | None:
         found = context.call("cloudformation", "DescribeStackResources", params)["StackResources"]
     except AwsError:
         return None
-    kinds = {each["ResourceType"] for each in found}
+    # A deleted stack's resources are found too.
+    kinds = {
+        each["ResourceType"] for each in found if each["ResourceStatus"] != "DELETE_COMPLETE"
+    }
     return str(properties["Name"]) if _MACRO in kinds else None
 
 
