@@ -1,7 +1,7 @@
 """Finds the policy of the resource that somebody accesses: of a bucket, a queue, a key, a function, a role and so on.
 
-Each is read from the service that holds it, by its own operation, in process. What moto's services hold is kept until
-a policy changes; the others' are at hand.
+Policies of the services that are asked most are looked up where they are held. Each other one is read by its service's
+own operation, in process; of moto's services it is kept until a policy changes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headrace.permissions.document import UnreadableDocument
 from headrace.permissions.model import Access, NamedPolicy
 
 MOST_KEPT = 10_000
-_OWNED = frozenset({"s3", "kinesis", "lambda"})
-# Read where moto holds them: its own services ask for them too, amid their requests.
-_HELD = frozenset({"sqs", "sns", "events", "logs", "kms"})
+_OWNED = frozenset({"lambda"})
+# Gives the policy of the resource of an ARN without a request; None for none.
+Lookup = Callable[[str], str | None]
 Read = Callable[[ControlPlane, "Named"], Any]
 
 
@@ -45,7 +45,7 @@ class ResourcePolicies:
     Args:
         control: asks the services.
         trust_policy: gives the trust policy of a role.
-        held: gives the policy of a queue, a topic, an event bus or a log group, without a request.
+        held: looks policies up, by service.
         version: a number that grows with each change of a policy.
     """
 
@@ -54,7 +54,7 @@ class ResourcePolicies:
         control: ControlPlane,
         *,
         trust_policy: Callable[[str], str | None],
-        held: Callable[[str], str | None],
+        held: Mapping[str, Lookup],
         version: Callable[[], int],
     ) -> None:
         self._control = control
@@ -72,8 +72,9 @@ class ResourcePolicies:
         if named.service == "iam":
             is_trust = access.action.startswith("sts:")
             return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
-        if named.service in _HELD:
-            return _policy(f"{named.service} policy", self._held(named.arn))
+        lookup = self._held.get(named.service)
+        if lookup is not None:
+            return _policy(f"{named.service} policy", lookup(named.arn))
         if named.service not in _READERS:
             return None
         if named.service in _OWNED:
@@ -107,16 +108,6 @@ def _policy(name: str, text: Any) -> NamedPolicy | None:
         return None
 
 
-def _bucket(control: ControlPlane, named: Named) -> Any:
-    bucket = named.resource.partition("/")[0]
-    return named.ask(control, "GetBucketPolicy", {"Bucket": bucket})["Policy"]
-
-
-def _stream(control: ControlPlane, named: Named) -> Any:
-    params = {"ResourceARN": named.arn}
-    return named.ask(control, "GetResourcePolicy", params)["Policy"]
-
-
 def _function(control: ControlPlane, named: Named) -> Any:
     parts = named.resource.split(":")
     if parts[0] != "function":
@@ -142,8 +133,6 @@ def _table(control: ControlPlane, named: Named) -> Any:
 
 
 _READERS: dict[str, Read] = {
-    "s3": _bucket,
-    "kinesis": _stream,
     "lambda": _function,
     "ecr": _repository,
     "secretsmanager": _secret,

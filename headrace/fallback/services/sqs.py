@@ -14,7 +14,8 @@ import threading
 from typing import Any
 
 from headrace.fallback.current import CURRENT
-from headrace.fallback.services import sqs_checks
+from headrace.fallback.other_accounts import patch_queues
+from headrace.fallback.services import queue_permissions, sqs_checks
 from headrace.fallback.services.sqs_messages import FifoMessages, Messages, State
 from headrace.fallback.services.time_of import use_clock
 
@@ -63,6 +64,8 @@ def patch() -> None:
     message: Any = Message
     message.mark_sent = _mark_sent
     sqs_checks.patch()
+    queue_permissions.patch()
+    patch_queues()
 
 
 def _now_ms() -> int:

@@ -21,6 +21,7 @@ from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
+from headrace.services.cloudformation.removal import RETAINING
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
@@ -225,8 +226,7 @@ class ResourceChanges:
         outcome = replacement(details)
         policy: Change = {}
         if outcome == "True":
-            retained = resource.replace_policy in ("Retain", "RetainExceptOnCreate")
-            policy = {"PolicyAction": "ReplaceAndRetain" if retained else "ReplaceAndDelete"}
+            policy = {"PolicyAction": f"ReplaceAnd{resource.replace_policy}"}
         attributes = [
             attribute_detail(key, resource.definition.get(key), definition.get(key))
             for key in scopes
@@ -310,9 +310,9 @@ def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[s
 
 def _removed(resource: Resource, before: Mapping[str, Any]) -> Change:
     """Return the change of a resource that the new template does not have."""
-    retained = resource.deletion_policy in ("Retain", "RetainExceptOnCreate")
+    policy = resource.deletion_policy
     return {
-        "PolicyAction": "Retain" if retained else "Delete",
+        "PolicyAction": "Retain" if policy in RETAINING else policy,
         "Action": "Remove",
         "LogicalResourceId": resource.logical_id,
         "PhysicalResourceId": resource.physical_id,

@@ -11,6 +11,9 @@ from headrace.services.cloudformation.template import Template
 
 _SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
+# What is evaluated of a resource beside its properties.
+_READ_BESIDE = ("Metadata", "CreationPolicy", "UpdatePolicy")
+
 
 def references(value: Any) -> Iterator[str]:
     """Yield the names that Ref, GetAtt, Sub and DependsOn in `value` refer to."""
@@ -103,8 +106,10 @@ def dependencies(template: Template, logical_id: str) -> set[str]:
                 " template"
             )
     found = {*named, *references(resource.get("Properties", {}))}
+    # What stands beside the properties is read too, and may name the resource itself.
+    beside = {*references([resource.get(key) for key in _READ_BESIDE])} - {logical_id}
     # A resource that names itself is a circle of one.
-    return {name for name in found if name in template.resources}
+    return {name for name in found | beside if name in template.resources}
 
 
 def conditions_in(value: Any) -> Iterator[str]:

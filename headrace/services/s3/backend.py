@@ -93,6 +93,11 @@ class S3:
             raise BucketNotFound(name)
         return found
 
+    def policy_of(self, arn: str) -> str | None:
+        """Return the policy, as JSON, of the bucket that an ARN is of, or is in; None for none."""
+        found = self._buckets.get(arn.removeprefix("arn:aws:s3:::").partition("/")[0])
+        return None if found is None else found.configurations.get("BucketPolicy")
+
     def buckets(self) -> dict[str, Bucket]:
         """Return all buckets by name."""
         return dict(self._buckets)

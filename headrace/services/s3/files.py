@@ -9,6 +9,7 @@ where boto3 sees them and Spark does not.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import heapq
 import os
@@ -65,7 +66,7 @@ class ObjectFiles:
 
     def bucket_folder(self, bucket: str) -> Path:
         """Return the folder of a bucket's plain files."""
-        return self.root / bucket
+        return _folder_of(self.root, bucket)
 
     def add_bucket(self, bucket: str) -> None:
         """Make a bucket's folder."""
@@ -219,8 +220,9 @@ class ObjectFiles:
     def find(self, bucket: str, key: str) -> StoredObject | None:
         """Return the object under `key`, or None."""
         row = self._index.get(bucket, key)
-        if plain_path(self.bucket_folder(bucket), key) is not None:
-            stored = self._plain(bucket, key, row)
+        path = plain_path(self.bucket_folder(bucket), key)
+        if path is not None:
+            stored = self._plain(bucket, key, row, path)
             if stored is not None:
                 return stored
         return self._escaped(bucket, key, row)
@@ -240,8 +242,11 @@ class ObjectFiles:
         while found := list(islice(first_of_each, _SCAN_AT_ONCE)):
             rows = self._index.many(bucket, [key for key, _ in found])
             for key, is_escaped in found:
-                read = self._escaped if is_escaped else self._plain
-                stored = read(bucket, key, rows.get(key))
+                row = rows.get(key)
+                if is_escaped:
+                    stored = self._escaped(bucket, key, row)
+                else:
+                    stored = self._plain(bucket, key, row, self.bucket_folder(bucket) / key)
                 if stored is not None:
                     yield stored
 
@@ -251,9 +256,8 @@ class ObjectFiles:
             return None
         return row.describe(bucket, path)
 
-    def _plain(self, bucket: str, key: str, row: Row | None) -> StoredObject | None:
-        """Return the object in the file of `key`; put it into the index when that does not describe it."""
-        path = self.bucket_folder(bucket) / key
+    def _plain(self, bucket: str, key: str, row: Row | None, path: Path) -> StoredObject | None:
+        """Return the object in `path`, the file of `key`; put it into the index when that does not describe it."""
         taken: StoredObject | None = None
         try:
             for _ in range(_MOST_LOOKS):
@@ -274,6 +278,12 @@ class ObjectFiles:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return taken  # still being written: described as last seen, and not put into the index
+
+
+@functools.lru_cache(maxsize=1024)
+def _folder_of(root: Path, bucket: str) -> Path:
+    """Return the path of a bucket's folder, which takes longer to make than to find."""
+    return root / bucket
 
 
 def _describe_file(bucket: str, key: str, path: Path, status: os.stat_result) -> StoredObject:

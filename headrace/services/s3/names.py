@@ -72,8 +72,7 @@ def plain_path(top: Path, key: str) -> Path | None:
     """Return the plain file of a key; None when the key cannot be a path or a symbolic link is on the way to it."""
     if not is_plain(key):
         return None
-    path = top / key
-    return path if is_within(top, path.parent) else None
+    return top / key if is_within(top, key.rpartition("/")[0]) else None
 
 
 def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]:
@@ -81,10 +80,10 @@ def places(top: Path, escape_folder: Path, key: str) -> tuple[Path | None, Path]
     return plain_path(top, key), escape_folder / escaped_name(key)
 
 
-def is_within(top: Path, folder: Path) -> bool:
-    """Whether `folder` is reached from `top` without a symbolic link."""
+def is_within(top: Path, folder: str) -> bool:
+    """Whether a relative path, empty for `top` itself, is reached from `top` without a symbolic link."""
     path = str(top)
-    for part in folder.relative_to(top).parts:
+    for part in folder.split("/") if folder else ():
         path = f"{path}/{part}"
         if os.path.islink(path):  # noqa: PTH114 - on the way of every request
             return False

@@ -23,7 +23,7 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
         roll: of each folder behind `prefix` only the first key, for a listing with delimiter `/`.
     """
     lead = prefix[: prefix.rfind("/") + 1]
-    if lead and (not is_plain(lead[:-1]) or not is_within(top, top / lead[:-1])):
+    if lead and (not is_plain(lead[:-1]) or not is_within(top, lead[:-1])):
         return
     stack = [(_entries(top / lead, lead, prefix, after), False)]
     while stack:

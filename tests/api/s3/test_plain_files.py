@@ -252,9 +252,9 @@ def test_a_page_reads_only_the_folders_on_its_way(lab: S3Lab, s3: Any, monkeypat
     looked: list[str] = []
     plain = ObjectFiles._plain
 
-    def look(self: ObjectFiles, bucket: str, key: str, row: Any) -> Any:
+    def look(self: ObjectFiles, bucket: str, key: str, *rest: Any) -> Any:
         looked.append(key)
-        return plain(self, bucket, key, row)
+        return plain(self, bucket, key, *rest)
 
     monkeypatch.setattr(ObjectFiles, "_plain", look)
     assert keys(s3, Prefix="day=07/") == [f"day=07/part-{n}" for n in range(5)]
