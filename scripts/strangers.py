@@ -136,7 +136,13 @@ FEEDS: dict[str, Callable[[Cloud, str, str], Any]] = {
     "table": _put_item,
     "queue": _send,
     "topic": lambda cloud, stack, _how: cloud("sns").publish(
-        TopicArn=cloud.ids(stack, "AWS::SNS::Topic")[0], Message='{"kind": "a"}'
+        TopicArn=cloud.ids(stack, "AWS::SNS::Topic")[0],
+        Message='{"kind": "a"}',
+        MessageAttributes={
+            "kind": {"DataType": "String", "StringValue": "abc"},
+            "n": {"DataType": "Number", "StringValue": "2"},
+        },
+        **({"MessageGroupId": "g"} if stack == "sns-fifo" else {}),
     ),
     "bucket": lambda cloud, stack, _how: cloud("s3").put_object(
         Bucket=cloud.ids(stack, "AWS::S3::Bucket")[0], Key="in/x", Body=b"1"
@@ -157,6 +163,12 @@ FEEDS: dict[str, Callable[[Cloud, str, str], Any]] = {
     "log": _log,
     "rest": _rest,
     "http": _http,
+    "alarm": lambda cloud, stack, _how: cloud("cloudwatch").set_alarm_state(
+        AlarmName=cloud.ids(stack, "AWS::CloudWatch::Alarm")[0], StateValue="ALARM", StateReason="x"
+    ),
+    "iot": lambda cloud, stack, _how: cloud("iot-data").publish(
+        topic=f"{stack}/d1", payload=b'{"n": 1, "id": "x"}'
+    ),
     "url": lambda cloud, stack, _how: _post(
         cloud("lambda").get_function_url_config(
             FunctionName=cloud.ids(stack, "AWS::Lambda::Function")[0]
@@ -290,7 +302,7 @@ class Case:
     def _feed(self, cloud: Cloud) -> None:
         feed, how_in, sight, how_out = [*self.flow, "", "", "", ""][:4]
         FEEDS[feed](cloud, self.name, how_in)
-        is_scheduled = feed == "nothing" and self.name.startswith(("sch-", "ev-sched"))
+        is_scheduled = feed == "nothing" and self.name.startswith(("sch-", "ev-sched", "ev-cron"))
         until = time.monotonic() + (SCHEDULED_WITHIN_S if is_scheduled else WITHIN_S)
         self.flows = False
         while time.monotonic() < until and not self.flows:
@@ -356,11 +368,18 @@ def synthesised(folder: Path) -> list[Path]:
     if npm is None or node is None:
         raise SystemExit("scripts.strangers needs Node.js and npm.")
     if not (HERE / "node_modules").exists():
-        subprocess.run([npm, "install", "--no-audit", "--no-fund"], cwd=HERE, check=True)
+        subprocess.run(
+            [npm, "install", "--legacy-peer-deps", "--no-audit", "--no-fund"], cwd=HERE, check=True
+        )
     subprocess.run(
         [node, "app.js", str(folder)],
         cwd=HERE,
         check=True,
+        # esbuild, which bundles NodejsFunction's code, is found there.
+        env={
+            **os.environ,
+            "PATH": f"{HERE / 'node_modules' / '.bin'}{os.pathsep}{os.environ['PATH']}",
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -409,11 +428,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("cases", nargs="*", help="all without any")
     parser.add_argument("--port", type=int, default=4739)
     parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
+    parser.add_argument(
+        "--results", type=Path, help="where what became of each is written, as JSON"
+    )
+    parser.add_argument("--log", type=Path, help="where the cloud's log is kept")
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="strangers-") as name:
         folder = Path(name)
         found = cases(options.cdk_out or folder / "cdk.out", options.cases)
+        unmade = _unmade(options.cdk_out or folder / "cdk.out")
         process = _started(folder / "data", options.port)
         try:
             cloud = Cloud(f"http://127.0.0.1:{options.port}")
@@ -437,8 +461,29 @@ def main(arguments: Sequence[str]) -> int:
         finally:
             process.terminate()
             process.wait(30)
+            if options.log is not None:
+                shutil.copy(folder / "up.log", options.log)
+    if options.results is not None:
+        rows = [*(_row(case) for case in found), *unmade]
+        options.results.write_text(json.dumps(rows, indent=1))
     print(summary(found))
     return 0 if all(case.passes for case in found) else 1
+
+
+def _row(case: Case) -> dict[str, Any]:
+    names = ("name", "deploys", "flows", "destroys", "why")
+    return {name: getattr(case, name) for name in names}
+
+
+def _unmade(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of the stacks that the CDK itself could not synthesise."""
+    file = folder / "errors.json"
+    errors: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+    nothing = {"deploys": False, "flows": None, "destroys": False}
+    return [
+        {"name": name, **nothing, "why": f"the CDK does not synthesise it: {why}"}
+        for name, why in errors.items()
+    ]
 
 
 def _line(case: Case) -> str:

@@ -130,9 +130,17 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 def _replaced_all(text: str, pattern: str, new: str) -> str:
     """Replace what Java would take for a regular expression; only one that is plain text is taken here."""
-    if any(char in pattern for char in "\\^$.|?*+()[]{}"):
-        raise TemplateError("headrace's mapping templates replace plain texts, no patterns")
-    return _replaced(text, pattern, new.replace("\\", ""))
+    plain, at = "", 0
+    while at < len(pattern):
+        char = pattern[at]
+        follows = pattern[at + 1 : at + 2]
+        # A backslash before what is no letter or digit is that character itself.
+        if char == "\\" and follows and not follows.isalnum():
+            char, at = follows, at + 1
+        elif char in "\\^$.|?*+()[]{}":
+            raise TemplateError("headrace's mapping templates replace plain texts, no patterns")
+        plain, at = plain + char, at + 1
+    return _replaced(text, plain, new.replace("\\", ""))
 
 
 def _place(items: list[Any], item: Any) -> int:

@@ -9,9 +9,7 @@ stopped. Waits take real time.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import io
 import json
 import logging
 import sys
@@ -26,15 +24,16 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
-from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.asl_client import client_of_cloud
+from headrace.fallback.asl_tasks import task_maker
 
 RUNTIME_ERROR = "States.Runtime"
-SESSION = "headrace-stepfunctions"
 # Documented: the most events of a standard execution; the longest that an express execution runs.
 MOST_EVENTS = 25_000
 EXPRESS_LASTS_S = 300
 LAST_EVENT_WITHIN_S = 1.0
+# Documented for a Map that runs inline; of a distributed one AWS runs 10,000 at a time, and headrace as many as inline.
+MOST_ITERATIONS_AT_A_TIME = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +264,23 @@ def load_interpreter() -> None:
 
 def _patch_interpreter() -> None:
     from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+    from moto.stepfunctions.parser.asl.component.state.exec.state_map.iteration import (
+        inline_iteration_component,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+        state_task_service,
+        state_task_service_factory,
+    )
     from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 
     # It logs each failure of an execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
     # Imported by name in many of its modules.
-    instead = {"boto_client_for": client_of_cloud, "TMP_THREADS": _Nothing()}
+    instead = {
+        "boto_client_for": client_of_cloud,
+        "TMP_THREADS": _Nothing(),
+        "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
+    }
     for name, module in list(sys.modules.items()):
         if name.startswith("moto.stepfunctions.parser."):
             for attribute, value in instead.items():
@@ -278,9 +288,31 @@ def _patch_interpreter() -> None:
                     setattr(module, attribute, value)
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
+    tasks: Any = state_task_service.StateTaskService
+    tasks._normalise_response = _normalise_response  # noqa: SLF001 - moto has no other place for it
+    iterations: Any = inline_iteration_component.InlineIterationComponent
+    iterations._launch_worker = _few(iterations._launch_worker)  # noqa: SLF001 - moto has no other place for it
     retrier, events = decl.RetrierDecl, cast("Any", EventManager)
     retrier._eval_body = _retrying(retrier._eval_body)  # noqa: SLF001 - moto has no other place for it
     events._publish_history_event = _bounded(events._publish_history_event)  # noqa: SLF001 - as above
+
+
+def _normalise_response(
+    self: Any,
+    response: Any,
+    boto_service_name: str | None = None,
+    service_action_name: str | None = None,
+) -> None:
+    """Give an output's members the names that Step Functions gives them: with a capital letter (documented)."""
+    from botocore import xform_name
+
+    service = self._get_boto_service_name(boto_service_name)
+    action = self._get_boto_service_action(service_action_name)
+    model = service_model(service)
+    operation = next((each for each in model.operation_names if xform_name(each) == action), None)
+    shape: Any = None if operation is None else model.operation_model(operation).output_shape
+    if shape is not None and isinstance(response, dict):
+        self._from_boto_response(response, shape)
 
 
 class _Nothing:
@@ -331,71 +363,13 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
     return bounded
 
 
-class _Client:
-    """Stands in for a boto3 client: its methods call operations of this cloud as a role."""
+def _few(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Have a Map start a bounded number of threads; they share the items."""
 
-    def __init__(self, service: str, region: str, role_arn: str) -> None:
-        self._service, self._region, self._role_arn = service, region, role_arn
+    def launched(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:
+        job_pool.workers = getattr(job_pool, "workers", 0) + 1
+        if job_pool.workers > MOST_ITERATIONS_AT_A_TIME:
+            return None
+        return launch(self, env=env, eval_input=eval_input, job_pool=job_pool)
 
-    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
-        operation = _operations(self._service).get(method)
-        if operation is None:
-            raise NotImplementedError(f"{self._service} has no operation {method}")
-        return functools.partial(self._call, operation)
-
-    def _call(self, operation: str, **params: Any) -> dict[str, Any]:
-        from botocore.exceptions import ClientError
-
-        if CURRENT.control is None:
-            raise RuntimeError("headrace is starting or stopping")
-        try:
-            output = CURRENT.control.call(
-                self._service,
-                operation,
-                params,
-                account=self._role_arn.split(":")[4],
-                region=self._region,
-                acting=Acting(self._role_arn, SESSION),
-            )
-        except AwsError as error:
-            raise _exception_class(error.code, ClientError)(
-                {
-                    "Error": {"Code": error.code, "Message": error.message},
-                    "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
-                },
-                operation,
-            ) from error
-        return _with_streams(self._service, operation, output)
-
-
-def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> _Client:
-    """Return what the interpreter calls a service with; takes what moto's function of that purpose takes."""
-    try:
-        service_model(service)
-    except Exception as error:
-        raise NotImplementedError(f"headrace has no service {service}") from error
-    return _Client(service, region, state_credentials.role_arn)
-
-
-@functools.cache
-def _operations(service: str) -> dict[str, str]:
-    from botocore import xform_name
-
-    return {xform_name(name): name for name in service_model(service).operation_names}
-
-
-@functools.lru_cache(maxsize=1000)
-def _exception_class(code: str, base: type) -> Any:
-    """Return a class of the error's name, which the interpreter shows as the error of an SDK integration."""
-    return type(code.replace(".", ""), (base,), {})
-
-
-def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[str, Any]:
-    from botocore.response import StreamingBody
-
-    shape: Any = service_model(service).operation_model(operation).output_shape
-    name = shape.serialization.get("payload") if shape is not None else None
-    if name and isinstance(output.get(name), bytes):
-        body = output[name]
-        return {**output, name: StreamingBody(io.BytesIO(body), len(body))}
-    return output
+    return launched

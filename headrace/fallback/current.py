@@ -50,6 +50,16 @@ class SearchHome(Protocol):
         ...
 
 
+class Apis(Protocol):
+    """The APIs of API Gateway as their clients see them."""
+
+    def __call__(
+        self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
+    ) -> tuple[int, bytes]:
+        """Return the status and the body of an answer; `url` is from the stage on, `by` the account that calls."""
+        ...
+
+
 @dataclass(slots=True)
 class Current:
     """The parts of the cloud that moto's services reach.
@@ -63,6 +73,7 @@ class Current:
         search: where OpenSearch domains keep what is put into them; None as above.
         warehouses: where Redshift clusters keep their tables; None as above.
         executions: runs state machines; None as above.
+        apis: answers requests to APIs; None as above.
         stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
     """
 
@@ -74,6 +85,7 @@ class Current:
     search: SearchHome | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
+    apis: Apis | None = None
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 

@@ -101,7 +101,12 @@ def _made_client(service: str, account: str, region: str, host: str) -> Any:
         aws_access_key_id=account,
         aws_secret_access_key="headrace",
         endpoint_url=f"http://{host}",
-        config=BotocoreConfig(retries={"total_max_attempts": 1}, parameter_validation=False),
+        config=BotocoreConfig(
+            retries={"total_max_attempts": 1},
+            parameter_validation=False,
+            # Some operations have a host of their own on AWS, such as StartSyncExecution; here is one host.
+            inject_host_prefix=False,
+        ),
     )
 
     def send(request: Any, **_: Any) -> AWSResponse:

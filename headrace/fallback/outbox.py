@@ -17,6 +17,7 @@ import msgspec
 from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
+from headrace.fallback.http_targets import HttpCall, is_final, send
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     Attributes:
         what: its source and its target, in words for the log.
         service, operation, params: the call of the control plane that delivers it; or
-        url, headers: where its `body` is posted.
+        url, headers: where its `body` is posted; or
+        http: the request that carries its `body`.
         account, region: of the call.
         acting_arn, acting_session: the role in whose name it is called; empty for the cloud's own.
         first_ms, attempts: since when, and how often it was tried.
@@ -69,6 +71,7 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     attributes: dict[str, str] = {}
     acting_arn: str = ""
     acting_session: str = ""
+    http: HttpCall | None = None
 
 
 def _acting(delivery: Delivery) -> Acting | None:
@@ -183,7 +186,9 @@ class OutboxWorker:
 
     def _tried(self, delivery: Delivery) -> AwsError | None:
         try:
-            if delivery.url:
+            if delivery.http is not None:
+                send(delivery.http, delivery.body)
+            elif delivery.url:
                 self._post(delivery.url, delivery.body, delivery.headers)
             elif (control := CURRENT.control) is None:
                 return AwsError("ServiceUnavailable", "moto's services are loaded anew", 503)
@@ -209,7 +214,10 @@ class OutboxWorker:
             condition = "MaximumRetryAttempts"
         elif age_s >= delivery.most_age_s:
             condition = "MaximumEventAgeInSeconds"
-        if not condition and not any(name in error.code for name in HOPELESS):
+        is_hopeless = any(name in error.code for name in HOPELESS) or (
+            delivery.http is not None and is_final(error)
+        )
+        if not condition and not is_hopeless:
             self._say(delivery, error, "is tried again")
             delivery.attempts += 1
             delay_s = min(FIRST_DELAY_S * 2 ** min(delivery.attempts - 1, 20), LONGEST_DELAY_S)

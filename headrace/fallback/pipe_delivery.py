@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting, ControlPlane, QueueMessage, StreamRecord
+from headrace.fallback.http_targets import http_call, is_final, is_http, send
 from headrace.fallback.json_path import NoValue, first_value
 from headrace.fallback.outbox import HOPELESS
 from headrace.fallback.targets import target_call
@@ -117,6 +119,9 @@ def _send(
     *,
     waits: bool,
 ) -> None:
+    if is_http(batch.target):
+        _posted(batch.target, payload, parameters)
+        return
     try:
         call = target_call(
             batch.target,
@@ -128,6 +133,8 @@ def _send(
         )
     except AwsError as error:
         raise PipeFailed(error.message) from error
+    if call.service == "logs":
+        _make_log_stream(batch, call.params, control)
     output = _called(batch, call.service, call.operation, call.params, control)
     if output.get("FunctionError"):
         raise PipeFailed(f"{batch.target} failed: {output['FunctionError']}", may_pass=True)
@@ -152,18 +159,50 @@ def _called(
         raise PipeFailed(what, may_pass=not is_hopeless or "AccessDenied" in error.code) from error
 
 
+def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPlane) -> None:
+    """Make the log stream that a pipe writes to, unless it is there."""
+    parts = batch.arn.split(":")
+    named = {name: params[name] for name in ("logGroupName", "logStreamName")}
+    # That it is there, or that the group is not, PutLogEvents finds out.
+    with contextlib.suppress(AwsError):
+        control.call("logs", "CreateLogStream", named, account=parts[4], region=parts[3])
+
+
+def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
+    """Send to an API destination or an API; return what it answers. Raises PipeFailed."""
+    try:
+        return send(http_call(arn, parameters), payload.encode())
+    except AwsError as error:
+        raise PipeFailed(f"{arn}: {error}", may_pass=not is_final(error)) from error
+    except OSError as error:
+        raise PipeFailed(f"{arn}: {error}", may_pass=True) from error
+
+
 def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[Any]:
-    """Return what the function of the enrichment makes of the events."""
-    if ":lambda:" not in batch.enrichment:
-        raise PipeFailed(f"headrace's pipes enrich by functions, not by {batch.enrichment}")
+    """Return what a function, an express state machine or an HTTP endpoint makes of the events."""
     template = batch.enrichment_parameters.get("InputTemplate")
     payload = f"[{','.join(_input(template, event, batch) for event in events)}]"
-    params = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
-    output = _called(batch, "lambda", "Invoke", params, control)
-    if output.get("FunctionError"):
-        raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
+    kind = batch.enrichment.split(":")[2]
+    if kind == "lambda":
+        params: dict[str, Any] = {"FunctionName": batch.enrichment, "Payload": payload.encode()}
+        output = _called(batch, "lambda", "Invoke", params, control)
+        if output.get("FunctionError"):
+            raise PipeFailed(f"{batch.enrichment} failed: {output['FunctionError']}", may_pass=True)
+        answer = output.get("Payload") or b"null"
+    elif kind == "states":
+        params = {"stateMachineArn": batch.enrichment, "input": payload}
+        output = _called(batch, "stepfunctions", "StartSyncExecution", params, control)
+        if output.get("status") != "SUCCEEDED":
+            why = output.get("cause") or output.get("error") or output.get("status")
+            raise PipeFailed(f"{batch.enrichment} failed: {why}", may_pass=True)
+        answer = output.get("output") or "null"
+    elif is_http(batch.enrichment):
+        given = batch.enrichment_parameters.get("HttpParameters") or {}
+        answer = _posted(batch.enrichment, payload, _filled(dict(given), payload))
+    else:
+        raise PipeFailed(f"headrace's pipes do not enrich by {batch.enrichment}")
     try:
-        found: Any = json.loads(output.get("Payload") or b"null")
+        found: Any = json.loads(answer or b"null")
     except ValueError:
         found = None
     if isinstance(found, list):
@@ -209,7 +248,9 @@ def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
     value = _readable(_json(payload))
     found = dict(parameters)
     for name, path in parameters.items():
-        if isinstance(path, str) and path.startswith("$."):
+        if isinstance(path, dict):
+            found[name] = _filled(cast("dict[str, Any]", path), payload)
+        elif isinstance(path, str) and path.startswith("$."):
             try:
                 looked_up = first_value(path, value)
             except NoValue:

@@ -1,4 +1,4 @@
-"""Posts to an HTTP address outside the cloud, within a time limit."""
+"""Makes requests to HTTP addresses outside the cloud, within a time limit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,36 @@ from headrace.aws.errors import AwsError
 
 # Documented: SNS waits 15 seconds for an HTTP endpoint's answer.
 ANSWER_WITHIN_S = 15.0
+# Of an answer that somebody reads: an API's may have 10 MB (documented).
+MOST_ANSWER_BYTES = 10 << 20
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
     """Post `body`. Raises AwsError with the status of an answer that is no success, OSError when there is none."""
+    status, _ = request("POST", url, body, headers, within_s=ANSWER_WITHIN_S)
+    if status >= 300:
+        raise AwsError("HTTP_ERROR", f"the endpoint answered {status}", status)
+
+
+def request(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], *, within_s: float
+) -> tuple[int, bytes]:
+    """Return an answer's status and body, whatever the status. Raises AwsError, OSError when there is none."""
+    status, _, answer = exchange(method, url, body, headers, within_s=within_s)
+    return status, answer
+
+
+def exchange(
+    method: str, url: str, body: bytes, headers: Mapping[str, str], *, within_s: float
+) -> tuple[int, list[tuple[str, str]], bytes]:
+    """Return an answer's status, headers and body, whatever the status. Raises as `request` does."""
     if not url.startswith(("http://", "https://")):
         raise AwsError("InvalidParameter", f"{url} is no address of HTTP")
-    request = urllib.request.Request(url, data=body, headers=dict(headers), method="POST")
+    data = None if method in ("GET", "HEAD") else body
+    asked = urllib.request.Request(url, data=data, headers=dict(headers), method=method)
     try:
-        with urllib.request.urlopen(request, timeout=ANSWER_WITHIN_S):
-            return
+        with urllib.request.urlopen(asked, timeout=within_s) as answer:
+            return int(answer.status), answer.getheaders(), answer.read(MOST_ANSWER_BYTES)
     except urllib.error.HTTPError as error:
         with error:
-            raise AwsError(
-                "HTTP_ERROR", f"the endpoint answered {error.code}", error.code
-            ) from error
+            return error.code, list(error.headers.items()), error.read(MOST_ANSWER_BYTES)

@@ -32,7 +32,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     except Exception:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
     else:
-        fault = misread(service, operation, params, error)
+        fault = misread(_model_of(service, request), operation, params, error)
         if fault is not None:
             return fault
     name = f"{service}:{operation}"
@@ -56,7 +56,7 @@ def _checked(
 
     Raises AwsError when it breaks the service's model, or lacks what moto looked for.
     """
-    code = "ValidationException"
+    code, service = "ValidationException", _model_of(service, request)
     if is_json(request):
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         params = codec_json.decode_input(service, operation, request.body, content_type)
@@ -97,6 +97,13 @@ def without_controls(answer: HttpResponse) -> HttpResponse:
     return answer
 
 
+def _model_of(service: str, request: HttpRequest) -> str:
+    """Return the name of a service's model: two generations of load balancers are signed for under one name."""
+    if service != "elasticloadbalancing":
+        return service
+    return "elbv2" if b"Version=2015-12-01" in request.body else "elb"
+
+
 def is_json(request: HttpRequest) -> bool:
     """Whether the request is of a JSON protocol with a target, or says that its body is JSON."""
     return "x-amz-target" in request.headers
@@ -104,6 +111,7 @@ def is_json(request: HttpRequest) -> bool:
 
 def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
     """Return an error in the form of the request's protocol."""
+    service = _model_of(service, request)
     request_id = "" if request.call is None else request.call.request_id
     if request.headers.get("smithy-protocol") == "rpc-v2-cbor":
         return error_answer(request, service, error, request_id)

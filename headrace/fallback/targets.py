@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
+from headrace.aws.model import service_model
+from headrace.fallback.fitting import fitted
 
 UNSUPPORTED = "headrace delivers to no such target, and AWS does"
 
@@ -94,4 +96,7 @@ def _any_call(name: str, payload: str) -> TargetCall:
     except ValueError as error:
         raise AwsError("ValidationException", "the input is no JSON") from error
     known = {"sfn": "stepfunctions", "eventbridge": "events", "cloudwatchlogs": "logs"}
-    return TargetCall(known.get(service, service), f"{action[:1].upper()}{action[1:]}", params)
+    service, operation = known.get(service, service), f"{action[:1].upper()}{action[1:]}"
+    if operation in service_model(service).operation_names and isinstance(params, dict):
+        params = fitted(service, operation, cast("dict[str, Any]", params))
+    return TargetCall(service, operation, params)

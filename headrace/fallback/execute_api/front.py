@@ -7,10 +7,17 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.operation import Call
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
-from headrace.fallback.execute_api.addresses import Address, address_of, has_own_host, is_of_an_api
+from headrace.fallback.execute_api.addresses import (
+    API_PATH,
+    Address,
+    address_of,
+    has_own_host,
+    is_of_an_api,
+)
 from headrace.fallback.execute_api.apis import HttpApi, RestApi, find_api
 from headrace.fallback.execute_api.functions import Functions, Visit, refusal
 from headrace.fallback.execute_api.http_apis import HttpApiRequest
@@ -50,6 +57,22 @@ class ExecuteApi:
         response = self._answer(request, request_id)
         response.headers.append(("x-amzn-RequestId", request_id))
         return response
+
+    def answer_call(
+        self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
+    ) -> tuple[int, bytes]:
+        """See `headrace.fallback.current.Apis`."""
+        path, _, query = url.partition("?")
+        request = HttpRequest(
+            method,
+            f"{API_PATH}{api_id}{path}",
+            query,
+            {"host": "localhost", **{name.lower(): value for name, value in headers.items()}},
+            body,
+            call=Call(by, "", self._ids.uuid(), self._clock.now_ms(), "execute-api"),
+        )
+        response = self.answer_url(request)
+        return response.status, response.body if isinstance(response.body, bytes) else b""
 
     def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:
         if request.body_file is not None or len(request.body) > MOST_BYTES:

@@ -15,11 +15,13 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpResponse
 from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
+from headrace.fallback.execute_api import endpoints
 from headrace.fallback.execute_api.apis import HttpApi
 from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_http
 from headrace.fallback.execute_api.functions import (
     SERVICE,
     Visit,
+    answer,
     body_of,
     function_of,
     headers_of,
@@ -30,6 +32,7 @@ from headrace.fallback.execute_api.functions import (
 )
 from headrace.fallback.execute_api.mapping import members, text_at
 from headrace.fallback.execute_api.routing import best_match
+from headrace.fallback.fitting import fitted
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +133,19 @@ class HttpApiRequest:
         subtype = integration.get("integrationSubtype")
         if kind == "AWS_PROXY" and subtype:
             return self._call_service(str(subtype), integration, parameters)
+        if kind == "HTTP_PROXY":
+            return answer(
+                *endpoints.ask(
+                    str(integration.get("integrationMethod") or "ANY")
+                    .upper()
+                    .replace("ANY", self._request.method),
+                    str(integration.get("integrationUri")),
+                    path=parameters,
+                    query={name: values[-1] for name, values in query_of(self._request).items()},
+                    headers=headers_of(self._request),
+                    body=self._request.body,
+                )
+            )
         if kind != "AWS_PROXY":
             raise Refused(501, f"headrace's APIs have no integration of type {kind}")
         event = self._event(key, parameters, version)
@@ -286,14 +302,12 @@ class HttpApiRequest:
         region = str(params.pop("Region", self._api.region))
         if service == "events":
             params = {"Entries": [params]}
-        elif service == "kinesis" and "Data" in params:
-            params["Data"] = str(params["Data"]).encode()
         role = str(integration.get("credentialsArn") or "")
         try:
             output = self._control.call(
                 service,
                 operation,
-                params,
+                fitted(service, operation, params),
                 account=self._api.account,
                 region=region,
                 acting=Acting(role, SESSION) if role else None,

@@ -13,7 +13,7 @@ from typing import Any
 from headrace.aws.http import HttpResponse
 from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.velocity import TemplateError
-from headrace.fallback.execute_api import mapped, service_calls
+from headrace.fallback.execute_api import endpoints, mapped, service_calls
 from headrace.fallback.execute_api.apis import RestApi
 from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_rest
 from headrace.fallback.execute_api.functions import (
@@ -111,6 +111,8 @@ class RestRequest:
             context=context,
             stage=stage["variables"],
         )
+        if kind == "HTTP_PROXY":
+            return self._pass_on(integration, seen)
         return self._integrate(kind, integration, seen, method)
 
     # --- access -----------------------------------------------------------------------------------
@@ -262,6 +264,10 @@ class RestRequest:
             answered, outcome = Answered(int(status), {}, b""), str(status)
         elif kind == "AWS":
             answered, outcome = self._call(integration, seen, body)
+        elif kind == "HTTP":
+            status, headers, content = self._ask(integration, seen, body.encode(), {}, {})
+            known = {name.lower(): value for name, value in headers}
+            answered, outcome = Answered(status, known, content), str(status)
         else:
             raise Refused(
                 501,
@@ -272,6 +278,30 @@ class RestRequest:
         if made is None:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
         return answer(*made)
+
+    def _pass_on(self, integration: Mapping[str, Any], seen: Seen) -> HttpResponse:
+        """Answer what the endpoint of an HTTP_PROXY answers to the request as it came."""
+        made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
+        return answer(*made)
+
+    def _ask(
+        self,
+        integration: Mapping[str, Any],
+        seen: Seen,
+        body: bytes,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> tuple[int, list[tuple[str, str]], bytes]:
+        parameters = mapped.request_parameters(integration, seen)
+        kind = seen.header.get("content-type", "application/json")
+        return endpoints.ask(
+            str(integration.get("httpMethod") or self._request.method),
+            mapped.with_variables(str(integration["uri"]), seen.stage),
+            path={**seen.path, **parameters["path"]},
+            query={**query, **parameters["querystring"]},
+            headers={"content-type": kind, **headers, **parameters["header"]},
+            body=body,
+        )
 
     def _call(self, integration: Mapping[str, Any], seen: Seen, body: str) -> tuple[Answered, str]:
         """Return what the integration answered, and what a selection pattern is compared with."""

@@ -11,6 +11,7 @@ import sys
 _LATER = {
     "moto.athena.responses": ("gaps", "athena"),
     "moto.backup.models": ("gaps", "backup"),
+    "moto.codebuild.responses": ("gaps", "codebuild"),
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.ec2.models": ("networks", "ec2"),
@@ -18,9 +19,11 @@ _LATER = {
     "moto.events.responses": ("gaps", "events"),
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("glue", "patch_responses"),
+    "moto.iotdata.models": ("iot_rules", "patch"),
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
+    "moto.rds.models": ("gaps", "rds"),
     "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.scheduler.models": ("time_of", "use_clock"),
@@ -36,9 +39,11 @@ def patch_all() -> None:
     """Apply every patch. Imports most of the services; the caller holds `IMPORTING`."""
     from headrace.fallback.kept import pickles
     from headrace.fallback.services import (
+        alarm_actions,
         cloudwatch,
         core,
         dynamodb,
+        dynamodb_kinesis,
         dynamodb_streams,
         events,
         iam,
@@ -50,8 +55,8 @@ def patch_all() -> None:
     )
 
     for service in (
-        core, iam, dynamodb, dynamodb_streams, sqs, sns, events, logs, cloudwatch, ssm,
-        sts,
+        alarm_actions, core, iam, dynamodb, dynamodb_kinesis, dynamodb_streams, sqs, sns, events, logs, cloudwatch,
+        ssm, sts,
     ):  # fmt: skip
         service.patch()
     pickles.after_imports(patch_imported)

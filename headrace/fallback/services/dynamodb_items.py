@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.services import dynamodb_legacy as legacy
+from headrace.fallback.services.dynamodb_kinesis import destinations_of, tell
 
 # Documented: 400 KB, names and values.
 MOST_ITEM_BYTES = 400 * 1024
@@ -62,15 +64,26 @@ def _note(table: Any, hash_key: Any, range_key: Any) -> None:
         TOUCHED.row(table.kept, (hash_key, range_key))
 
 
+def _tell(table: Any, old: Any, new: Any) -> None:
+    """Tell the Kinesis streams of a table of a change, once it is certain."""
+    if destinations_of(table):
+        UNDO.after(lambda: tell(table, old, new))
+
+
 def noted_put(put: Any) -> Any:
     """Return a table's put_item, which first notes what was there."""
 
     @functools.wraps(put)
     def put_item(self: Any, item_attrs: dict[str, Any], *args: Any, **named: Any) -> Any:
+        before = None
         # Before, for a transaction to find what was there.
         if self.table_key_attrs and all(name in item_attrs for name in self.table_key_attrs):
-            _note(self, *key_of(self, item_attrs))
-        return put(self, item_attrs, *args, **named)
+            key = key_of(self, item_attrs)
+            _note(self, *key)
+            before = get_item(self, *key) if destinations_of(self) else None
+        item = put(self, item_attrs, *args, **named)
+        _tell(self, before, item)
+        return item
 
     return put_item
 
@@ -109,6 +122,7 @@ def delete_item(table: Any, hash_key: Any, range_key: Any) -> Any:
     remove(table, hash_key, range_key)
     if table.stream_shard is not None:
         table.stream_shard.add(item, None)
+    _tell(table, item, None)
     return item
 
 
@@ -165,6 +179,7 @@ def update_item(
     place(table, item)
     if table.stream_shard is not None:
         table.stream_shard.add(current, item)
+    _tell(table, current, item)
     return item
 
 
@@ -250,9 +265,17 @@ class _Undo:
     def __init__(self) -> None:
         self._noted: list[tuple[Any, Any, Any, Any]] | None = None
         self._streams: dict[Any, int] = {}
+        self._after: list[Callable[[], None]] = []
 
     def begin(self) -> None:
-        self._noted, self._streams = [], {}
+        self._noted, self._streams, self._after = [], {}, []
+
+    def after(self, act: Callable[[], None]) -> None:
+        """Do something when the transaction has succeeded; at once when there is none."""
+        if self._noted is None:
+            act()
+        else:
+            self._after.append(act)
 
     def note(self, table: Any, hash_key: Any, range_key: Any) -> None:
         if self._noted is None:
@@ -262,8 +285,11 @@ class _Undo:
         if table.stream_shard is not None:
             self._streams.setdefault(table.stream_shard, table.stream_shard.kept.next)
 
-    def end(self) -> None:
+    def end(self) -> list[Callable[[], None]]:
+        """Forget the transaction; return what its success is followed by."""
         self._noted, self._streams = None, {}
+        acts, self._after = self._after, []
+        return acts
 
     def undo(self) -> None:
         noted, streams = self._noted or [], self._streams
@@ -302,6 +328,7 @@ def undone_if_cancelled(transact: Any) -> Any:
         except BaseException:
             UNDO.undo()
             raise
-        UNDO.end()
+        for act in UNDO.end():
+            act()
 
     return write

@@ -15,7 +15,6 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import msgspec
@@ -23,6 +22,7 @@ import msgspec
 from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
+from headrace.fallback.http_targets import HttpCall, http_call, is_http
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import (
@@ -33,6 +33,7 @@ from headrace.fallback.outbox import (
     give_up,
     to_queue,
 )
+from headrace.fallback.services.event_inputs import at_path, input_of, whole_event
 from headrace.fallback.services.time_of import use_clock
 
 log = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ def _send(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: 
     if service == "events" and not parts[5].strip(":"):
         _to_archive(rule, target, event)
         return
-    sender = _SENDERS.get(service)
+    sender = _to_http if is_http(arn) else _SENDERS.get(service)
     if sender is None:
         raise TargetFailed(
             "UNSUPPORTED_TARGET", "headrace delivers events to no such target, and AWS does"
@@ -127,7 +128,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
     code = getattr(error, "code", None) or getattr(error, "error_type", "") or "ERROR_FROM_TARGET"
     delivery = Delivery(
         what=f"An event of {rule.arn} for {arn}",
-        body=json.dumps(_whole(event)).encode(),
+        body=json.dumps(whole_event(event)).encode(),
         dead_letter_arn=_dead_letter_arn(target),
         attributes={"RULE_ARN": rule.arn, "TARGET_ARN": arn},
     )
@@ -168,7 +169,7 @@ def _to_function(rule: Any, target: Mapping[str, Any], _: list[str], event: Any)
 
 def _to_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     path = (target.get("KinesisParameters") or {}).get("PartitionKeyPath")
-    key = _at(event, path) if path else event["id"]
+    key = at_path(event, path) if path else event["id"]
     data = input_of(target, event)
     params = {
         "StreamARN": target["Arn"],
@@ -195,14 +196,47 @@ def _to_machine(rule: Any, target: Mapping[str, Any], parts: list[str], event: A
     _queue(rule, target, parts, data, "stepfunctions", "StartExecution", params)
 
 
+def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    data = input_of(target, event)
+    arn = str(target["Arn"])
+    call = http_call(arn, target.get("HttpParameters") or {})
+    if role := str(target.get("RoleArn") or ""):
+        action = "execute-api:Invoke" if call.api else "events:InvokeApiDestination"
+        sentence = CURRENT.guard.denial(Acting(role, f"AWSEvents_{rule.name}"[:64]), action, arn)
+        if sentence:
+            raise TargetFailed("NO_PERMISSIONS", sentence)
+    _queue(rule, target, parts, data, http=call)
+
+
+def _to_warehouse(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
+    given = target.get("RedshiftDataParameters") or {}
+    data = input_of(target, event)
+    is_workgroup = parts[2] == "redshift-serverless"
+    named = "WorkgroupName" if is_workgroup else "ClusterIdentifier"
+    sqls = given.get("Sqls")
+    params = {
+        named: target["Arn"] if is_workgroup else parts[5].rpartition(":")[2],
+        "Database": given.get("Database"),
+        "DbUser": given.get("DbUser"),
+        "SecretArn": given.get("SecretManagerArn"),
+        "StatementName": given.get("StatementName"),
+        "WithEvent": given.get("WithEvent"),
+        **({"Sqls": sqls} if sqls else {"Sql": given.get("Sql") or data.decode()}),
+    }
+    params = {name: value for name, value in params.items() if value is not None}
+    operation = "BatchExecuteStatement" if sqls else "ExecuteStatement"
+    _queue(rule, target, parts, data, "redshift-data", operation, params)
+
+
 def _queue(
     rule: Any,
     target: Mapping[str, Any],
     parts: list[str],
     data: bytes,
-    service: str,
-    operation: str,
-    params: dict[str, Any],
+    service: str = "",
+    operation: str = "",
+    params: dict[str, Any] | None = None,
+    http: HttpCall | None = None,
 ) -> None:
     if CURRENT.control is None:
         return  # state is loaded: this was delivered when it was new
@@ -213,7 +247,8 @@ def _queue(
             body=data,
             service=service,
             operation=operation,
-            params=params,
+            params=params or {},
+            http=http,
             account=parts[4],
             region=parts[3],
             most_age_s=int(retry.get("MaximumEventAgeInSeconds", MOST_AGE_S)),
@@ -310,48 +345,10 @@ _SENDERS: Mapping[str, Callable[[Any, Mapping[str, Any], list[str], Any], None]]
     "logs": _to_log_group,
     "events": _to_bus,
     "states": _to_machine,
+    "execute-api": _to_http,
+    "redshift": _to_warehouse,
+    "redshift-serverless": _to_warehouse,
 }
-
-
-# --- a target's input --------------------------------------------------------------------------
-
-
-def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
-    """Return a target's input for an event: a constant, a part, a filled template, or all of it."""
-    from moto.events.utils import EventTemplateParser
-
-    whole: Any = _whole(event)
-    if "Input" in target:
-        return str(target["Input"]).encode()
-    if "InputPath" in target:
-        return json.dumps(_at(whole, str(target["InputPath"]))).encode()
-    transformer = target.get("InputTransformer")
-    if transformer is None:
-        return json.dumps(whole).encode()
-    parser: Any = EventTemplateParser
-    made = parser.parse(
-        input_template=transformer.get("InputTemplate", ""),
-        input_paths_map=transformer.get("InputPathsMap", {}),
-        event={**whole, "ingestion-time": event.get("ingestion-time", whole.get("time"))},
-    )
-    return json.dumps(made, default=str).encode()
-
-
-def _at(event: Mapping[str, Any], path: str) -> Any:
-    """Return what a path such as `$.detail.id` leads to; None when there is nothing."""
-    part: Any = event
-    for name in path.removeprefix("$").strip(".").split("."):
-        part = part.get(name) if name and isinstance(part, dict) else part if not name else None
-    return part
-
-
-def _whole(original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event as EventBridge writes it: moto's time is a number of seconds."""
-    event = dict(original)
-    event.pop("ingestion-time", None)
-    if isinstance(event.get("time"), int | float):
-        event["time"] = f"{datetime.fromtimestamp(event['time'], UTC):%Y-%m-%dT%H:%M:%SZ}"
-    return event
 
 
 # --- archives ---------------------------------------------------------------------------------------

@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import OUTBOX, Delivery
+from headrace.fallback.services import log_keys
 from headrace.fallback.services.bounds import BOUNDS
 from headrace.fallback.services.time_of import use_clock
 
@@ -53,6 +55,7 @@ def patch() -> None:
     backend.start_query = _few_queries(backend.start_query)
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
+    log_keys.patch()
     pickles.reduces(models.LogGroup, _reduce_group)
     pickles.filters("logs", lambda _, state: {**state, "queries": {}})
     pickles.carries("logs", _keep_events)
@@ -298,12 +301,29 @@ def _without_looking(put: Any) -> Any:
     ) -> None:  # fmt: skip
         group = self.groups.get(log_group_name)
         service = destination_arn.split(":")[2] if destination_arn.count(":") >= 5 else ""
-        if group is None or service not in ("lambda", "kinesis", "firehose"):
+        if service == "logs" and group is not None and _destination(destination_arn) is None:
+            # The sentence is assumed.
+            raise AwsError(
+                "InvalidParameterException",
+                "Could not deliver test message to specified destination."
+                " Check if the destination is valid.",
+            )
+        if group is None or service not in ("lambda", "kinesis", "firehose", "logs"):
             put(self, log_group_name, filter_name, filter_pattern, destination_arn, role_arn)
             return
         group.put_subscription_filter(filter_name, filter_pattern, destination_arn, role_arn)
 
     return put_subscription_filter
+
+
+def _destination(arn: str) -> Any:
+    """Return moto's destination of an ARN; None when there is none."""
+    from moto.logs.models import logs_backends
+
+    parts = arn.split(":", 6)
+    backends: Any = logs_backends
+    backend = backends[parts[4]][parts[3]]
+    return next((each for each in backend.destinations.values() if each.arn == arn), None)
 
 
 def _send_to_subscriber(
@@ -317,6 +337,15 @@ def _send_to_subscriber(
     from moto.logs.utils import EventMessageFilter
 
     group = stream.log_group
+    role_arn = str(getattr(group.subscription_filters[filter_name], "role_arn", "") or "")
+    if service == "logs":
+        found = _destination(destination_arn)
+        if found is None:
+            log.warning("%s has a subscription to %s, which is gone", group.arn, destination_arn)
+            return
+        # A destination delivers in its own role's name to its own target.
+        destination_arn, role_arn = str(found.target_arn), str(found.role_arn or "")
+        service = destination_arn.split(":")[2]
     wanted = EventMessageFilter(group.subscription_filters[filter_name].filter_pattern)
     payload = {
         "messageType": "DATA_MESSAGE",
@@ -361,7 +390,7 @@ def _send_to_subscriber(
             params=params,
             account=parts[4],
             region=parts[3],
-            acting_arn=str(getattr(group.subscription_filters[filter_name], "role_arn", "") or ""),
+            acting_arn=role_arn,
             acting_session="CloudWatchLogs",
         )
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -31,6 +32,7 @@ MOST_CERTIFICATES = 10
 HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
+_FIREHOSE_SESSION = "headrace-sns"
 # What a topic without a policy of its own delivers by (recorded).
 _DELIVERY_POLICY = {
     "http": {
@@ -126,9 +128,15 @@ def _publisher(publish: Any) -> Any:
             _to_function(self, message, message_id, *args, **named)
         elif self.protocol in ("http", "https"):
             _to_address(self, message, message_id, *args, **named)
+        elif self.protocol == "firehose":
+            _to_delivery_stream(self, message, message_id, *args, **named)
         else:
             try:
                 _check_policy(self)
+                if str(self.topic.content_based_deduplication).lower() == "true":
+                    # Documented: a FIFO topic hands the hash of the body on as the id of the message.
+                    given = {"deduplication_id": hashlib.sha256(message.encode()).hexdigest()}
+                    named = {**given, **{n: v for n, v in named.items() if v is not None}}
                 publish(self, message, message_id, *args, **named)
             except Exception as error:  # noqa: BLE001 - a subscriber's failure is not the publisher's
                 _undeliverable(self, message, message_id, error)
@@ -215,6 +223,49 @@ def _to_address(
             most_age_s=HTTP_AGE_S,
             most_retries=HTTP_RETRIES,
             dead_letter_arn=_dead_letter_arn(subscription),
+        )
+    )
+
+
+def _to_delivery_stream(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None = None,
+    message_attributes: Mapping[str, Any] | None = None,
+    group_id: str | None = None,
+    deduplication_id: str | None = None,
+    message_structure: str | None = None,
+) -> None:
+    """Put a message into a delivery stream as a line: its JSON has no signature.
+
+    Documented: https://docs.aws.amazon.com/sns/latest/dg/firehose-archived-message-format-S3.html
+    """
+    wanted = _wanted(subscription, message, message_attributes, message_structure)
+    if wanted is None or CURRENT.control is None:
+        return
+    line = wanted
+    if str(subscription.attributes.get("RawMessageDelivery", "")).lower() != "true":
+        whole = subscription.get_post_data(wanted, message_id, subject, message_attributes)
+        unsigned = ("SignatureVersion", "Signature", "SigningCertURL")
+        line = json.dumps({name: value for name, value in whole.items() if name not in unsigned})
+    parts = str(subscription.endpoint).split(":", 5)
+    record = {"Data": f"{line}\n".encode()}
+    OUTBOX.add(
+        Delivery(
+            what=f"A message of {subscription.topic.arn} for {subscription.endpoint}",
+            body=line.encode(),
+            service="firehose",
+            operation="PutRecord",
+            params={
+                "DeliveryStreamName": parts[5].removeprefix("deliverystream/"),
+                "Record": record,
+            },
+            account=parts[4],
+            region=parts[3],
+            dead_letter_arn=_dead_letter_arn(subscription),
+            acting_arn=str(subscription.attributes.get("SubscriptionRoleArn") or ""),
+            acting_session=_FIREHOSE_SESSION,
         )
     )
 

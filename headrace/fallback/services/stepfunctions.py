@@ -43,6 +43,9 @@ def patch(responses: Any) -> None:
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
+    response.publish_state_machine_version = _publish_version
+    response.list_state_machine_versions = _list_versions
+    response.delete_state_machine_version = _delete_version
 
 
 def _checked(change: Any) -> Any:
@@ -113,6 +116,66 @@ def _version_of(machine: Any, arn: str, qualifier: str) -> Any:
     if version is None:
         raise AwsError("StateMachineDoesNotExist", f"State Machine Does Not Exist: '{arn}'")
     return version
+
+
+def _publish_version(self: Any) -> Any:
+    """Publish what a machine is now; nothing new is published when it has not changed since (documented)."""
+    from moto.core.responses import ActionResult
+
+    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    wanted = self._get_param("revisionId")
+    if wanted and wanted != getattr(machine, "revision_id", ""):
+        raise AwsError(
+            "ConflictException",
+            f"Failed to publish the State Machine version for revision {wanted}. The current State"
+            f" Machine revision is {getattr(machine, 'revision_id', '') or 'INITIAL'}.",
+        )
+    last = machine.latest_version
+    is_same = last is not None and (last.definition, last.roleArn) == (
+        machine.definition,
+        machine.roleArn,
+    )
+    if not is_same:
+        machine.publish(self._get_param("description"))
+    made = machine.latest_version
+    return ActionResult({"stateMachineVersionArn": made.arn, "creationDate": made.creation_date})
+
+
+def _list_versions(self: Any) -> Any:
+    from moto.core.responses import ActionResult
+
+    machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
+    versions = [
+        {"stateMachineVersionArn": each.arn, "creationDate": each.creation_date}
+        for _, each in sorted(machine.versions.items(), reverse=True)
+    ]
+    return ActionResult({"stateMachineVersions": versions})
+
+
+def _delete_version(self: Any) -> Any:
+    """Delete a version; one that an alias leads to stays (documented), one that is gone is no error."""
+    from moto.core.responses import EmptyResult
+
+    arn = str(self._get_param("stateMachineVersionArn"))
+    machine_arn, _, number = arn.rpartition(":")
+    machine = next(
+        (each for each in self.stepfunction_backend.state_machines if each.arn == machine_arn), None
+    )
+    if machine is None or not number.isdecimal():
+        return EmptyResult()
+    for alias in machine.aliases.values():
+        routes = alias.routing_configuration
+        if any(route["stateMachineVersionArn"] == arn for route in routes):
+            raise AwsError(
+                "ConflictException",
+                "Version to be deleted must not be referenced by an alias. Current list of aliases"
+                f" referencing this version: [{alias.name}]",
+            )
+    gone = machine.versions.pop(int(number), None)
+    if gone is not None and machine.latest_version is gone:
+        left = machine.versions
+        machine.latest_version = left[max(left)] if left else None
+    return EmptyResult()
 
 
 def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> Started:

@@ -58,6 +58,7 @@ def _create(context: Context, properties: Properties) -> Made:
     context.call("dynamodb", "CreateTable", params)
     context.note_made(name)
     _set_time_to_live(context, name, {}, properties)
+    _set_destination(context, name, {}, properties)
     return _made(context, name)
 
 
@@ -86,7 +87,7 @@ def _set_time_to_live(context: Context, name: str, old: Properties, new: Propert
             {
                 "TableName": name,
                 "TimeToLiveSpecification": {
-                    "AttributeName": ttl["AttributeName"],
+                    **without(ttl, "Enabled"),
                     "Enabled": boolean(ttl.get("Enabled", True)),
                 },
             },
@@ -106,6 +107,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         context.call("dynamodb", "UpdateTable", params)
     _set_time_to_live(context, physical_id, old, new)
     _set_stream(context, physical_id, old, new)
+    _set_destination(context, physical_id, old, new)
     return _made(context, physical_id)
 
 
@@ -121,6 +123,32 @@ def _set_stream(context: Context, name: str, old: Properties, new: Properties) -
     if after:
         on = {"StreamEnabled": True, "StreamViewType": after}
         context.call("dynamodb", "UpdateTable", {"TableName": name, "StreamSpecification": on})
+
+
+def _set_destination(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Have a table's changes go into the Kinesis stream that the template names."""
+    before = section(old, "KinesisStreamSpecification")
+    after = section(new, "KinesisStreamSpecification")
+    if before == after:
+        return
+    member = "ApproximateCreationDateTimePrecision"
+    table = {"TableName": name, "StreamArn": after.get("StreamArn")}
+    precision = {member: after[member]} if after.get(member) else {}
+    if before and before.get("StreamArn") == after.get("StreamArn"):
+        if precision:
+            configuration = {"UpdateKinesisStreamingConfiguration": precision}
+            context.call(
+                "dynamodb", "UpdateKinesisStreamingDestination", {**table, **configuration}
+            )
+        return
+    if before:
+        gone = {"TableName": name, "StreamArn": before["StreamArn"]}
+        context.gone_is_fine(
+            "dynamodb", "DisableKinesisStreamingDestination", gone, "ResourceNotFoundException"
+        )
+    if after:
+        configuration = {"EnableKinesisStreamingConfiguration": precision} if precision else {}
+        context.call("dynamodb", "EnableKinesisStreamingDestination", {**table, **configuration})
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
@@ -148,8 +176,9 @@ def _as_table(context: Context, properties: Properties) -> Properties:
         properties, "Replicas", "WriteProvisionedThroughputSettings", "SSESpecification"
     )
     table["BillingMode"] = properties.get("BillingMode", "PROVISIONED")
-    if replica.get("Tags"):
-        table["Tags"] = replica["Tags"]
+    for name in ("Tags", "KinesisStreamSpecification"):
+        if replica.get(name):
+            table[name] = replica[name]
     indexes: list[dict[str, Any]] = properties.get("GlobalSecondaryIndexes") or []
     keys = ("IndexName", "KeySchema", "Projection")
     table["GlobalSecondaryIndexes"] = [
@@ -209,6 +238,7 @@ TYPES = [
                 "BillingMode",
                 "StreamSpecification",
                 "TimeToLiveSpecification",
+                "KinesisStreamSpecification",
                 "Tags",
             ),
             **stored(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.aws.model import service_model
 from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
@@ -14,6 +15,7 @@ from headrace.services.cloudformation.resources.base import (
     enforced,
     stored,
 )
+from headrace.services.cloudformation.resources.values_to_api import Converter
 
 GONE = "ResourceNotFoundException"
 
@@ -32,7 +34,10 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
     targets = properties.get("Targets")
     if targets:
         where = _bus(properties)
-        context.call("events", "PutTargets", {"Rule": name, "Targets": targets, **where})
+        shape: Any = service_model("events").operation_model("PutTargets").input_shape
+        # Templates write some names otherwise than the API does, such as AwsVpcConfiguration.
+        listed_targets = Converter().value(targets, shape.members["Targets"], "Targets")
+        context.call("events", "PutTargets", {"Rule": name, "Targets": listed_targets, **where})
     return Made(physical_id, {"Arn": arn})
 
 

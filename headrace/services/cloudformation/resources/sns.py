@@ -19,6 +19,15 @@ from headrace.services.cloudformation.resources.base import (
 
 GONE = ("NotFound", "NotFoundException")
 
+# Attributes of a topic, with what it has where a template says nothing.
+_OF_TOPICS = {
+    "DisplayName": "",
+    "KmsMasterKeyId": "",
+    "ContentBasedDeduplication": "false",
+    "SignatureVersion": "1",
+    "TracingConfig": "PassThrough",
+    "FifoThroughputScope": "Topic",
+}
 # Attributes of a subscription, with what it has where a template says nothing.
 _OF_SUBSCRIPTIONS = {
     "FilterPolicyScope": "MessageAttributes",
@@ -39,11 +48,7 @@ def _find_topic(context: Context, properties: Properties) -> str | None:
 def _create_topic(context: Context, properties: Properties) -> Made:
     fifo = boolean(properties.get("FifoTopic"))
     name = properties.get("TopicName") or context.generated_name(250) + (".fifo" if fifo else "")
-    attributes = {
-        key: str(properties[key])
-        for key in ("DisplayName", "KmsMasterKeyId", "ContentBasedDeduplication")
-        if key in properties
-    }
+    attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
     if fifo:
         attributes["FifoTopic"] = "true"
     params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
@@ -53,7 +58,7 @@ def _create_topic(context: Context, properties: Properties) -> Made:
 
 
 def _update_topic(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    for key in ("DisplayName", "KmsMasterKeyId", "ContentBasedDeduplication"):
+    for key, absent in _OF_TOPICS.items():
         if new.get(key) != old.get(key):
             context.call(
                 "sns",
@@ -61,9 +66,7 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
                 {
                     "TopicArn": physical_id,
                     "AttributeName": key,
-                    "AttributeValue": _text(
-                        new.get(key, "false" if key == "ContentBasedDeduplication" else "")
-                    ),
+                    "AttributeValue": _text(new.get(key, absent)),
                 },
             )
     _subscribe_all(context, physical_id, old, new)
@@ -210,10 +213,11 @@ TYPES = [
                 "DisplayName",
                 "FifoTopic",
                 "ContentBasedDeduplication",
+                "SignatureVersion",
                 "Subscription",
                 "Tags",
             ),
-            **stored("KmsMasterKeyId"),
+            **stored("KmsMasterKeyId", "TracingConfig", "FifoThroughputScope"),
         },
         _create_topic,
         _delete_topic,

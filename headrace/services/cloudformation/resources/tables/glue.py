@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
 
 _NAME = {"Name": "@id"}
@@ -16,6 +18,15 @@ def _registry(values: Values) -> dict[str, str] | None:
     if given.get("Arn"):
         return {"RegistryArn": given["Arn"]}
     return {"RegistryName": given["Name"]}
+
+
+@made_of("ConnectionInput")
+def _connection(values: Values) -> dict[str, Any]:
+    """Return a connection as CreateConnection takes it: a template may leave out its name and properties."""
+    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    given["Name"] = given.get("Name") or values.context.generated_name(255)
+    values.properties["ConnectionInput"] = given
+    return given
 
 
 TYPES = [
@@ -90,7 +101,7 @@ TYPES = [
     Declared(
         "AWS::Glue::Connection",
         "glue",
-        create=[Call("CreateConnection")],
+        create=[Call("CreateConnection", {"ConnectionInput": _connection})],
         id="ConnectionInput.Name",
         read=Call("GetConnection", _NAME),
         delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],

@@ -46,6 +46,32 @@ def _has_machine(values: Values) -> bool:
     )
 
 
+@made_of("RoutingConfiguration", "DeploymentPreference")
+def _routes(values: Values) -> list[dict[str, Any]] | None:
+    """Return where an alias leads; a deployment preference leads it to its version at once.
+
+    AWS moves traffic there step by step, and back on alarms.
+    """
+    preference = values.get("DeploymentPreference")
+    if preference:
+        return [{"stateMachineVersionArn": preference["StateMachineVersionArn"], "weight": 100}]
+    routes: list[dict[str, Any]] | None = values.get("RoutingConfiguration")
+    return routes and [
+        {
+            "stateMachineVersionArn": each["StateMachineVersionArn"],
+            "weight": int(each.get("Weight", 100)),
+        }
+        for each in routes
+    ]
+
+
+@made_of("StateMachineRevisionId")
+def _revision(values: Values) -> str | None:
+    """Return the revision to publish; the first has none that PublishStateMachineVersion takes."""
+    revision = values.get("StateMachineRevisionId")
+    return None if revision == "INITIAL" else revision
+
+
 _ARN = {"stateMachineArn": "@id"}
 TYPES = [
     Declared(
@@ -61,6 +87,39 @@ TYPES = [
         names={"StateMachineName": "name", "StateMachineType": "type"},
         exists=_has_machine,
         tag=("TagResource", "UntagResource", "resourceArn", "@id"),
+    ),
+    Declared(
+        "AWS::StepFunctions::StateMachineVersion",
+        "stepfunctions",
+        create=[
+            Call(
+                "PublishStateMachineVersion",
+                {"stateMachineArn": "StateMachineArn", "revisionId": _revision},
+            )
+        ],
+        id="@answer.stateMachineVersionArn",
+        read=Call("DescribeStateMachine", _ARN),
+        delete=[Call("DeleteStateMachineVersion", {"stateMachineVersionArn": "@id"})],
+        attributes={"Arn": "@id"},
+    ),
+    Declared(
+        "AWS::StepFunctions::StateMachineAlias",
+        "stepfunctions",
+        create=[Call("CreateStateMachineAlias", {"routingConfiguration": _routes})],
+        id="@answer.stateMachineAliasArn",
+        read=Call("DescribeStateMachineAlias", {"stateMachineAliasArn": "@id"}),
+        update=[
+            Call(
+                "UpdateStateMachineAlias",
+                {"stateMachineAliasArn": "@id", "routingConfiguration": _routes},
+                only=("Description",),
+            )
+        ],
+        delete=[Call("DeleteStateMachineAlias", {"stateMachineAliasArn": "@id"})],
+        name="Name",
+        name_length=80,
+        unique=False,
+        attributes={"Arn": "@id"},
     ),
     Declared(
         "AWS::StepFunctions::Activity",

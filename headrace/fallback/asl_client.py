@@ -1,0 +1,104 @@
+"""Stands in for the boto3 clients of moto's States interpreter: its methods call operations of this cloud as a role."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+from collections.abc import Callable
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import service_model
+from headrace.core.ports import Acting
+from headrace.fallback.current import CURRENT
+from headrace.fallback.fitting import fitted
+
+SESSION = "headrace-stepfunctions"
+
+
+def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
+    """Return what the interpreter calls a service with; takes what moto's function of that purpose takes."""
+    try:
+        service_model(service)
+    except Exception as error:
+        raise NotImplementedError(f"headrace has no service {service}") from error
+    return Client(service, region, state_credentials.role_arn)
+
+
+class Client:
+    """A client of one service in one region, as a role."""
+
+    def __init__(self, service: str, region: str, role_arn: str) -> None:
+        self._service, self._region, self._role_arn = service, region, role_arn
+
+    def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
+        operation = _operations(self._service).get(method)
+        if operation is None:
+            raise NotImplementedError(f"{self._service} has no operation {method}")
+        return functools.partial(self.call, operation)
+
+    def call(self, operation: str, **params: Any) -> dict[str, Any]:
+        """Return an operation's output. Raises botocore's ClientError, whose class has the error's name."""
+        from botocore.exceptions import ClientError
+
+        if CURRENT.control is None:
+            raise RuntimeError("headrace is starting or stopping")
+        try:
+            output = CURRENT.control.call(
+                self._service,
+                operation,
+                fitted(self._service, operation, params),
+                account=self._role_arn.split(":")[4],
+                region=self._region,
+                acting=Acting(self._role_arn, SESSION),
+            )
+        except AwsError as error:
+            raise _exception_class(error.code, ClientError)(
+                {
+                    "Error": {"Code": error.code, "Message": error.message},
+                    "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
+                },
+                operation,
+            ) from error
+        return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
+
+
+def _plain(value: Any) -> Any:
+    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed)."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in cast("list[Any]", value)]
+    return value
+
+
+@functools.cache
+def _operations(service: str) -> dict[str, str]:
+    from botocore import xform_name
+
+    return {xform_name(name): name for name in service_model(service).operation_names}
+
+
+@functools.lru_cache(maxsize=1000)
+def _exception_class(code: str, base: type) -> Any:
+    """Return a class of the error's name, which the interpreter shows as the error of an SDK integration."""
+    return type(code.replace(".", ""), (base,), {})
+
+
+def _with_streams(service: str, operation: str, output: dict[str, Any]) -> dict[str, Any]:
+    from botocore.response import StreamingBody
+
+    shape: Any = service_model(service).operation_model(operation).output_shape
+    name = shape.serialization.get("payload") if shape is not None else None
+    if name and isinstance(output.get(name), bytes):
+        body = output[name]
+        return {**output, name: StreamingBody(io.BytesIO(body), len(body))}
+    return output
