@@ -55,7 +55,7 @@ from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
-from headrace.fallback.refusals import error_response, missing_action, refusal, without_controls
+from headrace.fallback.refusals import error_response, missing_action, refusal
 from headrace.fallback.request_kinds import (
     FREES,
     QUIET,
@@ -336,7 +336,7 @@ class MotoServices:
             fault = missing_action(request, answer)
             if fault is not None:
                 raise fault
-            return without_controls(answer)
+            return answer
 
         if operation == "ReceiveMessage" and package == "sqs":
             return wait_for_messages(run, self._clock)

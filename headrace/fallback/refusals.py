@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 
 _said: set[str] = set()
 _MOST_SAID = 1_000
-_NO_CONTROLS = bytes(i if i >= 32 or i in b"\t\n\r" else ord("?") for i in range(256))
 
 
 def refusal(service: str, operation: str, request: HttpRequest, error: Exception) -> AwsError:
@@ -88,13 +87,6 @@ def missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | Non
     if answer.status != 404 or answer.body or is_json(request) or request.path != "/":
         return None
     return AwsError("MissingAction", "Missing Action", 400)
-
-
-def without_controls(answer: HttpResponse) -> HttpResponse:
-    """Return an answer without the control characters that no XML may hold, and that clients cannot read."""
-    if isinstance(answer.body, bytes) and answer.body.lstrip()[:1] == b"<":
-        answer.body = answer.body.translate(_NO_CONTROLS)
-    return answer
 
 
 def _model_of(service: str, request: HttpRequest) -> str:
