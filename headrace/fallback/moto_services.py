@@ -55,7 +55,7 @@ from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.queue_peek import queue_is_empty
-from headrace.fallback.refusals import error_response, refusal
+from headrace.fallback.refusals import error_response, missing_action, refusal
 from headrace.fallback.request_kinds import (
     FREES,
     QUIET,
@@ -328,11 +328,15 @@ class MotoServices:
 
         def run() -> HttpResponse:
             try:
-                return self._run(entry, package, operation)
+                answer = self._run(entry, package, operation)
             except AwsError:
                 raise
             except Exception as error:  # one place where moto's failures become answers
                 raise refusal(service, operation, request, error) from error
+            fault = missing_action(request, answer)
+            if fault is not None:
+                raise fault
+            return answer
 
         if operation == "ReceiveMessage" and package == "sqs":
             return wait_for_messages(run, self._clock)

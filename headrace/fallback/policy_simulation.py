@@ -9,6 +9,7 @@ from typing import Any, cast
 from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.validate import validate
 from headrace.fallback import iam_records
 from headrace.permissions.document import UnreadableDocument
 from headrace.permissions.model import NamedPolicy, Policies, Principal
@@ -29,6 +30,7 @@ def answer_of_simulation(request: HttpRequest) -> HttpResponse:
     call = request.call
     assert call is not None
     operation, parameters = codec_moto.parse_request("iam", request)
+    validate("iam", operation, parameters, code="ValidationError")
     try:
         answer = _answer(operation, parameters, call.account)
     except (BadSimulation, UnreadableDocument) as error:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model
+from headrace.aws.refusals import error_answer
 from headrace.aws.validate import sentence, validate
+from headrace.fallback.misread import misread
 
 log = logging.getLogger(__name__)
 
@@ -22,11 +25,15 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     Mostly AWS refuses the request and moto has not checked it; then the answer has AWS's words.
     """
     try:
-        _check(service, operation, request, error)
+        operation, params = _checked(service, operation, request, error)
     except AwsError as fault:
         return fault
     except Exception:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
+    else:
+        fault = misread(_model_of(service, request), operation, params, error)
+        if fault is not None:
+            return fault
     name = f"{service}:{operation}"
     if name not in _said and len(_said) < _MOST_SAID:
         _said.add(name)
@@ -41,8 +48,13 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     )
 
 
-def _check(service: str, operation: str, request: HttpRequest, error: Exception) -> None:
-    """Raise AwsError when the request breaks the service's model, or lacks what moto looked for."""
+def _checked(
+    service: str, operation: str, request: HttpRequest, error: Exception
+) -> tuple[str, dict[str, Any]]:
+    """Return a request's operation and parameters.
+
+    Raises AwsError when it breaks the service's model, or lacks what moto looked for.
+    """
     code, service = "ValidationException", _model_of(service, request)
     if is_json(request):
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
@@ -63,6 +75,18 @@ def _check(service: str, operation: str, request: HttpRequest, error: Exception)
                 [f"Value null at '{member}' failed to satisfy constraint: Member must not be null"]
             ),
         )
+    return operation, params
+
+
+def missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | None:
+    """Return the error of a form that names no operation, for which moto has an empty answer; None for others.
+
+    Source: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html (MissingAction; the
+    sentence is assumed).
+    """
+    if answer.status != 404 or answer.body or is_json(request) or request.path != "/":
+        return None
+    return AwsError("MissingAction", "Missing Action", 400)
 
 
 def _model_of(service: str, request: HttpRequest) -> str:
@@ -80,9 +104,11 @@ def is_json(request: HttpRequest) -> bool:
 def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
     """Return an error in the form of the request's protocol."""
     service = _model_of(service, request)
+    request_id = "" if request.call is None else request.call.request_id
+    if request.headers.get("smithy-protocol") == "rpc-v2-cbor":
+        return error_answer(request, service, error, request_id)
     if not is_json(request):
         try:
-            request_id = "" if request.call is None else request.call.request_id
             return codec_moto.serialize_error(service, None, error, request_id)
         except Exception:
             log.debug("%s has no form of its own for errors", service, exc_info=True)

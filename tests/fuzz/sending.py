@@ -40,7 +40,7 @@ def request_of(
     """Return the request of an input, or None for what no client can send; `scope` is the service's signing name."""
     model = model_of(service)
     try:
-        made = _serializer(model.metadata["protocol"]).serialize_to_request(
+        made = _serializer(model.resolved_protocol).serialize_to_request(
             params, model.operation_model(operation)
         )
         body = made["body"]
@@ -72,7 +72,7 @@ def check_answer(service: str, operation: str, answer: HttpResponse) -> None:
     headers = {name.lower(): value for name, value in answer.headers}
     model = model_of(service)
     shape = model.operation_model(operation).output_shape
-    read = _parser(model.metadata["protocol"]).parse(
+    read = _parser(model.resolved_protocol).parse(
         {"status_code": answer.status, "headers": headers, "body": answer.body}, shape
     )
     if answer.status >= 300:

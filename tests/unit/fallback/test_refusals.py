@@ -112,3 +112,76 @@ def test_an_operation_that_moto_has_not_is_refused(lab: MotoLab):
 def test_a_service_that_nobody_has_is_refused(lab: MotoLab):
     status, answer = ask(lab, "nonsense", "Nonsense_1.Do", b"{}")
     assert (status, answer["__type"]) == (400, "UnknownOperationException")
+
+
+def form(lab: MotoLab, service: str, **params: str) -> tuple[int, str]:
+    headers = {
+        "content-type": "application/x-www-form-urlencoded",
+        "authorization": f"AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, x",
+    }
+    response = lab.handle(HttpRequest("POST", "/", "", headers, urlencode(params).encode()))
+    return response.status, bytes(response.body).decode()
+
+
+def test_what_moto_cannot_read_is_refused_by_name(lab: MotoLab):
+    lab.client("dynamodb").create_table(
+        TableName="t",
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    counted = {"ApproximateNumberOfMessages": "1"}
+    wrong = {
+        "TableName": "t",
+        "KeyConditionExpression": "k = :a",
+        "FilterExpression": "(((",
+        "ExpressionAttributeValues": {":a": {"S": "a"}},
+    }
+    query = "DynamoDB_20120810.Query"
+    events, ssm, sqs = (
+        "AWSEvents.ListRules",
+        "AmazonSSM.DescribeParameters",
+        "AmazonSQS.CreateQueue",
+    )
+    scan, partiql = "DynamoDB_20120810.Scan", "DynamoDB_20120810.ExecuteStatement"
+    for service, target, asked, code, words in (
+        ("events", events, {"NextToken": "MQ=="}, "ValidationException", "token"),
+        ("ssm", ssm, {"NextToken": "MQ=="}, "InvalidNextToken", "token"),
+        ("sqs", sqs, {"QueueName": "q", "Attributes": counted}, "InvalidAttributeName", "Approx"),
+        ("sqs", sqs, {"QueueName": "q", "Attributes": {"RedrivePolicy": "x"}}, "InvalidParameterValue", "JSON"),
+        ("dynamodb", scan, {"TableName": "t", "FilterExpression": "k = :a"}, "ValidationException", ":a"),
+        ("dynamodb", query, wrong, "ValidationException", "expression: Syntax"),
+        ("dynamodb", partiql, {"Statement": "no PartiQL"}, "ValidationException", "well formed"),
+    ):  # fmt: skip
+        status, answer = ask(lab, service, target, json.dumps(asked).encode())
+        said = answer.get("__type", "").rpartition("#")[2]
+        assert (status, said) == (400, code), (target, answer)
+        assert words in (answer.get("message") or answer.get("Message")), answer
+
+
+def test_forms_are_refused_that_moto_cannot_read(lab: MotoLab):
+    for service, params, code in (
+        ("iam", {}, "MissingAction"),
+        ("iam", {"Action": "SimulateCustomPolicy", "Version": "2010-05-08"}, "ValidationError"),
+        ("iam", {"Action": "ListPolicies", "Version": "2010-05-08", "Marker": "x"}, "ValidationError"),
+        ("sns", {"Action": "DeleteTopic", "Version": "2010-03-31", "TopicArn": "x"}, "InvalidParameter"),
+        (
+            "sts",
+            {
+                "Action": "AssumeRoleWithSAML",
+                "Version": "2011-06-15",
+                "RoleArn": "arn:aws:iam::000000000000:role/r",
+                "PrincipalArn": "arn:aws:iam::000000000000:saml-provider/p",
+                "SAMLAssertion": "aaaa",
+            },
+            "InvalidIdentityToken",
+        ),
+    ):  # fmt: skip
+        status, text = form(lab, service, **params)
+        assert (status, f"<Code>{code}</Code>" in text) == (400, True), text
+
+
+def test_an_error_holds_no_character_that_xml_may_not(lab: MotoLab):
+    status, text = form(lab, "iam", Action="GetRole", Version="2010-05-08", RoleName="a\x01b")
+    assert status >= 400
+    assert "\x01" not in text

@@ -1,0 +1,185 @@
+"""Tells which member of a request moto could not read, and gives AWS's error for it.
+
+moto believes the tokens, ARNs and expressions that clients send, and fails at those that are none. Sources: the model's
+own errors (`InvalidNextToken`, `InvalidToken`); what users of SNS and DynamoDB report of AWS's sentences; where a model
+has no error for a wrong token, the code of the service's other refusals (assumed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from json import JSONDecodeError
+from typing import Any, cast
+
+from botocore.model import ListShape, StructureShape
+
+from headrace.aws.errors import AwsError
+from headrace.aws.model import operation_model
+from headrace.aws.validate import sentence
+
+_TOKENS = ("NextToken", "nextToken", "Marker", "Token")
+# The code for wrong parameters, of services whose models have none for a wrong token.
+_CODES = {
+    "iam": "ValidationError",
+    "logs": "InvalidParameterException",
+    "sns": "InvalidParameter",
+    "sqs": "InvalidParameterValue",
+    "glue": "InvalidInputException",
+}
+_ARN_PARTS = 6
+# What may be set, by docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
+QUEUE_ATTRIBUTES = frozenset(
+    {
+        "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
+        "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod", "Policy",
+        "ReceiveMessageWaitTimeSeconds", "RedriveAllowPolicy", "RedrivePolicy", "SqsManagedSseEnabled",
+        "VisibilityTimeout",
+    }
+)  # fmt: skip
+
+
+def misread(
+    service: str, operation: str, params: Mapping[str, Any], error: Exception
+) -> AwsError | None:
+    """Return AWS's error for what made moto fail with `error`, or None where that is not known."""
+    if service == "sns":
+        for name, value in params.items():
+            fault = _arn_fault(name, value)
+            if fault is not None:
+                return fault
+    if service.startswith("dynamodb"):
+        fault = _expression_fault(params, error)
+        if fault is not None:
+            return fault
+    if service == "sts" and "SAMLAssertion" in params:
+        return AwsError("InvalidIdentityToken", "Invalid base64 SAMLResponse")
+    if isinstance(error, AttributeError) and (service, operation) == ("sqs", "CreateQueue"):
+        unknown = [name for name in params.get("Attributes", ()) if name not in QUEUE_ATTRIBUTES]
+        if unknown:
+            return AwsError("InvalidAttributeName", f"Unknown Attribute {unknown[0]}.")
+    if isinstance(error, JSONDecodeError) and "Attributes" in params:
+        return _document_fault(params["Attributes"])
+    if isinstance(error, KeyError) and error.args:
+        fault = _lookup_fault(service, operation, params, error.args[0])
+        if fault is not None:
+            return fault
+    if isinstance(error, AttributeError | ValueError | TypeError | LookupError) and any(
+        params.get(name) for name in _TOKENS
+    ):
+        return _token_fault(service, operation)
+    return None
+
+
+def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
+    """Return the error of a queue's attribute that should be JSON."""
+    for name in ("RedrivePolicy", "RedriveAllowPolicy", "Policy"):
+        if name in attributes:
+            return AwsError(
+                "InvalidParameterValue",
+                f"Value {attributes[name]} for parameter {name} is invalid. Reason: it is not a valid JSON map.",
+            )
+    return None
+
+
+def _lookup_fault(
+    service: str, operation: str, params: Mapping[str, Any], name: Any
+) -> AwsError | None:
+    """Return the error of a member that moto looked for inside another, or of a resource that there is not."""
+    model = operation_model(service, operation)
+    if any(value == name for value in params.values()):
+        for shape in model.error_shapes:
+            if shape.name == "ResourceNotFoundException":
+                status = int(shape.metadata.get("error", {}).get("httpStatusCode", 400))
+                return AwsError(shape.name, f"{name} does not exist.", status)
+    path = _path_without(model.input_shape, params, name, "")
+    if not path:
+        return None
+    return AwsError(
+        "ValidationException",
+        sentence([f"Value null at '{path}' failed to satisfy constraint: Member must not be null"]),
+    )
+
+
+def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
+    """Return the path at which a given structure lacks its member `name`; empty when none does."""
+    if isinstance(shape, ListShape) and isinstance(value, list):
+        inner = (
+            _path_without(shape.member, item, name, f"{path}.{number}.member")
+            for number, item in enumerate(cast("list[Any]", value), 1)
+        )
+        return next(filter(None, inner), "")
+    if not isinstance(shape, StructureShape) or not isinstance(value, Mapping):
+        return ""
+    given = cast("Mapping[str, Any]", value)
+    if name in shape.members and name not in given:
+        return f"{path}.{_lower(name)}".lstrip(".")
+    found = (
+        _path_without(member, given.get(key), name, f"{path}.{_lower(key)}")
+        for key, member in shape.members.items()
+    )
+    return next(filter(None, found), "")
+
+
+def _lower(name: str) -> str:
+    return name[:1].lower() + name[1:]
+
+
+def _arn_fault(name: str, value: Any) -> AwsError | None:
+    if not name.endswith("Arn") or not isinstance(value, str):
+        return None
+    count = len(value.split(":"))
+    if count >= _ARN_PARTS:
+        return None
+    return AwsError(
+        "InvalidParameter",
+        f"Invalid parameter: {name} Reason: An ARN must have at least {_ARN_PARTS} elements, not {count}",
+    )
+
+
+def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error of an expression that names a value that is not given, or that is none."""
+    expressions = dict(_expressions(params))
+    if isinstance(error, KeyError) and str(error.args[0]).startswith(":"):
+        value = error.args[0]
+        names = [name for name, text in expressions.items() if value in text] or ["expression"]
+        if expressions:
+            return _invalid(
+                f"Invalid {names[0]}: An expression attribute value used in expression is not defined; attribute"
+                f" value: {value}"
+            )
+    if not isinstance(error, ValueError | TypeError | LookupError):
+        return None
+    if "SequenceNumber" in params:
+        return _invalid("Invalid SequenceNumber")
+    if "Statement" in params:
+        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
+    if isinstance(error, LookupError):
+        return None
+    if not expressions:
+        return None
+    # Of several it is not known which.
+    name = next(iter(expressions)) if len(expressions) == 1 else "expression"
+    return _invalid(f"Invalid {name}: Syntax error")
+
+
+def _invalid(text: str) -> AwsError:
+    return AwsError("ValidationException", text)
+
+
+def _expressions(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield names and texts of the expressions at any depth."""
+    if isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _expressions(item)
+    elif isinstance(value, Mapping):
+        for name, member in cast("Mapping[str, Any]", value).items():
+            if name.endswith("Expression") and isinstance(member, str):
+                yield name, member
+            yield from _expressions(member)
+
+
+def _token_fault(service: str, operation: str) -> AwsError:
+    for shape in operation_model(service, operation).error_shapes:
+        if shape.name in ("InvalidNextToken", "InvalidNextTokenException", "InvalidToken"):
+            return AwsError(shape.name, "The specified token is not valid.")
+    return AwsError(_CODES.get(service, "ValidationException"), "The specified token is not valid.")
