@@ -59,7 +59,7 @@ def table(cloud: InProcessCloud, name: str) -> None:
 
 
 def refusal(error: pytest.ExceptionInfo[ClientError]) -> tuple[str, str]:
-    found = error.value.response["Error"]
+    found: Any = error.value.response.get("Error")
     return found["Code"], found["Message"]
 
 
@@ -185,7 +185,7 @@ class Endpoint:
 
             do_PUT = do_POST
 
-            def log_message(self, *args: Any) -> None:
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
                 """Say nothing."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
