@@ -34,6 +34,7 @@ from headrace.fallback.iam_records import trust_policy_of
 from headrace.fallback.pipes import Parts as PipeParts
 from headrace.fallback.pipes import Pipes, Positions
 from headrace.fallback.schedules import Schedules
+from headrace.fallback.strictness import FallbackStrictness
 from headrace.iam.judge import Judge
 from headrace.iam.keeping import ReportKeeper
 from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
@@ -47,6 +48,7 @@ from headrace.pages.spark import SparkPages
 from headrace.resource_keys import ResourceKeys
 from headrace.resource_names import ResourceNames
 from headrace.resource_policies import ResourcePolicies
+from headrace.resource_tags import ResourceTags
 from headrace.search.home import SearchHome
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
@@ -60,6 +62,10 @@ from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
+from headrace.services.redshift_serverless.api import (
+    build_redshift_serverless,
+    redshift_serverless_api,
+)
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.encryption import KmsKeys
@@ -122,6 +128,7 @@ class Cloud:
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
         self.supervisor = supervisor or Supervisor(self.clock)
         self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
+        self.moto.strictness = FallbackStrictness() if config.strict else None
         secret = session_secret(config.data_dir, self.ids.bytes(32))
         self.sessions = self.moto.sessions = RoleSessions(secret)
         self.keys = self._key_ring() if config.auth else None
@@ -212,6 +219,7 @@ class Cloud:
             resource_policy=policies.of,
             find=ResourceNames(self.gateway, self._resource_keys().of).find,
             grants=moto.grants_on,
+            tags=ResourceTags(self.gateway, held=moto.tags_of).of,
             account=self.config.account_id,
             region=self.config.region,
         )
@@ -229,6 +237,9 @@ class Cloud:
             stream_key=lambda arn: self.kinesis.key_of(arn),
             bucket=bucket,
             object_encryption=lambda name, key: self.s3.object(name, key).encryption,
+            upload_encryption=lambda name, key, upload: (
+                self.s3.uploads.find(name, key, upload).encryption
+            ),
             delivery_stream_key=lambda arn: self.firehose.key_of(arn),
             held=self.moto.key_of,
             resolved=self.moto.key_named,
@@ -302,6 +313,8 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
+        self.kinesis.registry.keys.state_of = self.moto.state_of_key
+        self.kinesis.registry.keys.version = lambda: self.moto.keys_version
         for service in (self.s3, self.lambda_, self.kinesis):
             service.has_principal = self.moto.has_principal
         self.s3.notifications.guard = self.judge
@@ -321,6 +334,9 @@ class Cloud:
             objects=self.s3.objects,
             supervisor=self.supervisor,
             real_url=config.redshift_url,
+        )
+        self.redshift_serverless = build_redshift_serverless(
+            ids=self.ids, database=shared["database"], warehouses=self.warehouses
         )
         self.firehose = build_firehose(
             data_dir=config.data_dir,
@@ -346,6 +362,7 @@ class Cloud:
             warehouses=self.warehouses,
             secrets=Secrets(self.gateway).text_of,
             guard=self.judge,
+            buses=EventBuses(self.gateway),
             **shared,
         )
         self._sparks = Sparks(installed=config.spark == "installed", strict=config.strict)
@@ -397,6 +414,7 @@ class Cloud:
             lambda_api(self.lambda_, strict=self.config.strict),
             firehose_api(self.firehose),
             redshift_data_api(self.redshift_data),
+            redshift_serverless_api(self.redshift_serverless),
             emr_api(self.emr),
             emr_serverless_api(self.emr_serverless),
             cloudformation_api(self.cloudformation),
@@ -411,6 +429,7 @@ class Cloud:
             self.s3,
             self.kinesis,
             self.lambda_,
+            self.redshift_serverless,
             self.firehose,
             self.redshift_data,
             self.emr,
@@ -475,8 +494,9 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
-        self.supervisor.start(Schedules(self.moto, self.clock))
-        self.supervisor.start(self._pipes)
+        for worker in (Schedules(self.moto, self.clock), self._pipes):
+            wake = self.supervisor.start(worker).wake
+            self.moto.wakes |= dict.fromkeys(worker.PACKAGES, wake)
         if self._warms_up:
             # Not waited for: a request that needs moto before it is ready waits by itself.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)

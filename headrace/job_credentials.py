@@ -55,9 +55,11 @@ class RoleCredentials:
                 "AWS_SECRET_ACCESS_KEY": self._secret_of(account),
             }
         name = _role_named(self._control, account, role)
-        expires_ms = self._clock.now_ms() + VALID_MS
+        now_ms = self._clock.now_ms()
         issued = self._sessions.issue(
-            RoleSession(account, name, session, expires_ms, policy, policy_arns)
+            RoleSession(
+                account, name, session, now_ms + VALID_MS, policy, policy_arns, issued_ms=now_ms
+            )
         )
         return {
             "AWS_ACCESS_KEY_ID": issued.access_key_id,

@@ -1,4 +1,4 @@
-"""Says which customer's KMS key encrypts a stream, an object or what a bucket takes, a queue, a topic, a secret."""
+"""Says which customer's KMS key encrypts a stream, an object or its bucket, a queue, a topic, a secret, a table."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class ResourceKeys:
         stream_key: gives the key of a stream's ARN.
         bucket: gives a bucket's configurations, by name. Raises BucketNotFound.
         object_encryption: gives what an object remembers of its encryption. Raises ObjectNotFound, AwsError.
+        upload_encryption: gives what an upload remembers of its encryption, by bucket, key and id. Raises AwsError.
         delivery_stream_key: gives the key of a delivery stream's ARN.
         held: gives the key of a queue's, a topic's or a secret's ARN.
         resolved: gives the ARN of a key that is named by id or alias, in an account and a region.
@@ -27,6 +28,7 @@ class ResourceKeys:
         stream_key: Callable[[str], str],
         bucket: Callable[[str], tuple[Mapping[str, Any], str, str]],
         object_encryption: Callable[[str, str], Mapping[str, str]],
+        upload_encryption: Callable[[str, str, str], Mapping[str, str]],
         delivery_stream_key: Callable[[str], str],
         held: Callable[[str], str],
         resolved: Callable[[str, str, str], str],
@@ -34,6 +36,7 @@ class ResourceKeys:
         self._stream_key = stream_key
         self._bucket = bucket
         self._object_encryption = object_encryption
+        self._upload_encryption = upload_encryption
         self._delivery_stream_key = delivery_stream_key
         self._held = held
         self._resolved = resolved
@@ -41,7 +44,9 @@ class ResourceKeys:
     def of(self, service: str, kind: str, resource: str) -> str:
         """Return the ARN of the key of a resource, given by ARN; empty for AWS's own keys and for none.
 
-        `kind`: `object key` for the key with which an object was written, `key` for that of what is written next.
+        `kind`: `object key` for the key with which an object was written, `key` for that of what is written next,
+        `upload key` for that of an upload, whose id then follows the ARN after a space. Of `key scope` it is the ARN of
+        the bucket, where one key of the bucket's serves for all of its objects.
         """
         if not resource.startswith("arn:") or "*" in resource:
             return ""
@@ -55,17 +60,28 @@ class ResourceKeys:
             return self._stream_key(resource.partition("/consumer/")[0])
         if service == "firehose":
             return self._delivery_stream_key(resource)
-        if service in ("sqs", "sns", "secretsmanager"):
+        if service in ("sqs", "sns", "secretsmanager", "dynamodb"):
             return self._held(resource)
         if service != "s3":
             return ""
         bucket, _, key = resource.removeprefix("arn:aws:s3:::").partition("/")
         configurations, account, region = self._bucket(bucket)
-        if kind == "object key":
+        if kind == "key scope":
+            return f"arn:aws:s3:::{bucket}" if _has_bucket_key(configurations) else ""
+        if kind == "upload key":
+            key, _, upload_id = key.rpartition(" ")
+            given = str(self._upload_encryption(bucket, key, upload_id).get("key") or "")
+        elif kind == "object key":
             given = str(self._object_encryption(bucket, key).get("key") or "")
         else:
             given = _default_key(configurations)
         return self._resolved(given, account, region) if given else ""
+
+
+def _has_bucket_key(configurations: Mapping[str, Any]) -> bool:
+    configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
+    rules: Any = configuration.get("Rules") or ()
+    return any(str(rule.get("BucketKeyEnabled")).lower() == "true" for rule in rules)
 
 
 def _default_key(configurations: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ class ResourceNames:
 
     def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
         """Return the ARN; None where there is none. See `headrace.permissions.requests.request.Find`."""
-        if kind in ("key", "object key"):
+        if kind in ("key", "object key", "upload key", "key scope"):
             return self._keys(service, kind, name) or None
         look = _LOOKS.get((service, kind))
         if look is None or not name:

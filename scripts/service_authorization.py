@@ -18,6 +18,8 @@ from typing import Any
 TARGET = Path(__file__).parents[1] / "headrace" / "permissions" / "authorization.json"
 # botocore's names of the services, and what stands before the colon of their actions.
 SERVICES = {
+    "athena": "athena",
+    "cloudcontrol": "cloudformation",
     "cloudformation": "cloudformation",
     "cloudwatch": "cloudwatch",
     "dynamodb": "dynamodb",
@@ -25,6 +27,7 @@ SERVICES = {
     "ecr": "ecr",
     "emr": "elasticmapreduce",
     "emr-serverless": "emr-serverless",
+    "es": "es",
     "events": "events",
     "firehose": "firehose",
     "glue": "glue",
@@ -33,7 +36,12 @@ SERVICES = {
     "kms": "kms",
     "lambda": "lambda",
     "logs": "logs",
+    "opensearch": "es",
+    "opensearchserverless": "aoss",
     "pipes": "pipes",
+    "redshift": "redshift",
+    "redshift-data": "redshift-data",
+    "redshift-serverless": "redshift-serverless",
     "resourcegroupstaggingapi": "tag",
     "s3": "s3",
     "scheduler": "scheduler",

@@ -18,11 +18,10 @@ _MOST_WORDS = 160
 _ABOUT = """# Strangers' stacks
 
 Stacks that were not written for headrace: aws-cdk-lib's streaming constructs and their alpha packages
-(`ev-`, `fh-`, `iot-`, `k-`, `l-`, `pa-`, `sch-`, `sfn-`, ...), AWS Solutions Constructs (`sc-`), SAM (`sam-`) and
-raw templates (`doc-`).
+(`ev-`, `fh-`, `iot-`, `k-`, `l-`, `pa-`, `sch-`, `sfn-`, ...), AWS Solutions Constructs (`sc-`), SAM (`sam-`) and raw
+templates (`doc-`).
 Each is deployed by CloudFormation, fed, looked at where its data must arrive, and destroyed.
-`python -m scripts.strangers` does it anew, and `python -m scripts.strangers_page` writes this page from its
-`--results`.
+`python -m scripts.strangers` does it anew; `python -m scripts.strangers_page` writes this page from its `--results`.
 """
 
 

@@ -208,6 +208,11 @@ def _error_members(service: str, code: str) -> frozenset[str]:
     return frozenset(shape.members)
 
 
+_WITHOUT_CONTROLS = bytes(
+    ord("?") if byte < ord(" ") and byte not in b"\t\n\r" else byte for byte in range(256)
+)
+
+
 def _elements(fields: Mapping[str, Any]) -> str:
     return "".join(f"<{name}>{_xml_text(str(value))}</{name}>" for name, value in fields.items())
 
@@ -215,6 +220,11 @@ def _elements(fields: Mapping[str, Any]) -> str:
 def _xml_text(text: str) -> str:
     # Control characters cannot be in XML at all, escaped or not.
     return escape("".join(c if c >= " " or c in "\t\n\r" else "?" for c in text))
+
+
+def without_controls(body: bytes, content_type: str) -> bytes:
+    """Return an answer's body; `?` for control characters where it is XML, of which no parser takes them."""
+    return body.translate(_WITHOUT_CONTROLS) if "xml" in content_type else body
 
 
 def _serializer(service: str, operation: str, request_id: str) -> Any:
@@ -229,9 +239,10 @@ def _serializer(service: str, operation: str, request_id: str) -> Any:
 
 
 def _response(parts: Any) -> HttpResponse:
-    body = parts["body"]
+    text = parts["body"]
+    body = text.encode("utf-8", "replace") if isinstance(text, str) else bytes(text)
+    headers = [(str(name), str(value)) for name, value in parts["headers"].items()]
+    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
     return HttpResponse(
-        status=int(parts["status_code"]),
-        headers=[(str(name), str(value)) for name, value in parts["headers"].items()],
-        body=body.encode() if isinstance(body, str) else bytes(body),
+        status=int(parts["status_code"]), headers=headers, body=without_controls(body, kind)
     )

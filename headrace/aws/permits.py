@@ -29,8 +29,10 @@ class Permit(Protocol):
         """Note an operation with its parameters, or refuse it. Raises AwsError."""
         ...
 
-    def ask_for(self, service: str, action: str, resource: str) -> None:
+    def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
         """Note an action of a service (`kinesis:PutRecords`) on a resource, or refuse it. Raises AwsError.
+
+        For the use of a key, `of` is the ARN of what the key encrypts.
 
         Cheaper than `ask`: a dictionary's lookup, for the operations that must be fast.
         """

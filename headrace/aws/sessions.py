@@ -53,6 +53,9 @@ class RoleSession:
         transitive: the keys of the tags that the next session in a chain inherits.
         source_identity: as it was set first in the chain; empty without one.
         kind: `user` and `root` are sessions of GetSessionToken's, `federated` of GetFederationToken's.
+        issued_ms: when it was given out; 0 where nobody says.
+        has_mfa: whether an MFA device's code was given for it.
+        keys: condition keys that all of its calls have, with their values: of whom another provider vouches for.
     """
 
     account: str
@@ -65,6 +68,9 @@ class RoleSession:
     transitive: tuple[str, ...] = ()
     source_identity: str = ""
     kind: SessionKind = "role"
+    issued_ms: int = 0
+    has_mfa: bool = False
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def arn(self) -> str:

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.copying_again import Copier, NotCopied, copier_of
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.redriving import (
     Bucket,
@@ -48,7 +49,9 @@ class Group:
 @click.command()
 @click.argument("source")
 @click.option(
-    "--to", help="Where to: firehose:NAME, kinesis:NAME or file:PATH. Without it: only show."
+    "--to",
+    help="Where to: firehose:NAME, kinesis:NAME, file:PATH, or redshift:NAME, which repeats the COPY statements that"
+    " this delivery stream gave up. Without it: only show.",
 )
 @click.option("--code", "codes", multiple=True, help="Only records of this error code; repeatable.")
 @click.option("--since", help="Only records that arrived from this time on (ISO 8601).")
@@ -58,6 +61,9 @@ class Group:
 )
 @click.option("--backup", is_flag=True, help="SOURCE holds backed-up source records, one a line.")
 @click.option("--key", default="", help="Of kinesis: the JSON field that is the partition key.")
+@click.option(
+    "--copy-role", default="", help="Of redshift: the ARN of a role of the cluster's, for COPY."
+)
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, after the fix.")
 @click.option(
     "--uncertain-again",
@@ -73,6 +79,7 @@ def redrive(
     until: str | None,
     fix: str | None,
     key: str,
+    copy_role: str,
     *,
     backup: bool,
     dry_run: bool,
@@ -93,9 +100,16 @@ def redrive(
     wanted = _Wanted(codes, _time_of(since, "--since"), _time_of(until, "--until"))
     function = None if fix is None else _function(fix)
     try:
-        target = None if to is None else _target(to, key, where)
+        again = None if to is None else _copier(to, copy_role, where)
+        target = None if to is None or again is not None else _target(to, key, where)
+        if again is not None and (codes or since or until or fix or backup or uncertain_again):
+            raise fail(
+                "--to redshift:NAME takes whole manifests: no --code, --since, --until, --map, --backup."
+            )
         groups = _groups(line for _, lines in _chosen(bucket, wanted) for line in lines)
         _show(groups, source)
+        if again is not None:
+            _copy(bucket, again, dry_run=dry_run)
         if target is None or not groups:
             return
         if dry_run:
@@ -119,6 +133,8 @@ def redrive(
         raise fail(f"{error}.") from error
     except NotSent as error:
         raise fail(f"{error}; run it again later: it goes on where it was.") from error
+    except NotCopied as error:
+        raise fail(f"{error}.") from error
     except (BotoCoreError, ClientError, OSError) as error:
         raise explain(error) from error
     if done.uncertain:
@@ -126,6 +142,32 @@ def redrive(
             f"{done.uncertain} records were on their way when an earlier run was killed, and nobody knows whether they"
             " arrived; --uncertain-again sends them."
         )
+
+
+def _copier(given: str, role: str, where: dict[str, Any]) -> Copier | None:
+    kind, _, name = given.partition(":")
+    if kind != "redshift" or not name:
+        return None
+    return copier_of(name, lambda service: client(service, **where), role, time.sleep)
+
+
+def _copy(bucket: Bucket, copier: Copier, *, dry_run: bool) -> None:
+    urls = list(bucket.manifest_urls())
+    if dry_run:
+        for url in urls:
+            click.echo(copier.sql(url))
+        return
+    if urls:
+        copier.prepare()
+    loaded = before = 0
+    try:
+        for url in urls:
+            if copier.load(url):
+                loaded += 1
+            else:
+                before += 1
+    finally:
+        click.echo(f"{loaded} manifests loaded" + (f", {before} loaded before" if before else ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +254,7 @@ def _target(given: str, key: str, where: dict[str, Any]) -> Target:
         return StreamTarget(kinesis, name, key, time.sleep)
     if kind == "file" and name:
         return FileTarget(Path(name))
-    raise fail(f"--to {given!r} is none of firehose:NAME, kinesis:NAME, file:PATH.")
+    raise fail(f"--to {given!r} is none of firehose:NAME, kinesis:NAME, file:PATH, redshift:NAME.")
 
 
 def _groups(lines: Iterator[Line]) -> dict[str, Group]:

@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from headrace.cli import manifests
+
 # Where places are kept: beside the prefix, in its bucket.
 PLACES = "headrace-redrive/"
 BATCH_RECORDS = 500
@@ -145,9 +147,32 @@ class Bucket:
                     yield item["Key"]
 
     def lines(self, key: str) -> list[Line]:
-        """Return an object's records. Raises Unreadable."""
+        """Return an object's records; a manifest's are those of the objects that it names. Raises Unreadable."""
         body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
-        return lines_of(key, body, backup=self._backup)
+        urls = None if self._backup else manifests.urls_of(body)
+        return lines_of(key, body, backup=self._backup) if urls is None else self._named(key, urls)
+
+    def manifest_urls(self) -> Iterator[str]:
+        """Yield the addresses of the manifests under the prefix, in order."""
+        for key in self.object_keys():
+            body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+            if manifests.urls_of(body) is not None:
+                yield f"s3://{self._bucket}/{key}"
+
+    def _named(self, key: str, urls: list[str]) -> list[Line]:
+        made: list[Line] = []
+        for url in urls:
+            bucket, name = manifests.place_of(url)
+            try:
+                answer = self._s3.get_object(Bucket=bucket, Key=name)
+            except self._s3.exceptions.NoSuchKey as error:
+                raise Unreadable(f"{url}, which {key} names, is not there") from error
+            arrived_ms = int(answer["LastModified"].timestamp() * 1000)
+            for data in manifests.records_of(_plain(name, answer["Body"].read())):
+                code, message = manifests.NOT_LOADED, f"not loaded from {url}"
+                number = len(made)
+                made.append(Line(key, number, code, message, arrived_ms, data, False, {"url": url}))
+        return made
 
     def _place_key(self, key: str, target: str) -> str:
         name = hashlib.sha256(target.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Reads from moto which customer's key encrypts a queue, a topic or a secret, and who has grants on a key.
+"""Reads from moto which customer's key encrypts a queue, a topic, a secret or a table, and who has grants on a key.
 
 Without a request: moto's services ask for them amid one of their own. moto must be loaded.
 """
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
+from headrace.iam.key_uses import Grant
 
 
 def key_arn(key_id: str, account: str, region: str) -> str:
@@ -24,11 +26,13 @@ def key_arn(key_id: str, account: str, region: str) -> str:
         key = backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
         return ""
-    return "" if key.key_manager != "CUSTOMER" else str(key.arn)
+    # Some of AWS's own moto makes like a customer's, and gives them their alias.
+    is_own = key.key_manager != "CUSTOMER" or any("alias/aws/" in name for name in key.aliases)
+    return "" if is_own else str(key.arn)
 
 
 def key_held(arn: str) -> str:
-    """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
+    """Return the ARN of the customer's key of a queue, a topic, a secret or a table; empty for none."""
     _, _, service, region, account, resource = arn.split(":", 5)
     held: Any = None
     if service == "sqs":
@@ -44,19 +48,50 @@ def key_held(arn: str) -> str:
 
         secret: Any = secretsmanager_backends[account][region].secrets.get(arn)
         return "" if secret is None else key_arn(str(secret.kms_key_id or ""), account, region)
+    elif service == "dynamodb":
+        return key_arn(_key_of_table(account, region, resource), account, region)
     given = "" if held is None else str(getattr(held, "kms_master_key_id", "") or "")
     return key_arn(given, account, region)
 
 
-def grants_on(key: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield grantee and operations of each grant on a key without constraints.
+def _key_of_table(account: str, region: str, resource: str) -> str:
+    from moto.dynamodb.models import dynamodb_backends
 
-    A grant that asks for an encryption context lets nobody through: headrace does not know the contexts of services.
-    """
+    name = resource.removeprefix("table/").partition("/")[0]
+    table: Any = dynamodb_backends[account][region].tables.get(name)
+    given: Any = (None if table is None else table.sse_specification) or {}
+    return str(given.get("KMSMasterKeyId") or "") if given.get("Enabled") else ""
+
+
+def grants_on(key: str) -> Iterator[Grant]:
+    """Yield each grant on a key."""
     from moto.kms.models import kms_backends
 
     region, account, resource = key.split(":", 5)[3:]
     found: Any = kms_backends[account][region].keys.get(resource.removeprefix("key/"))
     for grant in () if found is None else list(found.grants.values()):
-        if not grant.constraints:
-            yield str(grant.grantee_principal), tuple(grant.operations)
+        constraints: Any = grant.constraints or {}
+        equals = constraints.get("EncryptionContextEquals")
+        yield Grant(
+            str(grant.grantee_principal),
+            tuple(grant.operations),
+            None if equals is None else dict(equals),
+            dict(constraints.get("EncryptionContextSubset") or {}),
+        )
+
+
+def state_of_key(key_id: str, account: str, region: str) -> tuple[str, str]:
+    """Return the ARN and the state (`Enabled`, `Disabled`, `PendingDeletion`, ...) of a key; "" and "" for none.
+
+    Of AWS's own keys too. `key_id` is an id, an alias, or an ARN of either.
+    """
+    from moto.kms.models import kms_backends
+
+    if key_id.startswith("arn:"):
+        region, account = key_id.split(":", 5)[3:5]
+    backend: Any = kms_backends[account][region]
+    try:
+        key = backend.keys[backend.any_id_to_key_id(key_id)]
+    except (KeyError, AttributeError):
+        return "", ""
+    return str(key.arn), str(key.key_state)

@@ -65,6 +65,8 @@ class MotoPeople:
         """See `People.principal`."""
         if identity.kind == "service":
             return Principal("service", identity.name)
+        if identity.kind == "provider":
+            return Principal("provider", identity.name)
         found = self._find(identity)
         if identity.kind == "federated" and (found is not None or not identity.name):
             user_id = f"{identity.account}:{identity.session}"

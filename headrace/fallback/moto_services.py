@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from headrace.aws.access_keys import AccessKey
 from headrace.aws.body_bounds import check_body
+from headrace.aws.codec_moto import without_controls
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
@@ -32,8 +33,9 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.held_keys import grants_on, key_arn, key_held
+from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
+from headrace.fallback.held_tags import tags_held
 from headrace.fallback.iam_principals import exists_for
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -65,9 +67,11 @@ from headrace.fallback.request_kinds import (
 from headrace.fallback.resource_policy_checks import check_put
 from headrace.fallback.services import patch_all
 from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.strictness import FallbackStrictness
 from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
 from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
+from headrace.iam.key_uses import Grant
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -113,13 +117,17 @@ class MotoServices:
         self.apis: Apis | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
+        # Refuses, with --strict, what would be ignored.
+        self.strictness: FallbackStrictness | None = None
         # Called before a policy changes, so that what was done until then is judged by what it was.
         self.before_policies_change: Callable[[], None] = lambda: None
-        # Grows with each change of a policy.
-        self.policies_version = 0
+        # Grow with each change of a policy, and of a key.
+        self.policies_version = self.keys_version = 0
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
+        # By moto's package: called when more than its rows may have changed, and when the state is loaded.
+        self.wakes: dict[str, Callable[[], None]] = {}
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
             # What was delivered, or is given up, gives its room back.
@@ -207,6 +215,8 @@ class MotoServices:
         _Owner.services = self
         self._ready.set()
         OUTBOX.wake()
+        for wake in self.wakes.values():
+            wake()
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
@@ -241,8 +251,18 @@ class MotoServices:
         self.warm_up()
         return key_arn(key_id, account, region)
 
-    def grants_on(self, key: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return grantee and operations of each grant on a key."""
+    def tags_of(self, arn: str) -> dict[str, str]:
+        """Return the tags of what an ARN names, as far as headrace looks for them."""
+        self.warm_up()
+        return tags_held(arn)
+
+    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        """Return the ARN and the state of a key; "" and "" for none."""
+        self.warm_up()
+        return state_of_key(key_id, account, region)
+
+    def grants_on(self, key: str) -> list[Grant]:
+        """Return each grant on a key."""
         self.warm_up()
         return list(grants_on(key))
 
@@ -277,6 +297,8 @@ class MotoServices:
         call = request.call
         assert call is not None
         check_body(request)
+        if self.strictness is not None:
+            self.strictness.check(service, request)
         host = host_of(service, call.region)
         found = method_for(f"https://{host}{request.path}")
         if found is None:
@@ -331,9 +353,15 @@ class MotoServices:
                 return self._write(entry, package, operation)
             finally:
                 self.policies_version += 1
-        return self._write(entry, package, operation)
+                self.keys_version += 1
+        try:
+            return self._write(entry, package, operation)
+        finally:
+            if package == "kms":
+                self.keys_version += 1
 
     def _write(self, entry: Entry, package: str, operation: str) -> HttpResponse:
+        rows_only = changes_rows_only(package, operation)
         with self._alone():
             if _Owner.services is not self:
                 self.warm_up()
@@ -344,10 +372,11 @@ class MotoServices:
                 return ANSWERED.response
             finally:
                 TOUCHED.is_watching = False
-                rows_only = changes_rows_only(package, operation)
                 if not rows_only:
                     TOUCHED.service(package)
                 self._save(entry, with_services=not rows_only, frees=bool(FREES.match(operation)))
+                if not rows_only and package in self.wakes:
+                    self.wakes[package]()
 
     def _read(self, entry: Entry) -> HttpResponse:
         """Run a read beside writes; what it may have seen is stored when it is answered."""
@@ -435,7 +464,10 @@ class MotoServices:
         return HttpResponse(
             int(status),
             [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
-            body.encode() if isinstance(body, str) else bytes(body or b""),
+            without_controls(
+                body.encode() if isinstance(body, str) else bytes(body or b""),
+                str(headers.get("Content-Type") or headers.get("content-type") or ""),
+            ),
         )
 
     def service_of(self, request: HttpRequest, service: str) -> str:

@@ -35,13 +35,14 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.fallback.kept.touched import MOTO_LOCK
+from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
 from headrace.fallback.pipe_delivery import Batch, PipeFailed, deliver, of_message, of_record
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 1.0
+# How soon a source or a target that failed is tried again.
+RETRY_EVERY_S = 1.0
 # Of a queue without messages, and of a stream whose wake was missed.
 POLL_EVERY_S = 0.5
 DEFAULT_RECORDS, DEFAULT_MESSAGES = 100, 10
@@ -118,9 +119,13 @@ class Parts:
 
 
 class Pipes:
-    """Starts and stops a worker for each pipe: a `Worker`."""
+    """Starts and stops a worker for each pipe: a `Worker`.
+
+    It sleeps until it is woken, as it must be when moto's `PACKAGES` have changed or are loaded.
+    """
 
     name = "pipes"
+    PACKAGES = ("pipes",)
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -129,7 +134,7 @@ class Pipes:
     def step(self) -> float:
         """See what pipes there are."""
         if not self._parts.state.is_loaded():
-            return LOOK_EVERY_S
+            return math.inf
         with MOTO_LOCK:
             found = dict(_pipes())
         for arn, (pipe, handle, worker) in list(self._running.items()):
@@ -144,11 +149,13 @@ class Pipes:
                 worker.wake = handle.wake
                 self._running[arn] = pipe, handle, worker
         self._parts.positions.keep_only(set(found))
-        return LOOK_EVERY_S
+        return math.inf
 
 
 def _pipes() -> Iterator[tuple[str, Pipe | None]]:
     """Return the pipes by their ARN; None for one that is not to run."""
+    # What is stored is loaded now, though nobody has asked for it since headrace began.
+    TOUCHED.load_deferred("pipes")
     if "moto.pipes.models" not in sys.modules:
         return  # nobody has asked for a pipe, and none is stored
     from moto.pipes.models import pipes_backends
@@ -203,10 +210,10 @@ class PipeWorker:
                 raise PipeFailed(f"headrace's pipes read no source such as {self._pipe.source}")
         except (StreamNotFound, LookupError) as error:
             self._say(f"the source is not there: {error}")
-            return LOOK_EVERY_S
+            return RETRY_EVERY_S
         except PipeFailed as error:
             self._say(str(error))
-            return LOOK_EVERY_S if error.may_pass else math.inf
+            return RETRY_EVERY_S if error.may_pass else math.inf
         self._said = ""
         return delay_s
 

@@ -43,7 +43,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
 
 def _check(service: str, operation: str, request: HttpRequest, error: Exception) -> None:
     """Raise AwsError when the request breaks the service's model, or lacks what moto looked for."""
-    code = "ValidationException"
+    code, service = "ValidationException", _model_of(service, request)
     if is_json(request):
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         params = codec_json.decode_input(service, operation, request.body, content_type)
@@ -65,6 +65,13 @@ def _check(service: str, operation: str, request: HttpRequest, error: Exception)
         )
 
 
+def _model_of(service: str, request: HttpRequest) -> str:
+    """Return the name of a service's model: two generations of load balancers are signed for under one name."""
+    if service != "elasticloadbalancing":
+        return service
+    return "elbv2" if b"Version=2015-12-01" in request.body else "elb"
+
+
 def is_json(request: HttpRequest) -> bool:
     """Whether the request is of a JSON protocol with a target, or says that its body is JSON."""
     return "x-amz-target" in request.headers
@@ -72,6 +79,7 @@ def is_json(request: HttpRequest) -> bool:
 
 def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpResponse:
     """Return an error in the form of the request's protocol."""
+    service = _model_of(service, request)
     if not is_json(request):
         try:
             request_id = "" if request.call is None else request.call.request_id

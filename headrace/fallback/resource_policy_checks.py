@@ -1,4 +1,4 @@
-"""Checks policies of queues, topics, keys, secrets, repositories, tables and logs before moto stores them.
+"""Checks policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
 
 moto stores nearly any text. What each service says of a bad one, `headrace.permissions.resource_grammar` has.
 """
@@ -49,6 +49,7 @@ _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
         "CreateTable": _named("ResourcePolicy"),
     },
     "logs": {"PutResourcePolicy": _named("policyDocument")},
+    "events": {"PutPermission": _named("Policy")},
 }
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,14 +20,14 @@ from typing import Any, Protocol, cast
 
 from headrace.core.clock import Clock
 from headrace.core.schedule_expressions import BadExpression, next_time
-from headrace.fallback.kept.touched import MOTO_LOCK
+from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
 from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery
 from headrace.fallback.services.events import send_to_target
 from headrace.fallback.targets import target_call
 
 log = logging.getLogger(__name__)
 
-# How soon a new schedule is seen.
+# While there is a schedule: how late it may fire.
 LOOK_EVERY_S = 1.0
 SESSION = "headrace-scheduler"
 
@@ -58,7 +59,12 @@ class _Entry:
 
 
 class Schedules:
-    """Fires what is due: a `Worker`."""
+    """Fires what is due: a `Worker`.
+
+    Without a schedule it sleeps until it is woken, as it must be when moto's `PACKAGES` have changed or are loaded.
+    """
+
+    PACKAGES = ("scheduler", "events")
 
     name = "schedules"
 
@@ -77,7 +83,7 @@ class Schedules:
     def step(self) -> float:
         """Fire what is due."""
         if not self._state.is_loaded():
-            return LOOK_EVERY_S
+            return math.inf
         now = self._now()
         with MOTO_LOCK:
             entries = [*_schedules(), *_rules()]
@@ -86,7 +92,7 @@ class Schedules:
         self._seen = {entry.key: self._seen[entry.key] for entry in entries}
         if due:
             self._state.change(lambda: self._fire(due, now), "scheduler")
-        return LOOK_EVERY_S
+        return LOOK_EVERY_S if entries else math.inf
 
     def _is_due(self, entry: _Entry, now: datetime) -> bool:
         what, due = self._due.get(entry.key, ((), None))
@@ -120,6 +126,8 @@ class Schedules:
 
 
 def _schedules() -> Iterator[_Entry]:
+    # What is stored is loaded now, though nobody has asked for it since headrace began.
+    TOUCHED.load_deferred("scheduler")
     if "moto.scheduler.models" not in sys.modules:
         return  # nobody has asked for a schedule, and none is stored
     from moto.scheduler.models import scheduler_backends
@@ -219,6 +227,7 @@ def _event(source: str, arn: str, now: datetime) -> dict[str, Any]:
 def _rules() -> Iterator[_Entry]:
     from moto.events.models import events_backends
 
+    TOUCHED.load_deferred("events")
     for regions in list(cast("Any", events_backends).values()):
         for backend in list(regions.values()):
             for bus in list(backend.event_buses.values()):

@@ -1,4 +1,4 @@
-"""Answers STS's AssumeRole, GetSessionToken and GetFederationToken with credentials that say whose they are.
+"""Answers STS's operations that give sessions, with credentials that say whose they are.
 
 Nothing is stored: what a session is lies sealed in its token, see `headrace.aws.sessions`. Sources: the operations'
 references; docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html, reference_iam-quotas.html and, on source
@@ -21,7 +21,10 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.sessions import RoleSession, RoleSessions, role_name, token_of
 from headrace.aws.validate import validate
-from headrace.fallback import iam_records
+from headrace.core.ports import Acting
+from headrace.fallback import federation, iam_records
+from headrace.fallback.current import CURRENT
+from headrace.fallback.mfa import check_code
 from headrace.fallback.session_identity import user_id_of
 from headrace.permissions.grammar import PolicyError, check_policy
 
@@ -46,6 +49,7 @@ class _Asked:
     """A request, and who sends it: `session` with temporary credentials, `user` with a user's own key."""
 
     call: Call
+    operation: str
     params: Mapping[str, Any]
     session: RoleSession | None
     user: str
@@ -71,7 +75,7 @@ def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
     operation, params = codec_moto.parse_request("sts", request)
     validate("sts", operation, params, code="ValidationError")
     session = sessions.find(call.access_key, token_of(request))
-    asked = _Asked(call, params, session, _user_of(call.access_key), sessions)
+    asked = _Asked(call, operation, params, session, _user_of(call.access_key), sessions)
     return codec_moto.serialize_output(
         "sts", operation, _ANSWERS[operation](asked), call.request_id
     )
@@ -96,6 +100,7 @@ def _assume_role(asked: _Asked) -> dict[str, Any]:
         asked.refuse_session("AssumeRole")
     duration_s = int(asked.params.get("DurationSeconds") or HOUR_S)
     check_duration(account, role, duration_s, is_chained=_is_chained(asked.session))
+    _has_mfa(asked)
     tags, transitive = _tags(asked)
     policy, policy_arns = _policies(asked, account)
     session = RoleSession(
@@ -108,7 +113,12 @@ def _assume_role(asked: _Asked) -> dict[str, Any]:
         tags,
         transitive,
         _source_identity(asked),
+        issued_ms=asked.call.now_ms,
     )
+    return _answer_of_role(asked, session)
+
+
+def _answer_of_role(asked: _Asked, session: RoleSession) -> dict[str, Any]:
     answer = {
         "Credentials": _credentials(asked, session),
         "AssumedRoleUser": {
@@ -122,12 +132,63 @@ def _assume_role(asked: _Asked) -> dict[str, Any]:
     )
 
 
+def _assume_role_with_web_identity(asked: _Asked) -> dict[str, Any]:
+    account = _role_of(asked.text("RoleArn"))[0]
+    token = asked.text("WebIdentityToken")
+    return _assume_for(asked, federation.of_token(token, account, asked.call.now_ms))
+
+
+def _assume_role_with_saml(asked: _Asked) -> dict[str, Any]:
+    role, provider = asked.text("RoleArn"), asked.text("PrincipalArn")
+    assertion = asked.text("SAMLAssertion")
+    return _assume_for(asked, federation.of_assertion(assertion, role, provider, asked.call.now_ms))
+
+
+def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
+    """Return a session of a role for whom a provider vouches. Raises AwsError.
+
+    What is wrong with who he is, is refused where permissions are enforced, and else noted.
+    """
+    arn, name = asked.text("RoleArn"), asked.text("RoleSessionName") or vouched.session_name
+    account, role = _role_of(arn)
+    action = f"sts:{asked.operation}"
+    # Of a token that is none nobody is the provider; no trust policy names this one.
+    acting = Acting(vouched.provider or "an unknown identity provider")
+    if vouched.problem is not None:
+        acting = Acting("an identity that STS does not take")
+    context = {**vouched.keys, "sts:rolesessionname": (name,)}
+    if CURRENT.guard.denial(acting, action, arn, context):
+        sentence = f"Not authorized to perform {action}"  # seen by many users
+        raise vouched.problem or AwsError("AccessDenied", sentence, 403)
+    duration_s = int(asked.params.get("DurationSeconds") or vouched.duration_s or HOUR_S)
+    check_duration(account, role, duration_s, is_chained=False)
+    policy, policy_arns = _policies(asked, account)
+    session = RoleSession(
+        account,
+        role,
+        name or "session",
+        asked.expires_ms(duration_s),
+        policy,
+        policy_arns,
+        source_identity=vouched.source_identity,
+        issued_ms=asked.call.now_ms,
+        keys=(*vouched.keys.items(), ("aws:federatedprovider", (vouched.provider,))),
+    )
+    return {**_answer_of_role(asked, session), **vouched.shown}
+
+
 def _get_session_token(asked: _Asked) -> dict[str, Any]:
     asked.refuse_session("GetSessionToken")
     duration_s = _long_duration(asked)
     kind = "user" if asked.user else "root"
     session = RoleSession(
-        asked.call.account, asked.user, "", asked.expires_ms(duration_s), kind=kind
+        asked.call.account,
+        asked.user,
+        "",
+        asked.expires_ms(duration_s),
+        kind=kind,
+        issued_ms=asked.call.now_ms,
+        has_mfa=_has_mfa(asked),
     )
     return {"Credentials": _credentials(asked, session)}
 
@@ -146,6 +207,7 @@ def _get_federation_token(asked: _Asked) -> dict[str, Any]:
         policy_arns,
         _tags(asked)[0],
         kind="federated",
+        issued_ms=asked.call.now_ms,
     )
     return {
         "Credentials": _credentials(asked, session),
@@ -159,6 +221,8 @@ def _get_federation_token(asked: _Asked) -> dict[str, Any]:
 
 _ANSWERS: dict[str, Callable[[_Asked], dict[str, Any]]] = {
     "AssumeRole": _assume_role,
+    "AssumeRoleWithSAML": _assume_role_with_saml,
+    "AssumeRoleWithWebIdentity": _assume_role_with_web_identity,
     "GetSessionToken": _get_session_token,
     "GetFederationToken": _get_federation_token,
 }
@@ -173,6 +237,15 @@ def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
         "SessionToken": issued.session_token,
         "Expiration": datetime.fromtimestamp(issued.expires_ms // 1000, UTC),
     }
+
+
+def _has_mfa(asked: _Asked) -> bool:
+    """Whether a request brings the code of an MFA device of who calls. Raises AwsError for a wrong one."""
+    serial_number, code = asked.text("SerialNumber"), asked.text("TokenCode")
+    if not serial_number and not code:
+        return False
+    check_code(asked.call.account, asked.user, serial_number, code, asked.call.now_ms)
+    return True
 
 
 # --- what a request may say -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from headrace.core.ports import Acting
 from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
 from headrace.iam.judge import Judge
-from headrace.iam.moment import at
+from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM
 from headrace.permissions.explain import explain
 from headrace.permissions.least import Unused, least_policy, unused_statements
@@ -41,7 +41,9 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     found = judge.subject_of(identity, access)
     if found is None:
         raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
-    told = explain(found[0], at(access, found[1], judge.clock.now_ms())[0], found[1])
+    access = at(access, found[1], judge.clock.now_ms(), identity)[0]
+    access = with_tags(access, found[1], judge.tags_of)[0]
+    told = explain(found[0], access, found[1])
     return {
         "allowed": told.decision.allowed,
         "lines": [*told.lines(), *_doubts(action)],

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.aws.sessions import RoleSession
 from headrace.core.ports import Acting
+
+# Providers of web identities that IAM knows by itself (id_roles_providers_oidc.html), as trust policies name them.
+WEB_PROVIDERS = frozenset(
+    {
+        "accounts.google.com",
+        "cognito-identity.amazonaws.com",
+        "graph.facebook.com",
+        "www.amazon.com",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +25,7 @@ class Identity:
 
     Attributes:
         kind: what `name` is; `key` for an access key that only IAM can tell the user of, `federated` for a session of
-            GetFederationToken's.
+            GetFederationToken's, `provider` for whom an OpenID Connect or SAML provider vouches for.
         name: of the user, role or service, or the access key id. A role's is without its path. A federated session's
             is the user's who asked for it, empty for the account itself.
         account: empty for services and keys.
@@ -25,9 +35,13 @@ class Identity:
         tags: the session's.
         source_identity: the session's; empty without one.
         source_arn, source_account: of a service; see `Acting`.
+        has_temporary_keys: of a user, whether he calls with a session's credentials.
+        has_mfa: whether the session was asked for with an MFA device's code.
+        keys: condition keys that all calls of the session have, with their values.
+        issued_ms: when the session was given out, 0 where nobody says; it makes no other identity.
     """
 
-    kind: Literal["role", "user", "service", "key", "federated"]
+    kind: Literal["role", "user", "service", "key", "federated", "provider"]
     name: str
     account: str = ""
     session: str = ""
@@ -37,11 +51,20 @@ class Identity:
     policy_arns: tuple[str, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
     source_identity: str = ""
+    has_temporary_keys: bool = False
+    has_mfa: bool = False
+    keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    issued_ms: int = field(default=0, compare=False)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether it calls with temporary credentials."""
+        return self.kind in ("role", "federated") or self.has_temporary_keys
 
     @property
     def arn(self) -> str:
         """The caller's own ARN, without a path; a service's name."""
-        if self.kind in ("service", "key"):
+        if self.kind in ("service", "key", "provider"):
             return self.name
         if self.kind == "federated":
             return f"arn:aws:sts::{self.account}:federated-user/{self.session}"
@@ -58,7 +81,14 @@ def identity_of_session(session: RoleSession) -> Identity | None:
     if session.kind == "root":
         return None
     if session.kind == "user":
-        return Identity("user", session.role, session.account)
+        return Identity(
+            "user",
+            session.role,
+            session.account,
+            has_temporary_keys=True,
+            has_mfa=session.has_mfa,
+            issued_ms=session.issued_ms,
+        )
     return Identity(
         session.kind,
         session.role,
@@ -68,11 +98,15 @@ def identity_of_session(session: RoleSession) -> Identity | None:
         policy_arns=session.policy_arns,
         tags=session.tags,
         source_identity=session.source_identity,
+        keys=session.keys,
+        issued_ms=session.issued_ms,
     )
 
 
 def identity_of(acting: Acting) -> Identity:
     """Return the identity of those for whom a service acts."""
+    if acting.arn in WEB_PROVIDERS or "-provider/" in acting.arn:
+        return Identity("provider", acting.arn)
     if not acting.arn.startswith("arn:"):
         return Identity(
             "service",

@@ -6,6 +6,7 @@ and before any policy changes. In enforce mode it is judged at once; decisions a
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import threading
@@ -29,7 +30,7 @@ from headrace.iam.key_uses import (
     uses_of_key,
     with_keys,
 )
-from headrace.iam.moment import at
+from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM, refusal
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
@@ -90,6 +91,7 @@ class Judge:
         resource_policy: ResourcePolicy,
         find: FindIn,
         grants: Grants,
+        tags: Callable[[str], Mapping[str, str]],
         account: str,
         region: str,
     ) -> None:
@@ -102,6 +104,7 @@ class Judge:
         self._resource_policy = resource_policy
         self._find = find
         self._grants = grants
+        self.tags_of = tags
         self.lock = threading.Lock()
         self._judging = threading.RLock()
         self._by_token: dict[tuple[str, str], Caller | None] = {}
@@ -130,7 +133,7 @@ class Judge:
         except KeyError:
             pass
         identity = self._identity(access_key, token)
-        permit = None if identity is None else self._caller(identity)
+        permit = None if identity is None else self._caller(identity).of_session(identity)
         with self.lock:
             if len(self._by_token) >= MOST_CALLERS:
                 self._by_token.clear()
@@ -269,12 +272,13 @@ class Judge:
         if known.source_arn:
             access = _from_source(access, known)
         policies = _with_resource(own, resource)
-        access, is_timed = at(access, policies, self.clock.now_ms())
+        access, is_timed = at(access, policies, self.clock.now_ms(), known)
+        access, is_tagged = with_tags(access, policies, self.tags_of)
         decision = evaluate(principal, access, policies)
         if decision.effect == "implicit deny" and is_granted(self._grants, principal, access):
             decision = Decision(allowed=True, effect="allow", layer="resource-based policy")
         sentence = "" if decision.allowed else denial(principal, access, decision)
-        return sentence, decision, not is_timed
+        return sentence, decision, not (is_timed or is_tagged)
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
         """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""
@@ -304,6 +308,8 @@ class Judge:
                 caller.entries = Entries(caller.identity)
             self._pending.clear()
             self.unknown.clear()
+            # Callers of sessions have the entries that were.
+            self._by_token.clear()
         self.on_clear()
         return count
 
@@ -359,6 +365,14 @@ class Caller:
         self._lock = judge.lock
         self._enforces = judge.enforces
 
+    def of_session(self, identity: Identity) -> Caller:
+        """Return this caller in one of its sessions, which differ in when they were issued."""
+        if identity.issued_ms == self.identity.issued_ms:
+            return self
+        other = copy.copy(self)
+        other.identity = identity
+        return other
+
     @property
     def acting(self) -> Acting | None:
         """See `Permit.acting`."""
@@ -379,21 +393,21 @@ class Caller:
             if sentence:
                 raise refusal(service, sentence, access.action)
 
-    def ask_for(self, service: str, action: str, resource: str) -> None:
+    def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
         """See `Permit.ask_for`."""
         if action.startswith("kms:"):
-            sentence = self._sentence_via(service, action, resource)
+            sentence = self._sentence_via(service, action, resource, of)
         else:
             sentence = self.sentence_of((action, resource), action, resource)
         if sentence:
             raise refusal(service, sentence, action)
 
-    def _sentence_via(self, service: str, action: str, key: str) -> str:
+    def _sentence_via(self, service: str, action: str, key: str, of: str) -> str:
         """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
-        entry = self.entries.by_key.get((action, key, service))
+        entry = self.entries.by_key.get((action, key, of))
         if entry is not None:
             return self._seen(entry)
-        return self._note((action, key, service), use_of_key(service, action, key))
+        return self._note((action, key, of), use_of_key(service, action, key, of))
 
     def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
         """Note an access; return AWS's sentence when it is to be refused."""
@@ -442,6 +456,7 @@ class Caller:
             entry.pending += 1
             if entry.pending > 1:
                 return
+        entry.identity = self.identity
         # When the last of many was, `settle` says: it comes within a second, and here each costs.
         entry.last_ms = self._clock.now_ms()
         self._judge.later(entry)

@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from headrace.iam.entries import access_to
 from headrace.permissions.model import Access, Context, Principal
-from headrace.permissions.requests.keys import actions_on_key, keys_of_service, kind_of_key
+from headrace.permissions.requests.keys import (
+    ENCRYPTION_CONTEXT,
+    actions_on_key,
+    keys_of_service,
+    kind_of_key,
+)
 
 # Finds, in an account and a region, what a request names without an ARN.
 FindIn = Callable[[str, str, str, str, str], str | None]
-# Gives grantee and operations of each grant on a key.
-Grants = Callable[[str], Iterable[tuple[str, tuple[str, ...]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A grant on a key.
+
+    Attributes:
+        grantee: the principal's ARN.
+        operations: what it may do, as KMS names it (`Decrypt`).
+        equals: the encryption context that a use must have, and no more; None without this constraint.
+        subset: what the encryption context of a use must have at least.
+    """
+
+    grantee: str
+    operations: tuple[str, ...]
+    equals: Mapping[str, str] | None = None
+    subset: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def lets(self, context: Mapping[str, str]) -> bool:
+        """Whether a use in an encryption context meets the constraints.
+
+        Source: kms/latest/APIReference/API_GrantConstraints.html. The case of names counts there, and not here, where
+        the context comes as condition keys.
+        """
+        if self.equals is not None and _lowered(self.equals) != context:
+            return False
+        return _lowered(self.subset).items() <= context.items()
+
+
+# Gives the grants on a key.
+Grants = Callable[[str], Iterable[Grant]]
+
+
+def _lowered(context: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in context.items()}
 
 
 def with_keys(access: Access, keys: Context) -> Access:
@@ -20,10 +58,10 @@ def with_keys(access: Access, keys: Context) -> Access:
     return replace(access, context={**access.context, **keys})
 
 
-def use_of_key(service: str, action: str, key: str) -> Access:
-    """Return the use of a key, given by ARN, by a service for its caller."""
+def use_of_key(service: str, action: str, key: str, resource: str = "") -> Access:
+    """Return the use of a key, given by ARN, by a service for its caller and a resource."""
     region, account = key.split(":", 5)[3:5]
-    return with_keys(access_to(action, key), keys_of_service(service, account, region))
+    return with_keys(access_to(action, key), keys_of_service(service, account, region, resource))
 
 
 def uses_of_key(find: FindIn, action: str, resource: str) -> Iterator[Access]:
@@ -33,8 +71,9 @@ def uses_of_key(find: FindIn, action: str, resource: str) -> Iterator[Access]:
         return
     service = action.partition(":")[0]
     key = find("", "", service, kind_of_key(action), resource)
+    scope = find("", "", service, "key scope", resource) if service == "s3" else None
     for name in on_key if key else ():
-        yield use_of_key(service, name, key or "")
+        yield use_of_key(service, name, key or "", scope or resource)
 
 
 def is_granted(grants: Grants, principal: Principal, access: Access) -> bool:
@@ -43,7 +82,13 @@ def is_granted(grants: Grants, principal: Principal, access: Access) -> bool:
         return False
     names = {principal.arn, principal.identity_arn}
     operation = access.action.removeprefix("kms:")
+    start = len(ENCRYPTION_CONTEXT)
+    context = {
+        key[start:]: values[0]
+        for key, values in access.context.items()
+        if key.startswith(ENCRYPTION_CONTEXT)
+    }
     return any(
-        grantee in names and operation in operations
-        for grantee, operations in grants(access.resource)
+        grant.grantee in names and operation in grant.operations and grant.lets(context)
+        for grant in grants(access.resource)
     )

@@ -1,28 +1,76 @@
-"""The condition keys that only the moment of a call gives: the time, and where it came from.
+"""The condition keys that a call's moment, session and resource give: the time, where it came from, MFA, tags.
 
 They are added where a policy asks for them, and only there: a decision on the time holds for no longer than it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from headrace.iam.identity import Identity
 from headrace.permissions.evaluate import keys_asked
 from headrace.permissions.model import Access, Policies
 
 _CURRENT, _EPOCH, _SOURCE = "aws:currenttime", "aws:epochtime", "aws:sourceip"
+_MFA, _MFA_AGE = "aws:multifactorauthpresent", "aws:multifactorauthage"
+_TAG = ":resourcetag/"
+_ISSUED = "aws:tokenissuetime"
+_TIMED = frozenset({_CURRENT, _EPOCH, _MFA_AGE, _ISSUED})
 # Whoever calls is on this machine.
 _LOOPBACK = "127.0.0.1"
 
 
-def at(access: Access, policies: Policies, now_ms: int) -> tuple[Access, bool]:
+def at(
+    access: Access, policies: Policies, now_ms: int, identity: Identity | None = None
+) -> tuple[Access, bool]:
     """Return an access with these keys as far as the policies ask for them, and whether the time is among them."""
     asked = keys_asked(access, policies)
-    now = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    known = {_CURRENT: now, _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
-    missing = {k: (v,) for k, v in known.items() if k in asked and k not in access.context}
+    known = {_CURRENT: _date(now_ms), _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
+    values = {key: (value,) for key, value in known.items()}
+    if identity is not None:
+        values |= _of_session(identity, now_ms)
+    missing = {k: v for k, v in values.items() if k in asked and k not in access.context}
     if not missing:
         return access, False
-    is_timed = _CURRENT in missing or _EPOCH in missing
-    return replace(access, context={**access.context, **missing}), is_timed
+    return replace(access, context={**access.context, **missing}), not _TIMED.isdisjoint(missing)
+
+
+def with_tags(
+    access: Access, policies: Policies, tags_of: Callable[[str], Mapping[str, str]]
+) -> tuple[Access, bool]:
+    """Return an access with the tags of its resource that the policies ask for, and whether they ask for any.
+
+    Source: reference_policies_condition-keys.html, aws:ResourceTag. Services' own keys of this name are the same.
+    """
+    asked = [key for key in keys_asked(access, policies) if _TAG in key]
+    if not asked:
+        return access, False
+    tags = {key.lower(): value for key, value in tags_of(access.resource).items()}
+    found = {key: (tags[name],) for key in asked if (name := key.partition(_TAG)[2]) in tags}
+    return replace(access, context={**found, **access.context}), True
+
+
+def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:
+    """Return the keys of a session. Keys of one's own have none of them.
+
+    Source: reference_policies_condition-keys.html and id_credentials_mfa_configure-api-require.html: of MFA only the
+    sessions of GetSessionToken tell; a role's do not, however it was assumed. A service's session for a role begins,
+    as far as headrace knows, when it calls.
+    """
+    if not identity.is_temporary:
+        return {}
+    issued_ms = identity.issued_ms or now_ms
+    values: dict[str, tuple[str, ...]] = {
+        **dict(identity.keys),
+        _MFA: ("true" if identity.has_mfa else "false",),
+        _ISSUED: (_date(issued_ms),),
+    }
+    if identity.has_mfa:
+        values[_MFA_AGE] = (str((now_ms - issued_ms) // 1000),)
+    return values
+
+
+def _date(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -24,7 +24,7 @@ def report_of(judge: Judge) -> dict[str, Any]:
     """
     entries = judge.entries()
     denied = [entry for entry in entries if entry.denied]
-    rows = sorted(_merged(denied), key=lambda row: row["last"], reverse=True)
+    rows = sorted(_merged(judge, denied), key=lambda row: row["last"], reverse=True)
     return {
         "mode": judge.mode,
         "denied": rows[:MOST_ROWS],
@@ -33,7 +33,7 @@ def report_of(judge: Judge) -> dict[str, Any]:
             for (service, operation), count in sorted(judge.unknown.items())
         ],
         "not_judged": sum(entry.not_judged for entry in entries),
-        "callers": len({entry.identity.arn for entry in entries}),
+        "callers": len({_arn(judge, entry) for entry in entries}),
         "accesses": sum(entry.allowed + entry.denied for entry in entries),
     }
 
@@ -42,7 +42,7 @@ def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
     """Return a row for each caller, action and resource: who, what, on which, how often allowed and denied."""
     rows = [
         {
-            "principal": entry.identity.arn,
+            "principal": _arn(judge, entry),
             "session": entry.identity.session,
             "action": entry.access.action,
             "resource": entry.access.resource,
@@ -54,17 +54,25 @@ def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["principal"], row["action"], row["resource"]))
 
 
-def _merged(entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
+def _arn(judge: Judge, entry: Entry) -> str:
+    """Return the ARN of who did something: of a user's key the user's, as long as IAM has it."""
+    identity = entry.identity
+    known = judge.people.user_of(identity.name) if identity.kind == "key" else None
+    return identity.arn if known is None else known.arn
+
+
+def _merged(judge: Judge, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
     """Yield a row for all sessions of a role that were denied the same; of a role that is not there, one row."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in entries:
         is_gone = entry.reason.endswith(NOT_IN_IAM)
         what = ("*", "*") if is_gone else (entry.access.action, entry.access.resource)
-        key = (entry.identity.arn, *what)
+        arn = _arn(judge, entry)
+        key = (arn, *what)
         row = rows.get(key)
         if row is None:
             rows[key] = {
-                "principal": entry.identity.arn,
+                "principal": arn,
                 "action": what[0],
                 "resource": what[1],
                 "reason": entry.reason,

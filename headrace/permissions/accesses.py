@@ -25,8 +25,16 @@ _RULES: dict[str, Callable[[Request], tuple[Need, ...] | None]] = {
     **others.RULES,
     **deployment.RULES,
 }
-# Operations that AWS lets everybody do: who one is, and what endpoint to use (their references say so).
-FREE = {("sts", "GetCallerIdentity"), ("sts", "GetSessionToken")}
+# Operations that AWS lets everybody do: who one is (its reference says so), and becoming whom another vouches for.
+FREE = {
+    ("sts", name)
+    for name in (
+        "GetCallerIdentity",
+        "GetSessionToken",
+        "AssumeRoleWithSAML",
+        "AssumeRoleWithWebIdentity",
+    )
+}
 
 
 def accesses_of(

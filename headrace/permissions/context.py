@@ -50,6 +50,8 @@ def keys_of(principal: Principal, access: Access) -> dict[str, tuple[str, ...]]:
     elif principal.kind == "federated":
         said["aws:principalarn"] = principal.arn
         said["aws:principalaccount"] = principal.account
+    elif principal.kind == "provider":
+        said["aws:federatedprovider"] = principal.arn
     elif principal.kind != "anonymous":
         said["aws:principalarn"] = principal.identity_arn or principal.arn
         said["aws:principalaccount"] = principal.account

@@ -183,7 +183,7 @@ def _allows(call: _Call) -> _Allows:
 
 
 def _without_denial(call: _Call, allows: _Allows) -> Decision:
-    if call.principal.kind in ("service", "anonymous"):
+    if call.principal.kind in ("service", "provider", "anonymous"):
         return _allowed(RESOURCE, allows) if allows.grant else _refused(RESOURCE, call, allows)
     if call.is_cross_account:
         return _across(call, allows)

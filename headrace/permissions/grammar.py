@@ -40,6 +40,7 @@ _DATE = re.compile(
     r"(-?\d{1,9})(?:-(\d{1,2}))?(?:-(\d{1,2}))?"
     r"(?:t(?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.\d{1,9})?(?:z|[+-](\d\d)(?::\d\d)?)?)?)?)?)?"
 )
+_DOMAIN = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+")
 _UNIQUE_ID = re.compile(r"A[A-Z]{3}[A-Z0-9]{12,}")
 _IAM_PATHS = (
     "user/", "federated-user/", "role/", "group/", "instance-profile/", "mfa/", "server-certificate/", "policy/",
@@ -56,6 +57,10 @@ MOST_CHARACTERS: dict[Holder, int] = {
 _SYNTAX = "Syntax errors in policy."
 _NO_VENDOR = "Actions/Conditions must be prefaced by a vendor, e.g., iam, sdb, ec2, etc."
 _LEGACY = "The policy failed legacy parsing"
+# terraform-aws-modules/terraform-aws-eks#1084: a provider's URL, with its scheme, before `:sub`.
+_KEY_OF_COLONS = "Condition can contain only one colon."
+# terraform-aws-modules/terraform-aws-eks#2594: a Federated principal that is empty, or no provider.
+_FEDERATED = "Federated principals must be valid domain names or SAML metadata ARNs"
 
 
 class PolicyError(Exception):
@@ -90,6 +95,7 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
     for statement in statements:
         for action in _listed(statement, "Action", "NotAction"):
             _check_action(action)
+        _check_keys(statement)
     for statement in statements:
         _check_elements(statement, kind)
     if kind == "trust":
@@ -246,6 +252,8 @@ def _check_principal(said: Any) -> None:
         if kind not in ("AWS", "Service", "Federated", "CanonicalUser") or not _is_texts(names):
             raise _malformed(_SYNTAX)
         for name in cast("list[str]", names if isinstance(names, list) else [names]):
+            if kind == "Federated" and not _is_provider(name):
+                raise _malformed(_FEDERATED)
             if not _is_principal(kind, name):
                 raise _malformed(f'Invalid principal in policy: "{kind.upper()}":"{name}"')
 
@@ -260,6 +268,15 @@ def _is_principal(kind: str, name: str) -> bool:
     parts = name.split(":", 5)
     is_arn = len(parts) == 6 and parts[0] == "arn" and parts[2] in ("iam", "sts", "cloudfront")
     return is_arn and bool(parts[5]) and "*" not in name
+
+
+def _is_provider(name: str) -> bool:
+    """Whether a text is the ARN of a provider of IAM's, or the domain of one that IAM knows by itself."""
+    if not name.startswith("arn:"):
+        return bool(_DOMAIN.fullmatch(name))
+    parts = name.split(":", 5)
+    of_iam = len(parts) == 6 and parts[2] == "iam" and bool(_ACCOUNT.fullmatch(parts[4]))
+    return of_iam and parts[5].startswith(("saml-provider/", "oidc-provider/"))
 
 
 def _listed(statement: dict[str, Any], *names: str) -> Iterator[str]:
@@ -279,6 +296,19 @@ def _check_action(action: str) -> None:
         raise _malformed("Actions/Condition can contain only one colon.")
     if vendor != "*" and not _VENDOR.fullmatch(vendor):
         raise _malformed(f"Vendor {vendor} is not valid")
+
+
+def _check_keys(statement: dict[str, Any]) -> None:
+    """Refuse condition keys of a form that IAM does not take. Raises PolicyError.
+
+    Keys that no service has are taken, as IAM takes them: that they are unknown, only its Access Analyzer says
+    (access-analyzer-reference-policy-checks.html, "Invalid service condition key", "Invalid global condition key").
+    """
+    for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
+        for key in keys:
+            # kms:EncryptionContext:aws:s3:arn and tags' keys have more colons, and are taken.
+            if "://" in key:
+                raise _malformed(_KEY_OF_COLONS)
 
 
 # --- resources ------------------------------------------------------------------------------------

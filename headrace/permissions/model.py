@@ -9,7 +9,7 @@ from typing import Literal
 
 from headrace.permissions.document import Document, parse_document
 
-PrincipalKind = Literal["root", "user", "role", "federated", "service", "anonymous"]
+PrincipalKind = Literal["root", "user", "role", "federated", "service", "provider", "anonymous"]
 Effect = Literal["allow", "explicit deny", "implicit deny"]
 Layer = Literal[
     "identity-based policy", "permissions boundary", "session policy", "resource-based policy"
@@ -26,8 +26,9 @@ class Principal:
     `arn` is what GetCallerIdentity says, for a role `arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION`; `identity_arn`
     is the user's or role's own ARN, to which policies are attached, with its path; for a federated user
     (`arn:aws:sts::ACCOUNT:federated-user/NAME`) that of the user who asked for the session. For a service, `arn` is
-    its name (`lambda.amazonaws.com`) and `account` is empty. `name` is the user's or the role's name. `tags` are
-    the user's or role's; `session_tags` win over them. `source_identity` is the session's, empty without one.
+    its name (`lambda.amazonaws.com`) and `account` is empty; so too for an identity provider, which vouches for
+    whom IAM does not have: `arn` is what trust policies name as Federated. `name` is the user's or the role's name.
+    `tags` are the user's or role's; `session_tags` win over them. `source_identity` is the session's, or empty.
     """
 
     kind: PrincipalKind

@@ -41,6 +41,8 @@ def _named(named: Principals, principal: Principal) -> Grant:
         return Grant.DIRECT
     if principal.kind == "service":
         return Grant.DIRECT if principal.arn in named.services else Grant.NONE
+    if principal.kind == "provider":
+        return Grant.DIRECT if principal.arn in named.federated else Grant.NONE
     if principal.kind == "anonymous":
         return Grant.NONE
     by_name = {name: grant for grant, names in _names(principal) for name in names}
@@ -53,6 +55,8 @@ def _is_wholly_named(named: Principals, principal: Principal) -> bool:
         return True
     if principal.kind == "service":
         return principal.arn in named.services
+    if principal.kind == "provider":
+        return principal.arn in named.federated
     if principal.kind == "anonymous":
         return False
     return all(any(name in named.aws for name in names) for _, names in _names(principal))

@@ -100,6 +100,16 @@ WORDINGS: dict[str, Wording] = {
         "The resource policy document is not valid.",
         "The resource policy document contains an invalid principal.",
     ),
+    # EventBridge: the sentence about JSON as moto has it of AWS, of principals assumed; 10,240 characters:
+    # eb-quota.html.
+    "events": Wording(
+        "ValidationException",
+        "This policy contains invalid Json",
+        "This policy contains an invalid principal.",
+        most_bytes=10_240,
+        too_long="The event bus policy is too long. For more information, see the limits.",
+        long_code="PolicyLengthExceededException",
+    ),
 }  # fmt: skip
 
 

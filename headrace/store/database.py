@@ -32,7 +32,11 @@ class NewerFormat(Exception):
 
 
 class Database:
-    """A SQLite file with migrations and JSON document tables. Thread-safe."""
+    """A SQLite file with migrations and JSON document tables. Thread-safe.
+
+    Attributes:
+        first_tables: the names of the tables that the file had when it was opened.
+    """
 
     def __init__(self, path: Path, *, fsync: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,6 +51,10 @@ class Database:
         self._run(
             "CREATE TABLE IF NOT EXISTS headrace_migrations (component TEXT PRIMARY KEY, version INTEGER)"
         )
+        # What is there at the start, in two questions rather than one for each table and component.
+        self._versions = dict(self.query("SELECT component, version FROM headrace_migrations"))
+        tables = self.query("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self.first_tables = frozenset(str(name) for (name,) in tables)
         self._room.keep()
 
     def keep_room(self) -> None:
@@ -101,10 +109,7 @@ class Database:
         Raises NewerFormat when the file has run more of them.
         """
         with self._lock:
-            rows = self.query(
-                "SELECT version FROM headrace_migrations WHERE component = ?", (component,)
-            )
-            done = int(rows[0][0]) if rows else 0
+            done = int(self._versions.get(component, 0))
             if done == len(statements):
                 return
             if done > len(statements):
@@ -117,6 +122,7 @@ class Database:
                     " ON CONFLICT(component) DO UPDATE SET version = excluded.version",
                     (component, len(statements)),
                 )
+            self._versions[component] = len(statements)
 
     def execute(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> int:
         """Run a statement and commit; return the number of rows it changed. Raises DiskFull, OSError."""
@@ -164,10 +170,11 @@ class Documents:
             raise ValueError(f"a document table's name is letters and underscores, not {name!r}")
         self._database = database
         self._table = f"doc_{name}"
-        database.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._table}"
-            " (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
-        )
+        if self._table not in database.first_tables:
+            database.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._table}"
+                " (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+            )
 
     def put(self, key: str, value: Any) -> None:
         """Store `value` (anything that json can dump) under `key`, replacing what was there."""

@@ -61,7 +61,7 @@ def pointing_at(endpoint_url: str, *, account: str, region: str) -> dict[str, st
 def variables(values: Mapping[str, str | None]) -> Generator[None]:
     """Have these variables inside the block, and those of before after it; None removes one."""
     before = {name: os.environ.get(name) for name in values}
-    put(values)
+    _change(before, values)
     try:
         yield
     finally:
@@ -69,9 +69,14 @@ def variables(values: Mapping[str, str | None]) -> Generator[None]:
 
 
 def put(values: Mapping[str, str | None]) -> None:
-    """Set variables; None removes one. Those that are so already are left alone: setting is the dear part."""
+    """Set variables; None removes one."""
+    _change({name: os.environ.get(name) for name in values}, values)
+
+
+def _change(before: Mapping[str, str | None], values: Mapping[str, str | None]) -> None:
+    """Set variables that have the values of `before`. What is so already is left alone: setting is the dear part."""
     for name, value in values.items():
-        if os.environ.get(name) == value:
+        if before[name] == value:
             continue
         if value is None:
             del os.environ[name]

@@ -95,13 +95,18 @@ class _Output(io.TextIOBase):
 
 
 class _LogHandler(logging.Handler):
-    """Writes log records of a function's thread as Lambda's own handler does."""
+    """Writes log records of a function's thread as Lambda's own handler does. One to an environment."""
 
-    def __init__(self, log: OutputLog, request_id: str, now_ms: Callable[[], int]) -> None:
+    def __init__(self, log: OutputLog, now_ms: Callable[[], int]) -> None:
         super().__init__()
         self._log = log
-        self._request_id = request_id
+        self._request_id = ""
         self._now_ms = now_ms
+        self._thread = 0
+
+    def begin(self, request_id: str) -> None:
+        """Write what this thread logs from now on, of an invocation."""
+        self._request_id = request_id
         self._thread = threading.get_ident()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -149,6 +154,7 @@ class InProcessEnvironment:
         # Its own, as in a process: a session keeps the credentials that it once found.
         self._session = rules.session()
         self._output = OutputLog(rules.clock)
+        self._log_handler = _LogHandler(self._output, rules.clock.now_ms)
         self._platform = PlatformLog(self._output, spec, rules.clock)
 
     @property
@@ -266,10 +272,7 @@ class InProcessEnvironment:
     def _entered(self, request_id: str) -> Generator[None]:
         """Have this environment's modules, variables, output and level of logging."""
         root = logging.getLogger()
-        level_before, handler = (
-            root.level,
-            _LogHandler(self._output, request_id, self._rules.clock.now_ms),
-        )
+        level_before, handler = root.level, self._log_handler
         output_before = sys.stdout
         with (
             _RUNNING,
@@ -277,6 +280,7 @@ class InProcessEnvironment:
             variables_of.variables(self._variables),
             variables_of.default_session(self._session),
         ):
+            handler.begin(request_id)
             root.addHandler(handler)
             _set_level(root, self._root_level)
             sys.stdout = _Output(output_before, self._output)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # A function that brings these in its folder gets those of the process: they are what carries requests to the cloud.
 _SHARED = ("boto3", "botocore", "s3transfer", "urllib3", "jmespath", "dateutil", "awslambdaric")
@@ -29,7 +29,9 @@ class Modules:
         loaded = len(sys.modules)
         sys.path[:0] = self._folders
         if not self._own:
-            importlib.invalidate_caches()
+            for folder in self._folders:
+                if (finder := sys.path_importer_cache.get(folder)) is not None:
+                    _forget_files(finder)
         try:
             yield
         finally:
@@ -45,8 +47,15 @@ class Modules:
 
     def _take(self) -> dict[str, ModuleType]:
         """Take the modules with this function's names out of those that are loaded."""
-        names = [name for name in sys.modules if name.partition(".")[0] in self._names]
+        packages = tuple(f"{name}." for name in self._names)
+        names = [name for name in sys.modules if name in self._names or name.startswith(packages)]
         return {name: sys.modules.pop(name) for name in names}
+
+
+def _forget_files(finder: Any) -> None:
+    """Have a finder look at its folder again: files there may be new."""
+    if hasattr(finder, "invalidate_caches"):
+        finder.invalidate_caches()
 
 
 def _top_level(folder: Path) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
+# The pages that say what waits.
+MAPPINGS, DELIVERIES = "lambda/mappings", "firehose"
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
 # How far a cloud's time is moved on when all that still waits, waits for time.
@@ -100,23 +102,34 @@ def until_drained(cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> No
 
 def still_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping and delivery stream of the cloud's account that has records waiting."""
-    try:
-        mappings = cloud.page("lambda/mappings")["mappings"]
-        deliveries = cloud.page("firehose")
-    except NoSuchPage as error:
-        raise NotInTime(
-            f"Only headrace says what still waits, and {cloud.endpoint_url} does not: use until() instead."
-        ) from error
-    sentences = [
+    return [*mappings_waiting(cloud), *deliveries_waiting(cloud)]
+
+
+def mappings_waiting(cloud: Watched) -> list[str]:
+    """Return a sentence for each mapping of the cloud's account that has records waiting."""
+    mappings = _page(cloud, MAPPINGS)["mappings"]
+    return [
         f"{one['waiting']} records of {one['source'].rpartition('/')[2]} wait for"
         f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
         for one in mappings
         if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
     ]
-    sentences += [
+
+
+def deliveries_waiting(cloud: Watched) -> list[str]:
+    """Return a sentence for each delivery stream of the cloud's account that has records waiting."""
+    return [
         f"{one['buffered_records']} records wait in delivery stream {one['name']}"
         + (f" ({one['last_error']})" if one["last_error"] else "")
-        for one in deliveries
+        for one in _page(cloud, DELIVERIES)
         if not one["is_drained"] and one["account"] == cloud.account
     ]
-    return sentences
+
+
+def _page(cloud: Watched, path: str) -> Any:
+    try:
+        return cloud.page(path)
+    except NoSuchPage as error:
+        raise NotInTime(
+            f"Only headrace says what still waits, and {cloud.endpoint_url} does not: use until() instead."
+        ) from error

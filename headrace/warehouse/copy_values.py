@@ -49,6 +49,14 @@ class Target:
     is_identity: bool = False
 
 
+# Sources: docs.aws.amazon.com/redshift/latest/dg/multi-byte-character-load-errors.html (both sentences, and the numbers
+# of errors of UTF-8) and r_Load_Error_Reference.html (documented).
+_NOT_UTF8 = "String contains invalid or unsupported UTF-8 codepoints"
+_NOT_FOR_CHAR = (
+    "Multibyte character not supported for CHAR (Hint: Try using VARCHAR). Invalid char: "
+)
+
+
 def converted(value: Any, target: Target, copy: Copy) -> str | None:
     """Return a field as PostgreSQL's COPY takes it. Raises Problem."""
     if target.type == "jsonb":
@@ -75,7 +83,7 @@ def _super(value: Any, copy: Copy) -> str | None:
 
 def _without_nul(text: str) -> str:
     if "\\u0000" in text or "\x00" in text:
-        raise Problem(1220, "String contains invalid or unsupported UTF8 codepoints", value=text)
+        raise Problem(1220, f"{_NOT_UTF8}.", value=text)
     return text
 
 
@@ -88,18 +96,52 @@ def _text(text: str, target: Target, copy: Copy) -> str | None:
         text = text.rstrip(" ")
     if "\x00" in text or any("\ud800" <= char <= "\udfff" for char in text):
         if copy.accept_invalid is None:
-            raise Problem(
-                1220, "String contains invalid or unsupported UTF8 codepoints", target.name, text
-            )
+            raise Problem(1220, f"{_NOT_UTF8}{_bad_sequence(text)}", target.name, text)
         text = _replaced(text, copy.accept_invalid)
     data = text.encode()
     if target.type == "bpchar":
+        if not data.isascii():
+            raise Problem(1220, f"{_NOT_FOR_CHAR}{_multibyte(data)}", target.name, text)
         data = data.rstrip(b" ")
     if target.length and len(data) > target.length:
         if not copy.has("truncate_columns"):
             raise Problem(1204, "String length exceeds DDL length", target.name, text)
         return data[: target.length].decode("utf-8", "ignore")
     return text
+
+
+def _bad_sequence(text: str) -> str:
+    """Return the first bytes that are no UTF-8, in Redshift's words, with its number of the error."""
+    if "\x00" in text:
+        return "."
+    # A lone surrogate is a byte that was no UTF-8, or an escape of a JSON document.
+    escaped = next((char for char in text if "\ud800" <= char < "\udc80"), "")
+    if escaped:
+        return f". Bad UTF-8 hex sequence: {escaped.encode('utf-8', 'surrogatepass').hex(' ')} (error 5)"
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        bad = data[error.start : error.end]
+        if bad[0] == 0xED:
+            number = 5
+        elif error.reason == "unexpected end of data":
+            number = 2
+        elif error.reason == "invalid continuation byte":
+            number = 4
+        else:
+            number = 1 if 0xF8 <= bad[0] <= 0xFD else 3
+        return f". Bad UTF-8 hex sequence: {bad.hex(' ')} (error {number})"
+    return "."
+
+
+def _multibyte(data: bytes) -> str:
+    """Return the first character of several bytes, as hex."""
+    start = next(at for at, byte in enumerate(data) if byte > 0x7F)
+    end = start + 1
+    while end < len(data) and 0x80 <= data[end] < 0xC0:
+        end += 1
+    return data[start:end].hex(" ")
 
 
 def _replaced(text: str, by: str) -> str:
@@ -132,7 +174,7 @@ def _integer(text: str, target: Target, copy: Copy) -> str:
         raise Problem(1207, f"Invalid digit, Value '{text[at]}', Pos {at}, Type: {name}")
     # Longer than any of the types, and int() of it may take long.
     if len(text) > 20 or not -(1 << bits) <= int(text) < 1 << bits:
-        raise Problem(1207, f"Overflow, Type: {name}")  # words assumed
+        raise Problem(1222, f"Overflow, Type: {name}")  # words assumed
     return text
 
 

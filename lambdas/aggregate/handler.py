@@ -1,9 +1,9 @@
 """Kinesis trigger with tumbling windows: counts departures per carrier into the DynamoDB table named by TABLE.
 
 Lambda hands the state of a window from batch to batch of a shard and calls once more when the window is over; only then
-is the table written. A flight belongs to the window of its arrival in the stream, not of its departure; one that was
-written twice (see `lambdas/enrich`) is counted twice, since a window remembers counts, not flights. A batch or a last
-invocation that is repeated changes nothing.
+is the table written. A record may hold several flights (`user_records`). A flight belongs to the window of its arrival
+in the stream, not of its departure; one that was written twice (see `lambdas/enrich`) is counted twice, since a window
+remembers counts, not flights. A batch or a last invocation that is repeated changes nothing.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import boto3
 from logic import add, items
+from user_records import user_records
 
 log = logging.getLogger()
 log.setLevel(logging.INFO)
@@ -40,7 +41,11 @@ def process(
     event: dict[str, Any], *, dynamodb: Any, table: str, pause: Callable[[float], None]
 ) -> dict[str, Any]:
     """Return the window's new state; write it when this is the last invocation of the window."""
-    payloads = (base64.b64decode(record["kinesis"]["data"]) for record in event["Records"])
+    payloads = (
+        payload
+        for record in event["Records"]
+        for payload in user_records(base64.b64decode(record["kinesis"]["data"]))
+    )
     state = add(event.get("state") or {}, payloads)
     if event["isFinalInvokeForWindow"]:
         rows = items(state, window=event["window"], shard_id=event["shardId"])

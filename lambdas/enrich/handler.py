@@ -7,14 +7,15 @@ Failures, and what the event-source mapping (bisect, partial batch response, fai
   it (which costs no retry: documented, kinesis-on-failure-destination) until the record is alone; alone it is
   reported until the retries are spent, and ends in the failure queue. Nothing is written twice on that way,
   and the records behind it wait only for the few invocations.
-- Entries that Kinesis refuses. They are sent again with all that follows them of their carrier (see `writer`). Of those
-  that it refuses to the end the lowest is reported; everything from it on is retried, so those of its request that were
-  written are written again. Readers therefore take `event_id` as the key: a duplicate occurs only after such a refusal,
+- Records that Kinesis refuses. They are sent again before anything that follows them of their carrier (see `writer`).
+  Of what it refuses to the end the first flight is reported; everything from it on is retried, so flights of other
+  carriers are written again. Readers therefore take `event_id` as the key: a duplicate occurs only after a refusal,
   or when an invocation dies between writing and answering.
 
 The partition key is the carrier, as in the source: all flights of a carrier come through one shard and one
-invocation at a time, so their order holds from end to end. Where Kinesis refuses single entries it is the order of each
-flight's last copy. By airport it could not hold: one airport's flights arrive through every shard at once.
+invocation at a time, and several of them may share a record (see `aggregation`), so their order holds from end to end:
+no flight is ever written before one that precedes it. By airport it could not hold: one airport's flights arrive
+through every shard at once.
 """
 
 from __future__ import annotations

@@ -1,26 +1,29 @@
-"""Writes records with PutRecords: within the API's limits, each key's records in order.
+"""Writes records with PutRecords: within the API's limits, and each key's records strictly in order.
 
-Order: entries go out in the order given, one request at a time, and a request is not sent before the one before it is
-wholly written. Within a request Kinesis refuses entries one by one (PutRecords promises no order), so a later entry of
-a key may be taken where an earlier one is refused. What is taken cannot be undone: from its first refused entry on,
-all that the request holds of that key is sent again, taken or not. So each entry stands in its place once,
-and may stand before that too: a reader that lets the last copy of an entry replace the ones before it sees every key in
-order. One entry of a key a request would need no copies, and 320 requests for a batch of 500 flights instead of one.
+Within a request Kinesis takes or refuses records one by one: it may take a later record of a key and refuse an earlier
+one. So a request holds one record of a key at most, and the key's next is not sent before that one is taken; other keys
+go on meanwhile. A batch of 500 flights may have 320 of one carrier, and would be as many requests: therefore the
+entries of a key travel together, packed into records that Kinesis takes or refuses whole (`aggregation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from aggregation import EACH_BYTES, WHOLE_BYTES, aggregated
 
 # Source: API_PutRecords of Kinesis. Sizes count the data and the partition key.
 MAX_ENTRIES = 500
 MAX_REQUEST_BYTES = 5 * 1024 * 1024
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_KEY_CHARACTERS = 256
+# A quarter of what a shard takes in a second: a larger record would often be refused where others write too.
+MAX_PACKED_BYTES = 256 * 1024
 
-# Attempts in a row of which none brings a key further. Pauses double from 50 ms: 3.15 s in all, well within the
+# Requests in a row of which Kinesis takes nothing. Pauses double from 50 ms: 3.15 s in all, well within the
 # function's timeout. No jitter: there is one invocation a shard, and a test can then say exactly when each is made.
 ATTEMPTS = 7
 FIRST_PAUSE_S = 0.05
@@ -28,7 +31,7 @@ FIRST_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record to write, and `source`: the sequence number of the record that it was made from."""
+    """One event to write, and `source`: the sequence number of the record that it was made from."""
 
     source: str
     data: bytes
@@ -40,66 +43,93 @@ class Entry:
         return len(self.data) + len(self.partition_key.encode())
 
 
-def requests_of(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Cut `entries` into runs that fit a request: at most 500 entries and 5 MiB, in order."""
-    request: list[Entry] = []
-    size_bytes = 0
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One Kinesis record: some entries of a key, in order; one entry alone is written as it is."""
+
+    entries: tuple[Entry, ...]
+    data: bytes
+
+    @property
+    def partition_key(self) -> str:
+        """The key of all its entries."""
+        return self.entries[0].partition_key
+
+    @property
+    def size_bytes(self) -> int:
+        """What Kinesis counts of it against its limits."""
+        return len(self.data) + len(self.partition_key.encode())
+
+
+def records_of(entries: Sequence[Entry]) -> dict[str, deque[Record]]:
+    """Pack `entries` into records: by key, in order."""
+    runs: dict[str, list[list[Entry]]] = {}
+    sizes_bytes: dict[str, int] = {}
     for entry in entries:
-        if request and (
-            len(request) == MAX_ENTRIES or size_bytes + entry.size_bytes > MAX_REQUEST_BYTES
-        ):
-            yield request
-            request, size_bytes = [], 0
-        request.append(entry)
-        size_bytes += entry.size_bytes
-    if request:
-        yield request
+        key, size_bytes = entry.partition_key, len(entry.data) + EACH_BYTES
+        if key not in runs or sizes_bytes[key] + size_bytes > MAX_PACKED_BYTES:
+            runs.setdefault(key, []).append([])
+            sizes_bytes[key] = entry.size_bytes + WHOLE_BYTES
+        runs[key][-1].append(entry)
+        sizes_bytes[key] += size_bytes
+    return {key: deque(_record(run) for run in of_key) for key, of_key in runs.items()}
+
+
+def _record(run: list[Entry]) -> Record:
+    data = [entry.data for entry in run]
+    return Record(tuple(run), data[0] if len(run) == 1 else aggregated(run[0].partition_key, data))
+
+
+def next_request(waiting: Mapping[str, deque[Record]]) -> list[Record]:
+    """Return the first waiting record of as many keys as a request takes: at most 500, and 5 MiB."""
+    request: list[Record] = []
+    size_bytes = 0
+    for records in waiting.values():
+        size_bytes += records[0].size_bytes
+        if len(request) == MAX_ENTRIES or size_bytes > MAX_REQUEST_BYTES:
+            break
+        request.append(records[0])
+    return request
 
 
 def write(
     kinesis: Any, stream: str, entries: Sequence[Entry], *, pause: Callable[[float], None]
 ) -> list[Entry]:
-    """Write `entries` to `stream`; return those that are not written in their place, in order: empty is success.
+    """Write `entries` to `stream`; return those that are not written, in the order given: empty is success.
 
-    Stops at the first request that stays incomplete after the last attempt: what comes behind it will be
-    retried with it in any case, and is better not written twice. Raises what the client raises.
+    Gives up when Kinesis has taken nothing of several requests in a row. Raises what the client raises.
     """
-    requests = list(requests_of(entries))
-    for number, request in enumerate(requests):
-        refused = _write_request(kinesis, stream, request, pause)
-        if refused:
-            return refused + [entry for later in requests[number + 1 :] for entry in later]
-    return []
-
-
-def _write_request(
-    kinesis: Any, stream: str, entries: list[Entry], pause: Callable[[float], None]
-) -> list[Entry]:
+    waiting = records_of(entries)
     in_vain = 0
-    while True:
-        answer = kinesis.put_records(
-            StreamName=stream,
-            Records=[
-                {"Data": entry.data, "PartitionKey": entry.partition_key} for entry in entries
-            ],
-        )
-        if not answer["FailedRecordCount"]:
-            return []
-        again = _again(entries, answer["Records"])
-        in_vain = in_vain + 1 if len(again) == len(entries) else 1
-        entries = again
+    while waiting:
+        request = next_request(waiting)
+        refused = _put(kinesis, stream, request)
+        for record in request:
+            if record.partition_key not in refused:
+                _take(waiting, record.partition_key)
+        if not refused:
+            in_vain = 0
+            continue
+        in_vain = in_vain + 1 if len(refused) == len(request) else 1
         if in_vain == ATTEMPTS:
-            return entries
+            break
         pause(FIRST_PAUSE_S * 2 ** (in_vain - 1))
+    unwritten = {e.source for records in waiting.values() for r in records for e in r.entries}
+    return [entry for entry in entries if entry.source in unwritten]
 
 
-def _again(entries: list[Entry], results: list[dict[str, Any]]) -> list[Entry]:
-    """Return what is to be sent again: of each key everything from its first refused entry on."""
-    keys: set[str] = set()
-    again: list[Entry] = []
-    for entry, result in zip(entries, results, strict=True):
-        if result.get("ErrorCode"):
-            keys.add(entry.partition_key)
-        if entry.partition_key in keys:
-            again.append(entry)
-    return again
+def _put(kinesis: Any, stream: str, request: list[Record]) -> set[str]:
+    """Send a request, and return the keys whose record Kinesis has refused."""
+    answer = kinesis.put_records(
+        StreamName=stream,
+        Records=[{"Data": each.data, "PartitionKey": each.partition_key} for each in request],
+    )
+    results = zip(request, answer["Records"], strict=True)
+    return {record.partition_key for record, result in results if result.get("ErrorCode")}
+
+
+def _take(waiting: dict[str, deque[Record]], key: str) -> None:
+    """Remove a key's first record, which is written."""
+    waiting[key].popleft()
+    if not waiting[key]:
+        del waiting[key]

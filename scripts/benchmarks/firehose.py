@@ -2,13 +2,13 @@
 
 Puts by prebuilt requests over sockets, so that the client costs little (`client` is its share of a processor while it
 puts); the time runs from the first put until the last record is in an object, the last buffer's interval of a second
-included. LocalStack and ministack, which take direct puts too, stand beside in the same run, with fewer records: both
-write an object at each put. Read ratios rather than figures.
+included. Each case runs twice: with direct puts, and with a Kinesis stream as the source. LocalStack and ministack,
+which take direct puts too, stand beside in the same run: both write an object at each put, so each gets as many
+requests as it takes in half a minute. Read ratios rather than figures.
 """
 
 from __future__ import annotations
 
-import base64
 import io
 import json
 import statistics
@@ -26,135 +26,51 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.clients import client_of
+from scripts.benchmarks.firehose_cases import (
+    BUCKET,
+    CASES,
+    FUNCTION,
+    PASS,
+    RECORDS_PER_PUT,
+    ROLE,
+    SHARDS,
+    STREAM,
+    Case,
+    bodies,
+    record,
+    stream_bodies,
+)
 from scripts.benchmarks.lambda_rows import RUNTIME
 from scripts.benchmarks.pipeline import started
 from scripts.benchmarks.servers import CannotStart, rss_mb, running
-from scripts.benchmarks.wire import Connection, request
+from scripts.benchmarks.wire import Connection
 
-BUCKET, STREAM = "bench-objects", "bench"
-ROLE = "arn:aws:iam::000000000000:role/r"
-RECORDS_PER_PUT, CLIENTS, KEYS = 500, 2, 100
+CLIENTS = 2
 WITHIN_S = 300.0
 LOOK_EVERY_S = 0.02
-MIB = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Case:
-    """What a delivery stream does with its records; `goal` in records a second, 0 for none.
-
-    Attributes:
-        of_stream: the records come from a Kinesis stream of four shards, and not by direct puts.
-        share: of the records, how many this case gets.
-    """
-
-    name: str
-    destination: dict[str, Any]
-    goal: float = 0.0
-    of_stream: bool = False
-    share: float = 1.0
-
-
-def _processors(kind: str, **parameters: str) -> dict[str, Any]:
-    given = [{"ParameterName": n, "ParameterValue": v} for n, v in parameters.items()]
-    return {"Enabled": True, "Processors": [{"Type": kind, "Parameters": given}]}
-
-
-_SMALL = {"BufferingHints": {"SizeInMBs": 5, "IntervalInSeconds": 1}}
-_LARGE = {"BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 1}}
-FUNCTION = "bench"
-SHARDS = 4
-_JQ = "MetadataExtraction"
-PASS = """
-def handler(event, context):
-    return {"records": [{"recordId": r["recordId"], "result": "Ok", "data": r["data"]} for r in event["records"]]}
-"""
-_ERRORS = {"ErrorOutputPrefix": "errors/!{firehose:error-output-type}/"}
-CASES = (
-    Case("plain", _SMALL, 150_000),
-    Case("GZIP", {**_SMALL, "CompressionFormat": "GZIP"}, 150_000),
-    Case(
-        "Parquet",
-        {
-            **_LARGE,
-            "DataFormatConversionConfiguration": {
-                "SchemaConfiguration": {"RoleARN": ROLE, "DatabaseName": "d", "TableName": "t"},
-                "InputFormatConfiguration": {"Deserializer": {"OpenXJsonSerDe": {}}},
-                "OutputFormatConfiguration": {"Serializer": {"ParquetSerDe": {}}},
-            },
-        },
-        80_000,
-    ),
-    Case(
-        f"JQ, {KEYS} partitions",
-        {
-            **_ERRORS,
-            "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 60},
-            "Prefix": "in/!{partitionKeyFromQuery:c}/",
-            "DynamicPartitioningConfiguration": {"Enabled": True},
-            "ProcessingConfiguration": _processors(
-                _JQ, MetadataExtractionQuery="{c:.c}", JsonParsingEngine="JQ-1.6"
-            ),
-        },
-        50_000,
-    ),
-    Case(
-        "Lambda",
-        {
-            **_SMALL,
-            "ProcessingConfiguration": _processors(
-                "Lambda", LambdaArn="arn:aws:lambda:us-east-1:000000000000:function:" + FUNCTION
-            ),
-        },
-        share=0.25,
-    ),
-    Case("Kinesis source, GZIP", {**_SMALL, "CompressionFormat": "GZIP"}, of_stream=True),
-)
 # 500 partitions are active at once, which is AWS's limit; their buffers of 64 MiB are not full.
-MOST_PARTITIONS, LARGE_BYTES = 500, 1_000
+MOST_PARTITIONS, LARGE_BYTES = 500, 5_000
+# What is put into them, in MB: the last is more than all buffers of a stream may hold.
+PUT_MB = (100, 400, 1_500)
+# Far more partitions than may be active: what is beyond the limit goes to the error output.
+MANY_PARTITIONS = 10_000
+OTHERS_S, SLOW_ANSWER_S = 30.0, 120.0
 
 
-def bodies(count: int, *, keys: int = KEYS, size_bytes: int = 100) -> list[bytes]:
-    """Return the requests of `count` records."""
-    made: list[bytes] = []
-    for start in range(0, count, RECORDS_PER_PUT):
-        records = [
-            {"Data": base64.b64encode(record(number, keys, size_bytes)).decode()}
-            for number in range(start, min(start + RECORDS_PER_PUT, count))
-        ]
-        body = request("PutRecordBatch", {"DeliveryStreamName": STREAM, "Records": records})
-        made.append(
-            body.replace(b"Kinesis_20131202.", b"Firehose_20150804.").replace(
-                b"/kinesis/aws4", b"/firehose/aws4"
-            )
-        )
-    return made
-
-
-def stream_bodies(count: int) -> list[bytes]:
-    """Return the requests that put `count` records into the Kinesis stream."""
-    return [
-        request(
-            "PutRecords",
-            {
-                "StreamName": STREAM,
-                "Records": [
-                    {
-                        "Data": base64.b64encode(record(number)).decode(),
-                        "PartitionKey": f"k{number}",
-                    }
-                    for number in range(start, min(start + RECORDS_PER_PUT, count))
-                ],
-            },
-        )
-        for start in range(0, count, RECORDS_PER_PUT)
-    ]
-
-
-def record(number: int, keys: int = KEYS, size_bytes: int = 100) -> bytes:
-    """Return a JSON record of so many bytes."""
-    given = json.dumps({"n": number, "c": f"c{number % keys}", "a": number * 7 % 1000})
-    return f'{given[:-1]}, "p": "{"x" * (size_bytes - len(given) - 9)}"}}'.encode()
+def put_for(port: int, made: list[bytes], seconds: float) -> int:
+    """Send requests one after the other, for so long at most; return how many. Raises what a connection raises."""
+    connection = Connection(port)
+    # A slow cloud takes longer for one request than a connection of the bench waits.
+    connection.socket.settimeout(SLOW_ANSWER_S)
+    try:
+        began_s = time.monotonic()
+        for sent, body in enumerate(made):
+            if time.monotonic() - began_s > seconds:
+                return sent
+            connection.exchange(body)
+        return len(made)
+    finally:
+        connection.close()
 
 
 def put_all(port: int, made: list[bytes]) -> None:
@@ -265,10 +181,10 @@ def make_function(port: int) -> None:
     client.invoke(FunctionName=FUNCTION, Payload=b'{"records": []}')
 
 
-def measure(case: Case, made: list[bytes], count: int) -> dict[str, float]:
-    """Return headrace's figures of a case."""
+def measure(case: Case, made: list[bytes], count: int, *, of_stream: bool) -> dict[str, float]:
+    """Return headrace's figures of a case, whose records come by direct puts or from a Kinesis stream."""
     with running("headrace") as target:
-        prepare(target.port, case.destination, of_stream=case.of_stream)
+        prepare(target.port, case.destination, of_stream=of_stream)
         pid = target.pid
         start_s, client_s = time.monotonic(), time.process_time()
         put_all(target.port, made)
@@ -315,79 +231,122 @@ def measure_delay(rounds: int) -> float:
     return statistics.median(found)
 
 
-def measure_partitions(count: int) -> tuple[int, float, float]:
-    """Return how many partitions are active with `count` records of 1,000 bytes, their MB, and the memory's rise."""
+@dataclass(frozen=True)
+class Partitions:
+    """What partitions took: `put_mb` of data were put, of which `held_mb` waited in buffers at the most."""
+
+    active: int
+    put_mb: float
+    held_mb: float
+    rise_mb: float
+
+
+def measure_partitions(put_mb: int, keys: int, size_bytes: int) -> Partitions:
+    """Return what so much data in so many partitions takes of memory; nothing is due before 15 minutes."""
     case = next(case for case in CASES if case.name.startswith("JQ"))
+    hints = {"SizeInMBs": 64, "IntervalInSeconds": 900}
+    rounds = max(1, round(put_mb * 1e6 / (keys * size_bytes)))
+    made = bodies(keys, keys=keys, size_bytes=size_bytes)
+    count = rounds * keys
     with running("headrace") as target:
-        prepare(target.port, case.destination)
+        prepare(target.port, {**case.destination, "BufferingHints": hints})
         before_mb = rss_mb(target.pid)
-        put_all(target.port, bodies(count, keys=MOST_PARTITIONS, size_bytes=LARGE_BYTES))
-        _, most_mb = wait(
-            lambda: status(target.port)["buffered_records"] >= count, lambda: rss_mb(target.pid)
+        held, active, most_mb = 0, 0, before_mb
+
+        def is_taken() -> bool:
+            nonlocal held, active
+            now = status(target.port)
+            held, active = max(held, now["buffered_records"]), max(active, now["active_partitions"])
+            return now["buffered_records"] + now["delivered_records"] >= count
+
+        for _ in range(rounds):
+            put_all(target.port, made)
+            is_taken()
+            most_mb = max(most_mb, rss_mb(target.pid))
+        _, late_mb = wait(is_taken, lambda: rss_mb(target.pid))
+        return Partitions(
+            active,
+            count * size_bytes / 1e6,
+            held * size_bytes / 1e6,
+            max(most_mb, late_mb) - before_mb,
         )
-        active = int(status(target.port)["active_partitions"])
-        return active, count * LARGE_BYTES / 1e6, most_mb - before_mb
 
 
-def measure_other(name: str, made: list[bytes], count: int) -> dict[str, float]:
-    """Return another cloud's figures of the plain case: its objects are counted by size."""
-    size_bytes = sum(len(record(number)) for number in range(count))
+def measure_other(name: str, count: int) -> dict[str, float]:
+    """Return another cloud's figures of the plain case: its objects are counted by size.
+
+    It gets requests for half a minute, and is given its time to deliver what it took.
+    """
+    made = bodies(count)
     with started(name) as target:
         s3 = prepare(target.port, CASES[0].destination)
         start_s = time.monotonic()
-        put_all(target.port, made)
+        taken = min(count, put_for(target.port, made, OTHERS_S) * RECORDS_PER_PUT)
         put_s = time.monotonic() - start_s
+        size_bytes = sum(len(record(number)) for number in range(taken))
         wait(lambda: delivered_bytes(s3) >= size_bytes, lambda: 0.0)
         whole_s = time.monotonic() - start_s
-        return {"puts/s": count / put_s, "records/s": count / whole_s}
+        return {"puts/s": taken / put_s, "records/s": taken / whole_s}
+
+
+def measure_cases(records: int, only: str | None, table: Table) -> dict[str, float]:
+    """Measure headrace's cases; return the figures of the plain one with direct puts, none when it is left out."""
+    plain: dict[str, float] = {}
+    for of_stream in (False, True):
+        source = "Kinesis" if of_stream else "direct"
+        for case in CASES:
+            if only and not f"{source} {case.name}".startswith(only):
+                continue
+            count = int(records * case.share)
+            made = stream_bodies(count) if of_stream else bodies(count)
+            found = measure(case, made, count, of_stream=of_stream)
+            if case is CASES[0] and not of_stream:
+                plain = found
+            table.add_row(
+                source,
+                case.name,
+                "headrace",
+                f"{found['puts/s']:,.0f}",
+                f"{found['records/s']:,.0f}",
+                f"{case.goal:,.0f}" if case.goal else "",
+                f"{found['MB']:,.0f}",
+                f"{found['client']:.0%}",
+            )
+    return plain
 
 
 @click.command()
 @click.option("--records", default=600_000, show_default=True)
-@click.option("--elsewhere", default=10_000, show_default=True, help="Records for other clouds.")
-@click.option("--only", help="Only the cases whose name begins with this.")
+@click.option("--elsewhere", default=10_000, show_default=True, help="Most records for others.")
+@click.option("--only", help="Only the cases that begin with this, such as 'direct GZIP'.")
 @click.option("--peers/--no-peers", default=True, help="Also LocalStack and ministack.")
-def main(records: int, elsewhere: int, only: str | None, *, peers: bool) -> None:
+@click.option("--memory/--no-memory", default=True, help="Also delay, and memory of partitions.")
+def main(records: int, elsewhere: int, only: str | None, *, peers: bool, memory: bool) -> None:
     """Measure Firehose."""
-    columns = (
-        "case",
-        "cloud",
-        "put, records/s",
-        "put to object, records/s",
-        "goal",
-        "MB",
-        "client",
-    )
-    table = Table(*columns)
-    for case in CASES:
-        if only and not case.name.startswith(only):
-            continue
-        count = int(records * case.share)
-        made = stream_bodies(count) if case.of_stream else bodies(count)
-        found = measure(case, made, count)
-        table.add_row(
-            case.name,
-            "headrace",
-            f"{found['puts/s']:,.0f}",
-            f"{found['records/s']:,.0f}",
-            f"{case.goal:,.0f}" if case.goal else "",
-            f"{found['MB']:,.0f}",
-            f"{found['client']:.0%}",
-        )
+    heads = ("source", "case", "cloud", "put, records/s", "put to object, records/s")
+    table = Table(*heads, "goal", "MB", "client")
+    plain = measure_cases(records, only, table)
     for name in ("localstack", "ministack") if peers else ():
         try:
-            found = measure_other(name, bodies(elsewhere), elsewhere)
-            row = (f"{found['puts/s']:,.0f}", f"{found['records/s']:,.0f}")
+            found = measure_other(name, elsewhere)
+            rate = found["records/s"]
+            ratio = " / ".join(f"{plain[name] / found[name]:,.0f}" for name in found if plain)
+            row = (f"{found['puts/s']:,.0f}", f"{rate:,.0f}", ratio and f"headrace x {ratio}")
         except (CannotStart, OSError, RuntimeError, BotoCoreError, ClientError) as error:
             row = (f"failed: {' '.join(str(error).split())[:80]}", "")
-        table.add_row("plain", name, *row)
-    console = Console(width=130)
+        table.add_row("direct", CASES[0].name, name, *row)
+    console = Console(width=140)
     console.print(table)
-    if not only:
-        console.print(f"delay over the interval: {measure_delay(10):,.0f} ms (median of 10)")
-        active, data_mb, rise_mb = measure_partitions(records // 3)
+    if not memory:
+        return
+    console.print(f"delay over the interval: {measure_delay(10):,.0f} ms (median of 10)")
+    shapes = [(put_mb, MOST_PARTITIONS, LARGE_BYTES) for put_mb in PUT_MB]
+    for put_mb, keys, size_bytes in (*shapes, (PUT_MB[0], MANY_PARTITIONS, 1_000)):
+        found = measure_partitions(put_mb, keys, size_bytes)
         console.print(
-            f"{active} active partitions, {data_mb:,.0f} MB in their buffers: {rise_mb:,.0f} MB of memory more"
+            f"{keys:,} partitions, {found.active} active, buffers of 64 MiB: {found.put_mb:,.0f} MB put,"
+            f" {found.held_mb:,.0f} MB at most in the buffers:"
+            f" {found.rise_mb:,.0f} MB of memory more"
         )
 
 

@@ -43,7 +43,7 @@ def main() -> int:
 
 def _up(installation: Installation, port: int) -> int:
     if not installation.is_current():
-        print(f"installing LocalStack into {installation.folder} (once; about two minutes)")
+        print(f"installing LocalStack into {installation.environment} (once; about two minutes)")
     started = host.up(installation, port)
     print(f"LocalStack is up: {started.endpoint_url}")
     return 0

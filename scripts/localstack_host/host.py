@@ -150,8 +150,12 @@ def _is_localstack(pid: int) -> bool:
         os.kill(pid, 0)
     except OSError:
         return False
+    # Whole lines: where COLUMNS is set, ps cuts them, and the name stands behind a long path.
     shown = subprocess.run(
-        ["ps", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
+        ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
     ).stdout.strip()
     return "localstack.runtime" in shown and not shown.startswith("Z")
 

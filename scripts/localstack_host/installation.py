@@ -1,34 +1,54 @@
-"""Where LocalStack is installed, and how: an environment of its own, since it pins other versions than headrace."""
+"""Where LocalStack is installed, and how: an environment of its own, since it pins other versions than headrace.
+
+The environment is in the user's cache, one for each set of versions: a fresh clone finds it there.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 import sys
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugins"
 GROUP = "localstack"
+CACHE_VARIABLE = "HEADRACE_LOCALSTACK_CACHE"
+# It takes one to two minutes where the registry is near.
+INSTALL_WITHIN_S = 300.0
 
 
 class HostError(RuntimeError):
     """LocalStack cannot be installed or started; the message is a sentence, maybe with a program's last words."""
 
 
+def environments() -> Path:
+    """Return where environments are: HEADRACE_LOCALSTACK_CACHE, else `headrace/localstack` in the user's cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    home = Path(os.environ.get("HOME") or "/")
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache").absolute() / "headrace/localstack"
+    )
+
+
 @dataclass(frozen=True)
 class Installation:
-    """LocalStack's folder: its environment, its data, its logs."""
+    """LocalStack's folder with its data and its logs; and its environment, which other folders use too."""
 
     folder: Path
+    environment: Path = field(default_factory=lambda: environments() / _fingerprint())
 
     @property
     def python(self) -> Path:
         """The interpreter of its environment."""
-        return self.folder / "venv" / "bin" / "python"
+        return self.environment / "venv" / "bin" / "python"
 
     @property
     def data(self) -> Path:
@@ -47,35 +67,56 @@ class Installation:
 
     @property
     def _stamp(self) -> Path:
-        return self.folder / "venv" / ".headrace-installed"
+        return self.environment / "installed"
 
     def is_current(self) -> bool:
-        """Whether what is installed is what pyproject.toml asks for."""
-        return self._stamp.exists() and self._stamp.read_text() == _fingerprint()
+        """Whether what pyproject.toml asks for is installed."""
+        return self._stamp.exists()
 
     def install(self) -> None:
-        """Install what is missing. Raises HostError."""
+        """Install it, unless it is; who comes meanwhile waits. Raises HostError."""
         if self.is_current():
             return
-        shutil.rmtree(self.folder / "venv", ignore_errors=True)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        log = self.folder / "install.log"
-        pip = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
-        for command in (
-            [sys.executable, "-m", "venv", str(self.folder / "venv")],
-            [*pip, *requirements()],
-        ):
+        try:
+            self.environment.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise HostError(
+                f"LocalStack cannot be installed in {self.environment}: {error}"
+            ) from error
+        with (self.environment / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self.is_current():
+                self._install()
+                self._stamp.touch()
+
+    def _install(self) -> None:
+        venv, log = self.environment / "venv", self.environment / "install.log"
+        shutil.rmtree(venv, ignore_errors=True)
+        # Bytecode is made for what is imported, when it is: of all that is installed it would take longest.
+        pip = [
+            str(self.python),
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-compile",
+        ]
+        for command in ([sys.executable, "-m", "venv", str(venv)], [*pip, *requirements()]):
             with log.open("ab") as out:
-                done = subprocess.run(
-                    command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False
-                )
-            if done.returncode != 0:
+                try:
+                    code = subprocess.run(
+                        command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, check=False,
+                        timeout=INSTALL_WITHIN_S,
+                    ).returncode  # fmt: skip
+                    why = f"exit code {code}"
+                except subprocess.TimeoutExpired:
+                    code, why = 1, f"not done within {INSTALL_WITHIN_S:.0f} s"
+            if code != 0:
                 words = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
                 raise HostError(
-                    "LocalStack could not be installed; is the package registry reachable?"
+                    f"LocalStack could not be installed ({why}); is the package registry reachable?"
                     f" All of it is in {log}:\n{words}"
                 )
-        self._stamp.write_text(_fingerprint())
 
 
 def requirements() -> list[str]:

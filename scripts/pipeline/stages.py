@@ -22,6 +22,7 @@ from headrace.cli import flights
 from headrace.cli.putting import Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
+from headrace.services.firehose.aggregates import taken_apart
 from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import ROOT, Check, Run, StageError, command
@@ -146,6 +147,13 @@ def replay(
     return events
 
 
+def flights_in(data: bytes) -> list[dict[str, Any]]:
+    """Return the flights in a record of the enriched stream: several of a carrier may share one."""
+    users = taken_apart(data)
+    payloads = [data] if users is None else [payload for _, payload in users]
+    return [json.loads(payload) for payload in payloads]
+
+
 def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]]:
     """Read the stream that the function writes until every flight is there."""
     task = progress.add_task("Lambda: enriching", total=expected)
@@ -166,8 +174,8 @@ def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]
             iterators[shard_id] = answer["NextShardIterator"]
             records += len(answer["Records"])
             for record in answer["Records"]:
-                event = json.loads(record["Data"])
-                found[event["event_id"]] = event
+                for event in flights_in(record["Data"]):
+                    found[event["event_id"]] = event
         progress.update(task, completed=len(found))
         if len(found) == before:
             if time.monotonic() > deadline:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
 from headrace.aws.service import ServiceApi
 from headrace.aws.strictness import Strictness
 from tests.support.cloud import InProcessCloud
+from tests.support.strict_calls import ignored_of, not_refused
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +96,33 @@ def _is_refused(strictness: Strictness, operation: str, path: str) -> bool:
     except AwsError as error:
         return path in error.message
     return False
+
+
+# --- real calls, made from the model ------------------------------------------------------------
+
+SAMPLE = 40
+
+
+def test_a_call_with_what_would_be_ignored_is_refused(strict: InProcessCloud):
+    rows = ignored_of(strict)
+    one_each = {row[0]: row for row in rows}
+    wrong = not_refused(strict, [*one_each.values(), *Random(7).sample(rows, SAMPLE)])
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_every_call_with_what_would_be_ignored_is_refused(strict: InProcessCloud):
+    rows = ignored_of(strict)
+    assert len(rows) > 100
+    wrong = not_refused(strict, rows)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_report_has_what_would_be_refused(strict: InProcessCloud):
+    page = json.loads(strict.handle(HttpRequest("GET", "/_headrace/fidelity", "", {}, b"")).body)
+    told = {
+        (row["service"], row["operation"], row["property"])
+        for row in page
+        if row["level"] == "ignored" and not row["stack"]
+    }
+    assert [row for row in ignored_of(strict) if row not in told] == []

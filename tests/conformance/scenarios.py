@@ -8,7 +8,7 @@ takes long. The steps:
   any two requests is left out (request ids). Without `answer` it prepares what the evidence does not show, and must
   succeed. `keep`, such as `{"arn 1": "Role.Arn"}`, keeps members of such an answer for later steps.
 - A call with `until`, a part of an answer: it is made again while time goes on until its answer has that part; then
-  `answer`, if there is one, is compared.
+  `answer`, if there is one, is compared. `every_s`: time goes on by so much each time, not by a second.
 - A call with `part`, where only a part of the answer was recorded: that part is compared; `{"among": item}` is a list
   that has such an item.
 - A request: `http` with `method`, `path`, `query`, `headers`, `body`, or a `url` instead of the path, the query and
@@ -20,8 +20,8 @@ ARN, `<uuid 1>` a UUID, `<name 1>` a word, `<digits 1>` a number's digits. Of wh
 is any time, `<number>` any number, `<text>` any text.
 Bytes are `{"bytes": text}`, `{"base64": text}`, `{"repeat": text, "times": n, "end": text}` or, of an archive,
 `{"zip": {file: text}}`; a time is `{"time": text}`. In answers `{"json": value}` is a text of that JSON,
-`{"xml": value}` one of XML whose elements are members (those that are there twice, lists), and `{"any order": list}` a
-list in any order.
+`{"xml": value}` one of XML whose elements are members (those that are there twice, lists), `{"base64 of": value}` one
+in base64, and `{"any order": list}` a list in any order.
 """
 
 from __future__ import annotations
@@ -151,8 +151,9 @@ def _until(step: dict[str, Any], world: World, known: dict[str, str]) -> dict[st
         got = _asked(step, world, known)
         if _has(got, step["until"], known):
             return got
-        world.advance(1)
-        time.sleep(0.005)  # what runs in other threads gets its turn
+        far_s = step.get("every_s", 0)
+        world.advance(far_s or 1)
+        time.sleep(0.1 if far_s else 0.005)  # what runs in other threads gets its turn
     raise AssertionError(f"{step['call']} was never answered with {step['until']}, but {got}")
 
 
@@ -306,6 +307,8 @@ def _special_differences(
         return differences(wanted["json"], json.loads(got), known, path)
     if list(wanted) == ["xml"]:
         return differences(wanted["xml"], _of_xml(got), known, path)
+    if list(wanted) == ["base64 of"]:
+        return differences(wanted["base64 of"], base64.b64decode(got).decode(), known, path)
     if list(wanted) == ["any order"]:
         return _differing_set(wanted["any order"], got, known, path)
     expected = _special(wanted)

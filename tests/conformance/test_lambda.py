@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.scenarios import Scenario, World, cases, check_told, load, play
-from tests.support.clock import HandClock, ShiftedClock
+from tests.support.clock import HandClock, SwiftClock
 from tests.support.cloud import InProcessCloud
 from tests.support.lambda_lab import LambdaLab
 
@@ -43,9 +43,9 @@ WITH_OTHERS = [one for one in SCENARIOS if one not in ALONE]
 @pytest.fixture(scope="module")
 def cloud(
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[InProcessCloud, ShiftedClock]]:
+) -> Iterator[tuple[InProcessCloud, SwiftClock]]:
     """One cloud for all scenarios that need more than Lambda; each names what it makes in its own way."""
-    clock = ShiftedClock()
+    clock = SwiftClock()
     with InProcessCloud(tmp_path_factory.mktemp("cloud") / "data", clock=clock) as cloud:
         cloud.cloud.moto.warm_up()
         yield cloud, clock
@@ -53,7 +53,7 @@ def cloud(
 
 @pytest.mark.parametrize("scenario", cases(WITH_OTHERS))
 def test_answers_with_other_services_are_awss(
-    cloud: tuple[InProcessCloud, ShiftedClock], scenario: Scenario
+    cloud: tuple[InProcessCloud, SwiftClock], scenario: Scenario
 ):
     world = World("lambda", cloud[0].client, cloud[1].advance, cloud[0].handle)
     assert play(scenario, world) == []

@@ -17,6 +17,7 @@ SAME: list[tuple[Any, Any]] = [
     ({"any order": ["<name 1>", "b"]}, ["a", "b"]),
     ({"xml": {"A": {"B": ["1", {"C": ""}]}}}, "<A><B>1</B><B><C/></B></A>"),
     ({"bytes": "abc"}, "abc"),
+    ({"base64 of": "<name 1>!"}, "YWIh"),
     ({"repeat": "a", "times": 2, "end": "b"}, "aab"),
 ]
 DIFFERENT: list[tuple[Any, Any]] = [
@@ -33,6 +34,7 @@ DIFFERENT: list[tuple[Any, Any]] = [
     ({"any order": ["a", "b"]}, ["b", "c"]),
     ({"xml": {"A": {"B": "1"}}}, "<A><B>2</B></A>"),
     ({"bytes": "abc"}, "abd"),
+    ({"base64 of": "ab?"}, "YWIh"),
     ("a", None),
 ]
 

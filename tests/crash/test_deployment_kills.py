@@ -7,6 +7,7 @@ cloud is started on a copy, as after a kill there. The others are real clouds, k
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import shutil
 import threading
@@ -53,14 +54,17 @@ class Moments:
         # The database's lock is held: nobody writes to it meanwhile.
         copy = self.copies / str(len(self.found))
         self.found.append(copy)
-        shutil.copytree(self.data, copy, copy_function=_copy_if_there)
+        copy_what_is_there(self.data, copy)
 
 
-def _copy_if_there(source: str, target: str) -> None:
-    with contextlib.suppress(
-        FileNotFoundError
-    ):  # what is written beside the database comes and goes
-        shutil.copy2(source, target)
+def copy_what_is_there(source: Path, target: Path) -> None:
+    """Copy a folder in which files and folders come and go, such as those of a stream that is being deleted."""
+    for folder, _, files in os.walk(source):
+        copied = target / Path(folder).relative_to(source)
+        copied.mkdir(parents=True, exist_ok=True)
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy2(Path(folder) / name, copied / name)
 
 
 def ended(client: Any) -> None:

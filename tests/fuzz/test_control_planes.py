@@ -1,23 +1,20 @@
-"""CloudFormation, EMR, EMR Serverless and the tagging API under random requests: never a 500, never an answer that
-botocore cannot read. The query protocol, JSON and REST-JSON.
+"""Control planes under random requests: never a 500, never an answer that botocore cannot read.
+
+CloudFormation, Cloud Control, EMR, EMR Serverless, Redshift's Data API and the tagging API: the query protocol, JSON
+and REST-JSON.
 
 Ten requests an operation here, 10,000 with `--nightly`.
 """
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
-from urllib.parse import quote, urlencode
 
-import botocore.session
 import pytest
-from botocore import parsers
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.serialize import create_serializer
+from botocore.exceptions import ClientError
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import operation_name
@@ -25,8 +22,10 @@ from headrace.services.cloudcontrol.actions import ACTIONS as CLOUDCONTROL
 from headrace.services.cloudformation.actions import ACTIONS as CLOUDFORMATION
 from headrace.services.emr.actions import ACTIONS as EMR
 from headrace.services.emr_serverless.actions import ACTIONS as EMR_SERVERLESS
+from headrace.services.redshift_data.actions import ACTIONS as REDSHIFT_DATA
 from headrace.services.tagging.actions import ACTIONS as TAGGING
 from tests.fuzz.requests import Requests
+from tests.fuzz.sending import check_answer, model_of, request_of
 from tests.support.cloud import InProcessCloud
 
 REQUESTS = 10
@@ -37,6 +36,7 @@ SCOPES = {
     "cloudformation": "cloudformation",
     "emr": "elasticmapreduce",
     "emr-serverless": "emr-serverless",
+    "redshift-data": "redshift-data",
     "resourcegroupstaggingapi": "tagging",
 }
 BUILT = {
@@ -44,6 +44,7 @@ BUILT = {
     "cloudformation": CLOUDFORMATION,
     "emr": EMR,
     "emr-serverless": EMR_SERVERLESS,
+    "redshift-data": REDSHIFT_DATA,
     "resourcegroupstaggingapi": TAGGING,
 }
 CASES = [
@@ -131,6 +132,9 @@ class Target:
             clientToken=str(len(self.application)),
         )["applicationId"]
 
+    def _put_right_redshift_data(self) -> None:
+        """There is nothing to make: without a PostgreSQL every statement fails, and is kept as failed."""
+
     def _put_right_resourcegroupstaggingapi(self) -> None:
         self.cloud.client("kinesis").add_tags_to_stream(StreamName="in", Tags={"a": "b"})
 
@@ -215,6 +219,20 @@ class Target:
                 "autoStartConfiguration": one_of({"enabled": False}),
                 "nextToken": one_of("x", "1"),
             },
+            "redshift-data": {
+                "ClusterIdentifier": one_of("flights", "none", None),
+                "WorkgroupName": one_of(None, "none"),
+                "SessionId": one_of(None),
+                "SessionKeepAliveSeconds": one_of(None),
+                "Id": one_of("d9b6c0c9-0747-4bf4-b142-e8883122f766", "none"),
+                "WaitTimeSeconds": one_of(0, -1, 31),
+                "Sql": one_of("select 1", "select :a", "", "no SQL", "select ':"),
+                "Sqls": one_of(["select 1"], []),
+                "Database": one_of("dev", "none"),
+                "SecretArn": one_of("arn:aws:secretsmanager:us-east-1:000000000000:secret:s", None),
+                "StatementName": one_of("s", "%"),
+                "NextToken": one_of("x", "MQ=="),
+            },
             "resourcegroupstaggingapi": {
                 "ResourceARNList": one_of([STREAM], ["x"], [STREAM, "arn:aws:s3:::none"]),
                 "ResourceTypeFilters": one_of(["kinesis:stream"], ["s3"], ["x:y"]),
@@ -230,30 +248,8 @@ class Target:
         self, service: str, operation: str, params: Mapping[str, Any], random: Random
     ) -> HttpResponse | None:
         """Serialize and send a request, its body now and then damaged; None for what cannot be one."""
-        model = _model(service)
-        serializer = create_serializer(model.metadata["protocol"], include_validation=False)
-        try:
-            made = serializer.serialize_to_request(params, model.operation_model(operation))
-            body = made["body"]
-            body = urlencode(body, doseq=True) if isinstance(body, dict) else body
-            data = body.encode() if isinstance(body, str) else bytes(body or b"")
-            path, _, in_path = str(made["url_path"]).partition("?")
-            query = "&".join(filter(None, (in_path, urlencode(made["query_string"], doseq=True))))
-            headers = {str(name).lower(): str(value) for name, value in made["headers"].items()}
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, BotoCoreError):
-            return None  # botocore cannot write every flaw
-        if data and random.random() < 0.15:
-            at = random.randrange(len(data))
-            data = data[:at] + random.randbytes(2) + data[at + 1 :]
-        if any(character in value for value in headers.values() for character in "\r\n"):
-            return None  # no HTTP can carry it
-        scope = f"000000000000/20260101/us-east-1/{SCOPES[service]}/aws4_request"
-        headers["authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"
-        )
-        try:
-            sent = HttpRequest(made["method"], quote(path, safe="/%"), query, headers, data)
-        except UnicodeEncodeError:
+        sent = request_of(service, operation, params, random, SCOPES[service])
+        if sent is None:
             return None
         return self.cloud.handle(sent)
 
@@ -274,29 +270,10 @@ def _template(random: Random) -> str:
     return random.choice(("", "{", "Resources: [", "a: &b\n*b", "\x00", "!Ref x", "null", "[]"))
 
 
-@functools.cache
-def _model(service: str) -> Any:
-    return botocore.session.get_session().get_service_model(service)
-
-
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     with InProcessCloud(tmp_path_factory.mktemp("fuzz") / "data", spark="installed") as cloud:
         yield Target(cloud)
-
-
-def check(service: str, operation: str, answer: HttpResponse) -> None:
-    """Fail unless the answer is one that AWS could give, as botocore reads it."""
-    assert answer.status < 500, answer.body
-    headers = {name.lower(): value for name, value in answer.headers}
-    model = _model(service)
-    shape = model.operation_model(operation).output_shape
-    parser = parsers.create_parser(model.metadata["protocol"])
-    read = parser.parse(
-        {"status_code": answer.status, "headers": headers, "body": answer.body}, shape
-    )
-    if answer.status >= 300:
-        assert read["Error"]["Code"], answer.body
 
 
 @pytest.mark.parametrize(("service", "operation"), CASES)
@@ -309,7 +286,7 @@ def test_no_request_breaks_an_operation(
     for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
         if number % PUT_RIGHT_EVERY == PUT_RIGHT_EVERY - 1:
             target.put_right(service)
-        params = made.of(_model(service).operation_model(operation))
+        params = made.of(model_of(service).operation_model(operation))
         if not isinstance(params, dict):
             continue
         answer = target.send(service, operation, params, made.random)
@@ -317,7 +294,7 @@ def test_no_request_breaks_an_operation(
             continue
         answered += 1
         try:
-            check(service, operation, answer)
+            check_answer(service, operation, answer)
         except Exception as error:
             raise AssertionError(f"{operation} {number}: {params!r}") from error
     assert answered

@@ -26,6 +26,7 @@ def refused(name: str) -> dict[str, Any]:
     return {"Type": "AWS::Kinesis::Stream", "DependsOn": "Stream", "Properties": properties}
 
 
+@pytest.mark.smoke
 def test_a_streams_properties_are_those_of_the_template(cloud: CloudUnderTest) -> None:
     name = cloud.name("stream")
     _, status = cloud.create_stack(template(name, hours=48, shards=2))

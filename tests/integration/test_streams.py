@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.integration.clouds import CloudUnderTest
 
 KEYS = [f"key-{number}" for number in range(8)]
@@ -29,6 +31,7 @@ def open_shards(cloud: CloudUnderTest, stream: str) -> list[dict[str, Any]]:
     return sorted(still, key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
 
 
+@pytest.mark.smoke
 def test_records_come_back_in_the_order_of_their_keys(cloud: CloudUnderTest) -> None:
     stream, sent = cloud.stream(2), flights(400)
     answers = cloud.put(stream, sent)

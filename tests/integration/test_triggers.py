@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.integration.clouds import CloudUnderTest
 from tests.integration.test_streams import by_key, flights, open_shards
 
@@ -50,6 +52,7 @@ def copying(cloud: CloudUnderTest, source: str, **settings: Any) -> str:
     return out
 
 
+@pytest.mark.smoke
 def test_a_function_sees_every_record_once_and_in_order(cloud: CloudUnderTest) -> None:
     source = cloud.stream(2)
     cloud.put(source, flights(200))

@@ -6,6 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from headrace.services.firehose import aggregates
+from tests.lambdas.folders import load_module
+
+user_records = load_module("aggregate", "user_records").user_records
+
 THROTTLED = {
     "ErrorCode": "ProvisionedThroughputExceededException",
     "ErrorMessage": "Rate exceeded for shard shardId-000000000000 in stream s under account 1.",
@@ -38,4 +43,12 @@ class FakeKinesis:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(record["Data"]) for record in self.records]
+        return [json.loads(data) for record in self.records for data in taken_apart(record["Data"])]
+
+
+def taken_apart(data: bytes) -> list[bytes]:
+    """Return the data of what a record holds, as `lambdas/aggregate` and Firehose see it."""
+    users = user_records(data)
+    firehoses = aggregates.taken_apart(data)
+    assert users == ([data] if firehoses is None else [payload for _, payload in firehoses])
+    return users

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.lambdas.folders import load
+from tests.lambdas.fake_kinesis import taken_apart
+from tests.lambdas.folders import load, load_module
 from tests.lambdas.test_enrich_handler import Recorded
 
 HANDLER, LOGIC = load("aggregate")
+_AGGREGATION = load_module("enrich", "aggregation")
+aggregated, WHOLE, EACH = _AGGREGATION.aggregated, _AGGREGATION.WHOLE_BYTES, _AGGREGATION.EACH_BYTES
 WINDOW = {"start": "2026-01-01T00:00:00Z", "end": "2026-01-01T00:05:00Z"}
 
 
@@ -87,3 +90,24 @@ def test_the_state_does_not_depend_on_how_records_are_batched(
     whole = LOGIC.add({}, payloads)
     assert LOGIC.add(LOGIC.add({}, payloads[:cut]), payloads[cut:]) == whole
     assert sum(whole["departures"].values()) + whole["malformed"] == len(payloads)
+
+
+def test_flights_that_share_a_record_are_counted_each() -> None:
+    def record(data: bytes) -> dict[str, Any]:
+        return {"kinesis": {"data": base64.b64encode(data).decode()}}
+
+    flights = [json.dumps({"carrier": c, "dep_time": 600}).encode() for c in ("UA", "UA", "AA")]
+    shared = aggregated("UA", flights[:2])
+    # What only begins like one is a record as it is, and no flight.
+    records = [record(shared), record(flights[2]), record(shared[:-1])]
+
+    answer = run(event(records, {}, final=False), FakeTable())
+
+    assert answer == {"departures": {"UA": 2, "AA": 1}, "malformed": 1}
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=20), st.text(min_size=1, max_size=9))
+def test_what_enrich_packs_is_taken_apart(payloads: list[bytes], key: str) -> None:
+    packed = aggregated(key, payloads)
+    assert taken_apart(packed) == payloads
+    assert len(packed) <= sum(map(len, payloads)) + len(key.encode()) + WHOLE + EACH * len(payloads)

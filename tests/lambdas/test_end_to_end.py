@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace.cli import flights
+from tests.lambdas.fake_kinesis import taken_apart
 from tests.lambdas.folders import LAMBDAS
 from tests.support.server import ServerProcess, wait_until
 
@@ -110,9 +111,10 @@ class Pipeline:
 
     def enriched(self) -> list[dict[str, Any]]:
         return [
-            json.loads(record["Data"])
+            json.loads(data)
             for shard in self.kinesis.list_shards(StreamName="enriched")["Shards"]
             for record in self._shard("enriched", shard["ShardId"])
+            for data in taken_apart(record["Data"])
         ]
 
     def _shard(self, stream: str, shard_id: str) -> Iterator[dict[str, Any]]:

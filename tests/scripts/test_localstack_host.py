@@ -126,10 +126,31 @@ def test_a_process_that_is_not_localstack_is_not_taken_for_it(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_localstack_behind_a_long_path_is_found_and_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    package = tmp_path / ("long-" * 20) / "localstack" / "runtime"
+    package.mkdir(parents=True)
+    (package / "main.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    interpreter = package.parents[1] / "python"
+    interpreter.symlink_to(sys.executable)
+    with subprocess.Popen(
+        [str(interpreter), "-m", "localstack.runtime.main"], cwd=package.parents[1],
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        (tmp_path / "localstack.json").write_text(json.dumps({"pid": process.pid, "port": 1}))
+        assert host.down(Installation(tmp_path)) is True
+        with pytest.raises(ProcessLookupError):
+            os.kill(process.pid, 0)
+
+
 def test_a_start_that_fails_shows_the_last_words_and_leaves_no_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installation = Installation(tmp_path)
+    installation = Installation(tmp_path, tmp_path / "environment")
     # Another program in the place of LocalStack's interpreter.
     installation.python.parent.mkdir(parents=True)
     installation.python.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
@@ -138,6 +159,42 @@ def test_a_start_that_fails_shows_the_last_words_and_leaves_no_process(
     with pytest.raises(HostError, match="did not start:\nno such module"):
         host.up(installation, 0)
     assert host.running(installation) is None
+
+
+def test_an_installation_that_cannot_be_had_is_told_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation = Installation(tmp_path / "here", tmp_path / "environment")
+    tries: list[list[str]] = []
+
+    def fails(command: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        tries.append(command)
+        if "pip" in command:
+            raise subprocess.TimeoutExpired(command, 300)
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    for _ in range(2):
+        with pytest.raises(HostError, match=r"could not be installed \(not done within 300 s\)"):
+            host.up(installation, 0)
+    assert len(tries) == 4
+    assert not installation.is_current()
+    assert host.running(installation) is None
+
+
+def test_a_second_clone_finds_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_LOCALSTACK_CACHE", str(tmp_path / "cache"))
+    one, other = Installation(tmp_path / "one"), Installation(tmp_path / "other")
+    monkeypatch.setattr(
+        Installation, "_install", lambda self: self.python.parent.mkdir(parents=True)
+    )
+    one.install()
+    assert other.is_current()
+    assert other.python == one.python
+    monkeypatch.setattr("scripts.localstack_host.installation.requirements", lambda: ["newer"])
+    assert not Installation(tmp_path / "one").is_current()
 
 
 def test_its_environment_has_none_of_the_users_credentials(

@@ -23,7 +23,7 @@ Picture = dict[str, Any]
 _LEFT_OUT = re.compile(
     r"time|date\b|_date|Date|timestamp|last_|_at$|events$|lock|logger|model_instances|backend|amis$|ami_tagging"
     r"|instance_types|offerings|aws_managed_policies|event_queue|_cache|execution|response_metadata|paginator"
-    r"|revision_?id|last_?modified|closed_ms|transition$|_current_version|version_id|^version$|etag|updated_ms"
+    r"|revision_?id|policy_revision|last_?modified|closed_ms|transition$|_current_version|version_id|^version$|etag|updated_ms"
     r"|callbacks|activities|history|creation_token|seen|access_keys$|moto_|client_token|url_map|schema$|quotas",
     re.IGNORECASE,
 )

@@ -27,6 +27,7 @@ SERVICES = {
     "emr-serverless": "emr_serverless",
     "resourcegroupstaggingapi": "tagging",
     "cloudcontrol": "cloudcontrol",
+    "redshift-data": "redshift_data",
 }
 # Their parameters are headers too: which are acted on is held by the file that the docstring names.
 WITH_HEADERS = {"s3": "s3", "lambda": "lambda_"}

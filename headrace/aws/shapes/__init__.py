@@ -14,4 +14,5 @@ MODULES = {
     "resourcegroupstaggingapi": "tagging",
     "cloudcontrol": "cloudcontrol",
     "redshift-data": "redshift_data",
+    "redshift-serverless": "redshift_serverless",
 }

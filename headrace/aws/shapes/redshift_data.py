@@ -349,6 +349,42 @@ ListSchemasResponse = TypedDict(
     },
 )
 
+ListSessionsInput = TypedDict(
+    "ListSessionsInput",
+    {
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "SessionId": NotRequired[str],
+    "Status": NotRequired[str],
+    "RoleLevel": NotRequired[bool],
+    "ClusterIdentifier": NotRequired[str],
+    "WorkgroupName": NotRequired[str],
+    "Database": NotRequired[str],
+    },
+)
+
+ListSessionsRequest = TypedDict(
+    "ListSessionsRequest",
+    {
+    "NextToken": NotRequired[str],
+    "MaxResults": NotRequired[int],
+    "SessionId": NotRequired[str],
+    "Status": NotRequired[str],
+    "RoleLevel": NotRequired[bool],
+    "ClusterIdentifier": NotRequired[str],
+    "WorkgroupName": NotRequired[str],
+    "Database": NotRequired[str],
+    },
+)
+
+ListSessionsResponse = TypedDict(
+    "ListSessionsResponse",
+    {
+    "Sessions": list["SessionData"],
+    "NextToken": NotRequired[str],
+    },
+)
+
 ListStatementsInput = TypedDict(
     "ListStatementsInput",
     {
@@ -429,6 +465,23 @@ QueryRecords = TypedDict(
     "QueryRecords",
     {
     "CSVRecords": NotRequired[str],
+    },
+)
+
+SessionData = TypedDict(
+    "SessionData",
+    {
+    "SessionId": str,
+    "Status": str,
+    "CreatedAt": datetime,
+    "UpdatedAt": NotRequired[datetime],
+    "Database": NotRequired[str],
+    "DbUser": NotRequired[str],
+    "ClusterIdentifier": NotRequired[str],
+    "WorkgroupName": NotRequired[str],
+    "SessionAliveSeconds": NotRequired[int],
+    "SessionTtl": NotRequired[datetime],
+    "CurrentStatementId": NotRequired[str],
     },
 )
 

@@ -23,6 +23,7 @@ _LATER = {
     "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
     "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
+    "moto.rds.models": ("gaps", "rds"),
     "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.scheduler.models": ("time_of", "use_clock"),

@@ -9,6 +9,7 @@ whole tables for a transaction; and it keeps a place for every key that was ever
 from __future__ import annotations
 
 import functools
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
@@ -54,6 +55,7 @@ def patch() -> None:
     item.__init__ = sized(Item.__init__)
     table: Any = Table
     table.__init__ = _kept(Table.__init__)
+    table.describe = _described(Table.describe)
     table.put_item = noted_put(Table.put_item)
     table.get_item = get_item
     table.delete_item = delete_item
@@ -71,6 +73,7 @@ def patch() -> None:
         background: Any = thread
         # At once, under the lock of the request, so that what it makes is kept with it.
         background.start = _run_now
+    handler.update_table = _updating(DynamoHandler.update_table)
     pickles.reduces(Table, _reduce_table)
 
 
@@ -187,6 +190,41 @@ def _kept(init: Any) -> Any:
         self.kept.table = self
 
     return with_rows
+
+
+# --- descriptions ---------------------------------------------------------------------------------
+
+
+def _described(describe: Any) -> Any:
+    """Give a table its id and the time of its billing mode, and no empty lists of indexes (recorded)."""
+
+    @functools.wraps(describe)
+    def described(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
+        answer = describe(self, base_key)
+        shown = answer[base_key]
+        made = f"{self.table_arn} {self.created_at}"
+        shown["TableId"] = str(uuid.uuid5(uuid.NAMESPACE_URL, made))
+        for name in ("GlobalSecondaryIndexes", "LocalSecondaryIndexes"):
+            if not shown[name]:
+                del shown[name]
+        billing = shown["BillingModeSummary"]
+        if billing["BillingMode"] == "PAY_PER_REQUEST":
+            billing["LastUpdateToPayPerRequestDateTime"] = self.created_at
+        return answer
+
+    return described
+
+
+def _updating(update_table: Any) -> Any:
+    """Answer that a table is being updated (recorded); it is Active when it is described after that."""
+
+    @functools.wraps(update_table)
+    def updating(self: Any) -> Any:
+        answer = update_table(self)
+        answer.result["TableDescription"]["TableStatus"] = "UPDATING"
+        return answer
+
+    return updating
 
 
 # --- requests -------------------------------------------------------------------------------------

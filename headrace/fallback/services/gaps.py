@@ -7,13 +7,19 @@ Each function patches the module that it is given, once that is imported: see `_
 
 from __future__ import annotations
 
+import base64
 import functools
+import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
+from headrace.fallback.other_accounts import patch_buses
+from headrace.fallback.services import bus_policies
 
+_FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 _MANAGED_KEYS = {
     "alias/aws/s3": "Default key that protects my S3 objects when no other key is defined"
 }
@@ -115,7 +121,8 @@ def codebuild(module: Any) -> None:
 
 
 def codedeploy(module: Any) -> None:
-    """Let applications and deployment groups be deleted."""
+    """Let applications and deployment groups be deleted, and hooks of a stack's deployments answer."""
+    from moto.core.exceptions import JsonRESTError
 
     def delete_application(self: Any) -> str:
         name = self._get_param("applicationName")
@@ -130,6 +137,56 @@ def codedeploy(module: Any) -> None:
         groups.pop(self._get_param("deploymentGroupName"), None)
         return _json({"hooksNotCleanedUp": []})
 
+    info = module._deployment_group_info
+
+    @functools.wraps(info)
+    def deployment_group_info(group: Any) -> dict[str, Any]:
+        shown = info(group)
+        alarms = group.alarm_configuration
+        shown["alarmConfiguration"] = alarms if isinstance(alarms, dict) else {}
+        if shown["computePlatform"] == "Lambda" and shown["deploymentConfigName"] == _FOR_SERVERS:
+            # Documented: what a group for functions has without a configuration.
+            shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"
+        return shown
+
+    module._deployment_group_info = deployment_group_info
+
+    def put_lifecycle_event_hook_execution_status(self: Any) -> str:
+        # The id says which stack and resource wait: cloudformation/alias_deployments.py.
+        given, status = self._get_param("lifecycleEventHookExecutionId"), self._get_param("status")
+        wanted = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
+        if wanted is None:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionStatusException",
+                f"The lifecycle event hook execution status {status} is invalid.",  # assumed
+            )
+        control = CURRENT.control
+        try:
+            if control is None:
+                raise ValueError("there are no stacks")
+            stack, resource, hook = json.loads(base64.urlsafe_b64decode(given))
+            control.call(
+                "cloudformation",
+                "SignalResource",
+                {
+                    "StackName": stack,
+                    "LogicalResourceId": resource,
+                    "UniqueId": hook,
+                    "Status": wanted,
+                },
+                account=self.current_account,
+                region=self.region,
+            )
+        except (ValueError, TypeError, AwsError) as error:
+            raise JsonRESTError(
+                "InvalidLifecycleEventHookExecutionIdException",
+                f"The lifecycle event hook execution ID {given} is invalid.",  # assumed
+            ) from error
+        return _json({"lifecycleEventHookExecutionId": given})
+
+    module.CodeDeployResponse.put_lifecycle_event_hook_execution_status = (
+        put_lifecycle_event_hook_execution_status
+    )
     module.CodeDeployResponse.delete_application = delete_application
     module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
 
@@ -170,7 +227,7 @@ def elasticache(module: Any) -> None:
 
 
 def events(module: Any) -> None:
-    """Let event buses be changed."""
+    """Let event buses be changed, with their policies, and be other accounts'."""
 
     def update_event_bus(self: Any) -> str:
         bus = self.events_backend.describe_event_bus(self._get_param("Name"))
@@ -180,6 +237,9 @@ def events(module: Any) -> None:
         return _json({"Arn": bus.arn, "Name": bus.name})
 
     module.EventsHandler.update_event_bus = update_event_bus
+    models = importlib.import_module("moto.events.models")
+    bus_policies.patch(models.EventBus, module.EventsHandler)
+    patch_buses(models, module.EventsHandler)
 
 
 def glue(module: Any) -> None:
@@ -258,7 +318,7 @@ class _Elsewhere:
 
 
 def kms(module: Any) -> None:
-    """Have AWS's own keys say that they are AWS's. Observed in AWS's recorded answers (DescribeKey)."""
+    """Have AWS's own keys say that they are AWS's (observed in DescribeKey's recorded answers), and ARNs name keys."""
     generate = module.KmsBackend._generate_default_keys
 
     @functools.wraps(generate)
@@ -271,6 +331,18 @@ def kms(module: Any) -> None:
         return key_id
 
     module.KmsBackend._generate_default_keys = generate_managed
+    for name in ("enable_key", "disable_key", "cancel_key_deletion", "schedule_key_deletion"):
+        setattr(module.KmsBackend, name, _of_any_name(getattr(module.KmsBackend, name)))
+
+
+def _of_any_name(method: Any) -> Any:
+    """Have a method that takes a key's id take its ARN too."""
+
+    @functools.wraps(method)
+    def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
+        return method(self, self.get_key_id(key_id), *args, **more)
+
+    return named
 
 
 def s3(module: Any) -> None:
@@ -285,3 +357,21 @@ def s3(module: Any) -> None:
         return get_bucket(self, bucket_name)
 
     module.S3Backend.get_bucket = find
+
+
+def rds(module: Any) -> None:
+    """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
+
+    def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
+        @functools.wraps(create)
+        def create_anew(self: Any, identifier: str, snapshot: str) -> Any:
+            getattr(self, kept).pop(snapshot, None)
+            return create(self, identifier, snapshot)
+
+        return create_anew
+
+    backend = module.RDSBackend
+    backend.create_auto_snapshot = again(backend.create_auto_snapshot, "database_snapshots")
+    backend.create_auto_cluster_snapshot = again(
+        backend.create_auto_cluster_snapshot, "cluster_snapshots"
+    )

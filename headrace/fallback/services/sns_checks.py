@@ -12,6 +12,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from headrace.fallback.other_accounts import refusal_of
+from headrace.iam.refusals import refused
+
 _ARN_PARTS = 6
 # Documented: https://docs.aws.amazon.com/sns/latest/api/API_Subscribe.html
 _PROTOCOLS = frozenset(
@@ -65,6 +68,7 @@ def _check_publish(response: Any) -> None:
 
 def _check_target(response: Any) -> None:
     from moto.sns.exceptions import TopicNotFound
+    from moto.sns.models import sns_backends
 
     name = "TopicArn" if response._get_param("TargetArn") is None else "TargetArn"
     arn = str(response._get_param(name) or "")
@@ -74,8 +78,14 @@ def _check_target(response: Any) -> None:
     is_endpoint = parts[-1].startswith("endpoint/")
     if is_endpoint and arn not in response.backend.platform_endpoints:
         raise _invalid("TargetArn Reason: No endpoint found for the target arn specified")
-    if not is_endpoint and parts[3] == response.region and arn not in response.backend.topics:
+    if is_endpoint or parts[3] != response.region:
+        return
+    if arn not in sns_backends[parts[4]][parts[3]].topics:
         raise TopicNotFound
+    if parts[4] != response.current_account:
+        sentence = refusal_of(response, "sns:Publish", arn)
+        if sentence:
+            raise refused("sns", sentence)
 
 
 def _check_structure(message: str) -> None:

@@ -14,7 +14,8 @@ import threading
 from typing import Any
 
 from headrace.fallback.current import CURRENT
-from headrace.fallback.services import sqs_checks
+from headrace.fallback.other_accounts import patch_queues
+from headrace.fallback.services import queue_permissions, sqs_checks
 from headrace.fallback.services.sqs_messages import FifoMessages, Messages, State
 from headrace.fallback.services.time_of import use_clock
 
@@ -63,6 +64,8 @@ def patch() -> None:
     message: Any = Message
     message.mark_sent = _mark_sent
     sqs_checks.patch()
+    queue_permissions.patch()
+    patch_queues()
 
 
 def _now_ms() -> int:
@@ -76,17 +79,22 @@ def _with_store(init: Any) -> Any:
         for name in ("_messages", "_pending_messages", "deleted_messages"):
             delattr(self, name)
         self.store = FifoMessages() if self.fifo_queue else Messages()
+        self.created_timestamp = int(self.created_timestamp)
 
     return with_store
 
 
 def _keeping_the_policy(set_attributes: Any) -> Any:
-    """Let a queue keep its policy when other attributes are set; moto forgets it."""
+    """Let a queue keep its policy when other attributes are set, which moto forgets, and tell times in whole seconds.
+
+    Times: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
+    """
 
     @functools.wraps(set_attributes)
     def keeping(self: Any, attributes: dict[str, Any], now: float | None = None) -> None:
         kept = getattr(self, "_policy_json", None)
         set_attributes(self, attributes, now)
+        self.last_modified_timestamp = int(self.last_modified_timestamp)
         if kept is not None and "Policy" not in attributes:
             self._policy_json = kept
 

@@ -4,16 +4,19 @@ Sources: streams/latest/dev/permissions-user-key-KMS.html, AmazonS3/latest/userg
 AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html, sns/latest/dg/sns-key-management.html,
 secretsmanager/latest/userguide/security-encryption.html, firehose/latest/dev/encryption.html (of PutRecord's callers:
 AWS's notice of April 2026, github.com/ministryofjustice/modernisation-platform/issues/12960),
-kms/latest/developerguide/services-parameter-store.html.
+kms/latest/developerguide/services-parameter-store.html, amazondynamodb/latest/developerguide/encryption.usagenotes.html
+(the table's key is decrypted for each principal), and each service's own on its encryption context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from headrace.permissions.requests.lambda_ import key_arn
 from headrace.permissions.requests.request import Need, Request
 
+ENCRYPTION_CONTEXT = "kms:encryptioncontext:"
 _READS = ("kms:Decrypt",)
 _WRITES = ("kms:GenerateDataKey",)
 _BOTH = ("kms:GenerateDataKey", "kms:Decrypt")
@@ -36,7 +39,26 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "ssm:GetParameter": _READS,
     "ssm:GetParameters": _READS,
     "ssm:GetParametersByPath": _READS,
+    **dict.fromkeys(
+        (
+            "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "dynamodb:Scan", "dynamodb:PutItem",
+            "dynamodb:UpdateItem", "dynamodb:DeleteItem", "dynamodb:BatchWriteItem", "dynamodb:ConditionCheckItem",
+            "dynamodb:PartiQLSelect", "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate", "dynamodb:PartiQLDelete",
+        ),
+        _READS,
+    ),
+}  # fmt: skip
+# What a service tells KMS that it uses a key for, by the service: the name of the resource in the encryption context.
+_CONTEXTS = {
+    "kinesis": "aws:kinesis:arn",
+    "s3": "aws:s3:arn",
+    "sqs": "aws:sqs:arn",
+    "sns": "aws:sns:topicArn",
+    "secretsmanager": "SecretARN",
+    "ssm": "PARAMETER_ARN",
 }
+# A table is made with leave to describe the key and to grant its use (encryption.usagenotes.html).
+_ON_NEW_TABLES = ("kms:DescribeKey", "kms:CreateGrant")
 # S3 reads back the parts of an upload that it puts together.
 _OF_PARTS = ("UploadPart", "UploadPartCopy", "CreateMultipartUpload", "CompleteMultipartUpload")
 
@@ -44,6 +66,7 @@ _OF_PARTS = ("UploadPart", "UploadPartCopy", "CreateMultipartUpload", "CompleteM
 def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
     """Yield what the needs bring with them on keys, each once."""
     seen: set[tuple[str, str]] = set()
+    yield from _table_key_needs(request)
     for need in needs:
         actions = _NEEDS.get(need.action, ())
         if request.operation in _OF_PARTS:
@@ -53,7 +76,23 @@ def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
             for action in actions if key else ():
                 if (action, key) not in seen:
                     seen.add((action, key))
-                    yield Need(action, (key,), _context(request, need))
+                    yield Need(action, (key,), _context(request, need, resource))
+
+
+def _table_key_needs(request: Request) -> Iterator[Need]:
+    """Yield what it takes to encrypt a table with a customer's key."""
+    if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
+        return
+    given: Any = request.parameters.get("SSESpecification")
+    named = ""
+    if isinstance(given, Mapping):
+        named = str(cast("Mapping[str, Any]", given).get("KMSMasterKeyId") or "")
+    key = "" if not named or "alias/aws/" in named else key_arn(request, named)
+    for action in _ON_NEW_TABLES if key else ():
+        table = request.arn("dynamodb", f"table/{request.text('TableName')}")
+        yield Need(
+            action, (key,), keys_of_service("dynamodb", request.account, request.region, table)
+        )
 
 
 def actions_on_key(action: str) -> tuple[str, ...]:
@@ -66,22 +105,47 @@ def kind_of_key(action: str) -> str:
     return "object key" if action in ("s3:GetObject", "s3:GetObjectVersion") else "key"
 
 
-def keys_of_service(service: str, account: str, region: str) -> dict[str, tuple[str, ...]]:
-    """Return the condition keys that a service adds when it uses a key for its caller."""
-    return {
+def keys_of_service(
+    service: str, account: str, region: str, resource: str = ""
+) -> dict[str, tuple[str, ...]]:
+    """Return the condition keys that a service adds when it uses a key for its caller, on a resource's behalf."""
+    keys: dict[str, tuple[str, ...]] = {
         "kms:viaservice": (f"{service}.{region}.amazonaws.com",),
         "kms:calleraccount": (account,),
     }
+    context = context_of(service, resource) if resource else {}
+    for name, value in context.items():
+        keys[f"{ENCRYPTION_CONTEXT}{name.lower()}"] = (value,)
+    if context:
+        keys["kms:encryptioncontextkeys"] = tuple(context)
+    return keys
+
+
+def context_of(service: str, resource: str) -> dict[str, str]:
+    """Return the encryption context in which a service uses the key of a resource; {} where none is published."""
+    if service == "dynamodb" and ":table/" in resource:
+        account, name = resource.split(":")[4], resource.partition(":table/")[2].partition("/")[0]
+        return {"aws:dynamodb:tableName": name, "aws:dynamodb:subscriberId": account}
+    name = _CONTEXTS.get(service)
+    return {} if name is None else {name: resource}
 
 
 def _key_of(request: Request, need: Need, resource: str) -> str:
     """Return the ARN of the customer's key of a resource; empty for AWS's own keys and for none."""
+    upload_id = request.text("UploadId")
+    if need.action == "s3:PutObject" and upload_id:
+        return request.find("s3", "upload key", f"{resource} {upload_id}") or ""
     if need.action == "s3:PutObject" and request.text("SSEKMSKeyId"):
         return key_arn(request, request.text("SSEKMSKeyId"))
-    if need.action == "s3:PutObject" and request.text("ServerSideEncryption") == "AES256":
-        return ""
+    if need.action == "s3:PutObject" and (
+        request.text("ServerSideEncryption") or request.text("SSECustomerAlgorithm")
+    ):
+        return ""  # S3's own key, the account's own for S3, or one that the request brings
     return request.find(need.action.partition(":")[0], kind_of_key(need.action), resource) or ""
 
 
-def _context(request: Request, need: Need) -> dict[str, tuple[str, ...]]:
-    return keys_of_service(need.action.partition(":")[0], request.account, request.region)
+def _context(request: Request, need: Need, resource: str) -> dict[str, tuple[str, ...]]:
+    service = need.action.partition(":")[0]
+    if service == "s3":
+        resource = request.find("s3", "key scope", resource) or resource
+    return keys_of_service(service, request.account, request.region, resource)

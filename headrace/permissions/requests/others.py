@@ -220,11 +220,22 @@ def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
 # --- identities and the rest ----------------------------------------------------------------------
 
 
+_STS_FREE = (
+    "GetCallerIdentity",
+    "GetSessionToken",
+    "AssumeRoleWithSAML",
+    "AssumeRoleWithWebIdentity",
+)
+
+
 def sts_needs(request: Request) -> Needs:
-    """Who one is, is told without leave (reference of GetCallerIdentity); tags and a source identity need their own."""
-    if request.operation in ("GetCallerIdentity", "GetSessionToken"):
+    """Who one is, is told without leave (reference of GetCallerIdentity); tags and a source identity need their own.
+
+    For whom another vouches, the role's trust policy is asked, and nobody who calls (`headrace.fallback.sts_sessions`).
+    """
+    if request.operation in _STS_FREE:
         return ()
-    if request.operation not in ("AssumeRole", "AssumeRoleWithSAML", "AssumeRoleWithWebIdentity"):
+    if request.operation != "AssumeRole":
         return None
     names = {
         "ExternalId": "sts:externalid",
@@ -232,6 +243,9 @@ def sts_needs(request: Request) -> Needs:
         "SourceIdentity": "sts:sourceidentity",
     }
     context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
+    if request.text("TokenCode"):
+        # Whether it is the device's, STS says; a wrong one gets nobody a role.
+        context |= {"aws:multifactorauthpresent": ("true",), "aws:multifactorauthage": ("0",)}
     role = (request.text("RoleArn"),)
     row = [Need(f"sts:{request.operation}", role, context)]
     if request.parameters.get("Tags"):

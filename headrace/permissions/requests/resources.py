@@ -11,6 +11,7 @@ from headrace.permissions.requests.table import Action, Prefix, ResourceType
 
 # The parameters that give a variable of an ARN's form, where they are named otherwise; by service and type of resource.
 _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
+    ("athena", "workgroup"): {"WorkGroupName": ("WorkGroup", "WorkGroupName")},
     ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
     ("cloudwatch", "dashboard"): {"DashboardName": ("DashboardName", "DashboardNames")},
     ("cloudwatch", "metric-stream"): {"MetricStreamName": ("Name",)},
@@ -37,6 +38,10 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
         "LogGroupName": ("logGroupName", "logGroupNames", "logGroupIdentifier", "logGroupIdentifiers")
     },
     ("pipes", "pipe"): {"Name": ("Name",)},
+    ("redshift", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
+    ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
+    # AWS's ARN has the workgroup's id there, which a request does not say.
+    ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
     ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
     ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
     ("sns", "topic"): {"TopicName": ("Name",)},
@@ -46,6 +51,7 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("states", "statemachine"): {"StateMachineName": ("name",)},
 }  # fmt: skip
 _DEFAULTS = {
+    ("athena", "WorkGroupName"): "primary",
     ("events", "EventBusName"): "default",
     ("scheduler", "GroupName"): "default",
 }

@@ -24,7 +24,7 @@ from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import Signals
 from headrace.services.cloudformation.store import Stacks
-from headrace.services.cloudformation.template_source import object_text
+from headrace.services.cloudformation.template_source import included_text
 from headrace.services.cloudformation.transforms.run import Transforms
 from headrace.store.database import Database
 
@@ -72,7 +72,7 @@ def build_cloudformation(
             control=control,
             functions=functions,
             ids=ids,
-            read_object=lambda url: object_text(_as_https(url), objects, endpoint_url()),
+            read_object=lambda url: included_text(_as_https(url), objects, endpoint_url()),
         ),
         endpoint_url=endpoint_url,
         strict=strict,

@@ -160,7 +160,11 @@ def _reads(value: Any) -> Iterator[tuple[str, str, str]]:
             yield from _read_name(item)
         elif key == "Fn::GetAtt":
             name, attribute = get_att_parts(item)
-            yield name, "ResourceAttribute", f"{name}.{attribute}"
+            if isinstance(attribute, str):
+                yield name, "ResourceAttribute", f"{name}.{attribute}"
+            else:
+                yield name, "ResourceAttribute", name
+                yield from _reads(attribute)
         elif key == "Fn::Sub":
             text, variables = sub_parts(item)
             for name in sub_names(text):

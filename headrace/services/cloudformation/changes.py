@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from headrace.services.cloudformation import graph, limits, stack_tags
+from headrace.services.cloudformation import functions, graph, limits, stack_tags
 from headrace.services.cloudformation.change_details import (
     TAGS_DETAIL,
     Causes,
@@ -21,13 +21,14 @@ from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
+from headrace.services.cloudformation.removal import RETAINING
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.values import UNKNOWN, size_of
+from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
 
 # Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTES = (
@@ -41,7 +42,7 @@ _ATTRIBUTES = (
 
 _INCOMPLETE = (
     "[WARN] --include-property-values option can return incomplete ChangeSet data because: ChangeSet creation failed"
-    " for resource [{}] because: No export named {}"
+    " for resource [{}] because: {}"
 )
 
 
@@ -135,7 +136,9 @@ class ResourceChanges:
             self._missing_export = ""
             properties = _evaluated(definition, self._scope)
             if self._missing_export and not self.warning:
-                self.warning = _INCOMPLETE.format(name, self._missing_export)
+                self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
+            if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
+                self.warning = _INCOMPLETE.format(name, functions.JOIN_ARGUMENTS)
             size_bytes += size_of(properties)
             check_operation_size(size_bytes)
             present = self._stack.resources.get(name)
@@ -223,8 +226,7 @@ class ResourceChanges:
         outcome = replacement(details)
         policy: Change = {}
         if outcome == "True":
-            retained = resource.replace_policy in ("Retain", "RetainExceptOnCreate")
-            policy = {"PolicyAction": "ReplaceAndRetain" if retained else "ReplaceAndDelete"}
+            policy = {"PolicyAction": f"ReplaceAnd{resource.replace_policy}"}
         attributes = [
             attribute_detail(key, resource.definition.get(key), definition.get(key))
             for key in scopes
@@ -251,6 +253,21 @@ def _known(kind: str) -> ResourceType:
     found = resource_type(kind)
     assert found is not None, "types are checked before"
     return found
+
+
+def _joins_unknown(value: Any, scope: Scope) -> bool:
+    """Whether an Fn::Join gets its list from a function of what is not known yet (recorded: AWS warns of it)."""
+    if isinstance(value, list):
+        return any(_joins_unknown(one, scope) for one in cast("list[Any]", value))
+    if not isinstance(value, dict):
+        return False
+    members = cast("dict[str, Any]", value)
+    arguments = members.get("Fn::Join")
+    if isinstance(arguments, list):
+        made = cast("list[Any]", arguments)[-1]
+        if isinstance(made, dict) and is_unknown(evaluate(made, scope)):
+            return True
+    return any(_joins_unknown(one, scope) for one in members.values())
 
 
 def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
@@ -293,9 +310,9 @@ def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[s
 
 def _removed(resource: Resource, before: Mapping[str, Any]) -> Change:
     """Return the change of a resource that the new template does not have."""
-    retained = resource.deletion_policy in ("Retain", "RetainExceptOnCreate")
+    policy = resource.deletion_policy
     return {
-        "PolicyAction": "Retain" if retained else "Delete",
+        "PolicyAction": "Retain" if policy in RETAINING else policy,
         "Action": "Remove",
         "LogicalResourceId": resource.logical_id,
         "PhysicalResourceId": resource.physical_id,

@@ -13,6 +13,10 @@ class TemplateError(Exception):
     """The template, or a value given to it, is wrong; the message is AWS's sentence."""
 
 
+class TransformFailed(TemplateError):
+    """A transform could not be run; a change set is made all the same, and has failed (recorded)."""
+
+
 class ResourceFailed(Exception):
     """A resource could not be created, changed or deleted; the message becomes its status reason."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
+from headrace.services.cloudformation.alias_deployments import ALIAS, POLICY
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
@@ -135,7 +136,12 @@ def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
 
 def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
     """Return the policies of a resource that are not acted on: updates in steps, and signals of other types."""
-    dropped = ["UpdatePolicy"] if "UpdatePolicy" in resource else []
+    updates: Any = resource.get("UpdatePolicy")
+    dropped = [
+        f"UpdatePolicy.{name}"
+        for name in (cast("dict[str, Any]", updates) if isinstance(updates, dict) else {})
+        if not (kind == ALIAS and name == POLICY)
+    ]
     if "CreationPolicy" in resource and kind not in SIGNALLED:
         dropped.append("CreationPolicy")
     return dropped

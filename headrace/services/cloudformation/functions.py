@@ -16,6 +16,11 @@ from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
 
+JOIN_ARGUMENTS = (
+    "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to"
+    " be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
+)
+
 
 class Surroundings(Protocol):
     """What functions see of the template that they stand in."""
@@ -41,10 +46,7 @@ def join(arguments: list[Any], around: Surroundings) -> Any:
     if is_unknown(items):
         return UNKNOWN
     if not isinstance(items, list) or not isinstance(delimiter, str):
-        raise TemplateError(
-            "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of"
-            " strings to be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
-        )
+        raise TemplateError(JOIN_ARGUMENTS)
     texts = [scalar(item) for item in cast("list[Any]", items)]
     around.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
     return delimiter.join(texts)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from headrace.services.cloudformation import denials, limits, stack_tags
+from headrace.services.cloudformation import denials, limits, snapshots, stack_tags
+from headrace.services.cloudformation.alias_deployments import AliasDeployment, policy_of
 from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -20,7 +21,7 @@ from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
-from headrace.services.cloudformation.removal import RETAINING, Removal
+from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_states import ResourceStates, is_cancelled, type_of
 from headrace.services.cloudformation.resources.base import (
     Made,
@@ -58,8 +59,9 @@ class Provisioner:
         self._stack = states.stack
         self._size_bytes = 0
         self._decided: dict[str, bool] = {}
-        # The signals that resources wait for, by logical id.
+        # The signals that resources wait for, and the policies of deployments, by logical id.
         self._signals: dict[str, Wanted] = {}
+        self._deployments: dict[str, dict[str, Any]] = {}
 
     # --- making and changing ------------------------------------------------------------------
 
@@ -121,11 +123,15 @@ class Provisioner:
             wanted.properties = properties
             kind.check(logical_id, properties)
             wanted.metadata = evaluate(definition.get("Metadata", {}), self._scope(template))
-            signals = creation_policy(
-                definition, lambda value: evaluate(value, self._scope(template))
-            )
+
+            def evaluated(value: Any) -> Any:
+                return evaluate(value, self._scope(template))
+
+            signals = creation_policy(definition, evaluated)
             if signals is not None:
                 self._signals[logical_id] = signals
+            if (policy := policy_of(definition, evaluated)) is not None:
+                self._deployments[logical_id] = policy
             with self._states.lock:
                 self._size_bytes += size_of(properties)
                 check_operation_size(self._size_bytes)
@@ -263,7 +269,9 @@ class Provisioner:
         try:
             made = Made(present.physical_id, present.attributes)
             if present.properties != wanted.properties:
-                made = kind.update(
+                policy = self._deployments.get(resource.logical_id)
+                change = AliasDeployment(policy, kind.update).update if policy else kind.update
+                made = change(
                     self._states.context(resource.logical_id),
                     resource.physical_id,
                     with_texts(kind.name, present.properties),
@@ -275,11 +283,9 @@ class Provisioner:
             self._states.fail(resource, "UPDATE", error)
             raise
         _redefine(resource, wanted)
-        with self._states.lock:
-            if made.physical_id != present.physical_id:
-                # A custom resource may answer with another id: the clean-up deletes the old one.
-                self._stack.obsolete.append(present)
-            self._states.made(resource, made, "UPDATE_COMPLETE")
+        # A custom resource may answer with another id: the clean-up deletes the old one.
+        retired = present if made.physical_id != present.physical_id else None
+        self._states.made_anew(resource, made, retired=retired)
 
     def _retag(self, present: Resource, wanted: Resource) -> None:
         stack = self._stack
@@ -315,16 +321,8 @@ class Provisioner:
                 self._drop(half_made)
             self._states.fail(present, "UPDATE", error)
             raise
-        retired = replace(present)
-        if present.replace_policy in RETAINING:
-            retired.deletion_policy = "Retain"
-        else:
-            retired.deletion_policy = "Delete"
-        # In one go: another resource's thread that stored the stack in between would store neither of the two.
-        with self._states.lock:
-            self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
-            self._stack.obsolete.append(retired)
-            self._states.made(resource, made, "UPDATE_COMPLETE")
+        retired = replace(present, deletion_policy=present.replace_policy)
+        self._states.made_anew(resource, made, retired=retired, half_made=half_made)
 
     def _drop(self, half_made: Resource) -> None:
         """Forget a resource that was to take another's place, and was not made."""
@@ -366,7 +364,9 @@ class Provisioner:
             definition["Type"],
             "",
             depends_on=sorted(depends_on),
-            deletion_policy=str(definition.get("DeletionPolicy", "Delete")),
+            deletion_policy=str(
+                definition.get("DeletionPolicy", snapshots.default_policy(definition))
+            ),
             replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
             definition={
                 key: value

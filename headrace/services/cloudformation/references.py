@@ -11,6 +11,9 @@ from headrace.services.cloudformation.template import Template
 
 _SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
+# What is evaluated of a resource beside its properties.
+_READ_BESIDE = ("Metadata", "CreationPolicy", "UpdatePolicy")
+
 
 def references(value: Any) -> Iterator[str]:
     """Yield the names that Ref, GetAtt, Sub and DependsOn in `value` refer to."""
@@ -24,7 +27,10 @@ def references(value: Any) -> Iterator[str]:
         if key == "Ref" and len(mapping) == 1 and isinstance(item, str):
             yield item
         elif key == "Fn::GetAtt" and len(mapping) == 1:
-            yield get_att_parts(item)[0]
+            name, attribute = get_att_parts(item)
+            yield name
+            if not isinstance(attribute, str):
+                yield from references(attribute)
         elif key == "Fn::Sub" and len(mapping) == 1:
             yield from _sub_references(item)
         else:
@@ -64,19 +70,28 @@ def substitute(text: str, values: Mapping[str, Any]) -> str:
     return filled.replace("${!", "${")
 
 
-def get_att_parts(item: Any) -> tuple[str, str]:
-    """Return (logical id, attribute) of an Fn::GetAtt's argument. Raises TemplateError."""
+def get_att_parts(item: Any) -> tuple[str, Any]:
+    """Return (logical id, attribute) of an Fn::GetAtt's argument; the attribute may be a Ref. Raises TemplateError.
+
+    Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference-getatt.html
+    """
     if isinstance(item, str) and "." in item:
         name, _, attribute = item.partition(".")
         return name, attribute
     if isinstance(item, list):
         parts = cast("list[Any]", item)
-        if len(parts) == 2 and isinstance(parts[0], str) and isinstance(parts[1], str):
+        if len(parts) == 2 and isinstance(parts[0], str) and _is_attribute(parts[1]):
             return parts[0], parts[1]
     raise TemplateError(
         "Template error: every Fn::GetAtt object requires two non-empty parameters, the resource name and the resource"
         " attribute"
     )
+
+
+def _is_attribute(given: Any) -> bool:
+    if isinstance(given, dict):
+        return list(cast("dict[str, Any]", given)) == ["Ref"]
+    return isinstance(given, str)
 
 
 def dependencies(template: Template, logical_id: str) -> set[str]:
@@ -91,8 +106,10 @@ def dependencies(template: Template, logical_id: str) -> set[str]:
                 " template"
             )
     found = {*named, *references(resource.get("Properties", {}))}
+    # What stands beside the properties is read too, and may name the resource itself.
+    beside = {*references([resource.get(key) for key in _READ_BESIDE])} - {logical_id}
     # A resource that names itself is a circle of one.
-    return {name for name in found if name in template.resources}
+    return {name for name in found | beside if name in template.resources}
 
 
 def conditions_in(value: Any) -> Iterator[str]:

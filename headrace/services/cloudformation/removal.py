@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace.core.values import listed
-from headrace.services.cloudformation import graph, stack_tags
+from headrace.services.cloudformation import graph, snapshots, stack_tags
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.state import Resource
 
 # States in which a resource of a stack is no longer the stack's.
 _GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")
-RETAINING = ("Retain", "RetainExceptOnCreate", "Snapshot")
+RETAINING = ("Retain", "RetainExceptOnCreate")
 
 
 class Removal:
@@ -155,7 +155,7 @@ class Removal:
             self._states.save()
 
     def delete_one(self, resource: Resource) -> None:
-        """Delete a resource, if it was made. Raises."""
+        """Delete a resource, if it was made, with a snapshot of it where its policy says so. Raises."""
         if not resource.physical_id:
             return
         kind = type_of(resource.type)
@@ -167,7 +167,10 @@ class Removal:
             return
         if kind.shared:
             properties = _unshared(kind.shared, properties, others)
-        kind.delete(self._states.context(resource.logical_id), resource.physical_id, properties)
+        context = self._states.context(resource.logical_id)
+        if resource.deletion_policy == snapshots.SNAPSHOT:
+            snapshots.take(context, kind.name, resource.physical_id)
+        kind.delete(context, resource.physical_id, properties)
 
     def _others(self, resource: Resource) -> Iterator[Resource]:
         """Yield the resources of the same type that stacks have, but for this one and those that are being deleted."""

@@ -70,17 +70,12 @@ class ResourceStates:
             signals=self.ports.signals,
         )
 
-    def set_status(
-        self, resource: Resource, status: str, reason: str = "", *, with_stack: bool = False
-    ) -> None:
-        """Store a resource's new status, with its stack's own record when `with_stack`, and then its event."""
+    def set_status(self, resource: Resource, status: str, reason: str = "") -> None:
+        """Store a resource's new status, and then its event."""
         with self.lock:
             resource.status = status
             self.stack.resources[resource.logical_id] = resource
-            if with_stack:
-                self.stacks.save(self.stack, resource)
-            else:
-                self.stacks.save_resource(self.stack, resource)
+            self.stacks.save_resource(self.stack, resource)
         self.event(resource, status, reason)
 
     def made(self, resource: Resource, made: Made, status: str, reason: str = "") -> None:
@@ -88,8 +83,31 @@ class ResourceStates:
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
         resource.updated_ms = self.ports.clock.now_ms()
-        # With the resource that it replaces, in one go: a kill between the two would lose one of them.
-        self.set_status(resource, status, reason, with_stack=True)
+        self.set_status(resource, status, reason)
+
+    def made_anew(
+        self,
+        resource: Resource,
+        made: Made,
+        *,
+        retired: Resource | None = None,
+        half_made: Resource | None = None,
+    ) -> None:
+        """Store what an update gave for a resource: `retired` is to be deleted from now on, and `half_made` is not.
+
+        All of it lasts, or nothing: whoever stores the stack, another resource or a request that cancels the update,
+        does so before or after. A kill in between would leave behind what was made, or what it replaces.
+        """
+        with self.lock, self.stacks.together():
+            resource.physical_id = made.physical_id
+            resource.attributes = made.attributes
+            resource.updated_ms = self.ports.clock.now_ms()
+            resource.status = "UPDATE_COMPLETE"
+            kept = [each for each in self.stack.obsolete if each is not half_made]
+            self.stack.obsolete = kept if retired is None else [*kept, retired]
+            self.stack.resources[resource.logical_id] = resource
+            self.stacks.save(self.stack, resource)
+        self.event(resource, resource.status)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
         """Store that `verb` failed for a resource, and the event of it."""

@@ -68,6 +68,11 @@ class Template:
     # What `body` was made from by transforms; empty when there are none.
     original: str = ""
 
+    @classmethod
+    def empty(cls, body: str) -> Template:
+        """Return a template without anything in it, of a text that could not be read or transformed."""
+        return cls(body, "", {}, {}, {}, {}, {}, {}, {}, "")
+
 
 def template_of(body: str, value: Any) -> Template:
     """Return the template that `value`, the loaded `body`, holds; its sections are unchecked. Raises TemplateError."""

@@ -13,6 +13,7 @@ from typing import Any, cast
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.references import conditions_in, references
+from headrace.services.cloudformation.snapshots import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import (
     PSEUDO_PARAMETERS,
     RESOURCE_KEYS,
@@ -20,6 +21,12 @@ from headrace.services.cloudformation.template import (
     template_of,
 )
 from headrace.services.cloudformation.template_text import load
+
+# What a template may say is done with a resource that goes, and with one that another takes the place of.
+_POLICIES = {
+    "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", SNAPSHOT),
+    "UpdateReplacePolicy": ("Delete", "Retain", SNAPSHOT),
+}
 
 
 @functools.lru_cache(maxsize=4)
@@ -169,10 +176,28 @@ def _check_resources(template: Template) -> None:
         names = cast("list[Any]", depends_on) if isinstance(depends_on, list) else [depends_on]
         if not all(isinstance(one, str) for one in names):
             raise TemplateError(f"{where}/DependsOn] must be a string or a list of strings.")
-        for key in ("DeletionPolicy", "UpdateReplacePolicy"):
-            if not isinstance(resource.get(key, ""), str):
-                raise TemplateError(f"{where}/{key}] must be a string.")
+        _check_policies(name, resource)
         _check_condition(template, resource, "Resources")
+
+
+def _check_policies(name: str, resource: Mapping[str, Any]) -> None:
+    """Check what is done with a resource when it goes. Sentences: observed, that of UpdateReplacePolicy assumed."""
+    for key, policies in _POLICIES.items():
+        if key not in resource:
+            continue
+        policy: Any = resource[key]
+        if not isinstance(policy, str):
+            # Observed: awslabs/aws-servicebroker#22.
+            raise TemplateError(f"Template format error: Every {key} member must be a string.")
+        if policy not in policies:
+            raise TemplateError(
+                f"Template format error: Unrecognized {key} {policy} for resource {name}"
+            )
+        if policy == SNAPSHOT and resource["Type"] not in WITH_SNAPSHOTS:
+            verb = "deletion" if key == "DeletionPolicy" else "update replace"
+            raise TemplateError(
+                f"Template error: resource type {resource['Type']} does not support {verb} policy {SNAPSHOT}"
+            )
 
 
 def _check_outputs(template: Template) -> None:

@@ -43,6 +43,18 @@ def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: 
     return object_text(str(url), objects, endpoint_url)
 
 
+def included_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
+    """Return the text of what a template includes. Raises TemplateError, which names a missing bucket (recorded)."""
+    bucket, key = _bucket_and_key(url, endpoint_url)
+    try:
+        objects.file(bucket, key)
+    except BucketNotFound as error:
+        raise TemplateError(f"S3 bucket [{bucket}] does not exist.") from error
+    except ObjectNotFound as error:
+        raise TemplateError("The specified key does not exist.") from error  # assumed
+    return object_text(url, objects, endpoint_url)
+
+
 def object_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
     """Return the text of the object at an S3 address. Raises TemplateError."""
     bucket, key = _bucket_and_key(url, endpoint_url)

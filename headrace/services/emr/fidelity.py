@@ -46,13 +46,14 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "MonitoringConfiguration": "stored",
         "ExtendedSupport": "stored",
         "SessionEnabled": "stored",
-        # Of StepMonitoringConfiguration.
-        "EncryptionKeyArn": "stored",
+        "Steps.StepMonitoringConfiguration.S3MonitoringConfiguration.EncryptionKeyArn": "stored",
         "AdditionalInfo": "ignored",
         "SupportedProducts": "stored",
         "NewSupportedProducts": "ignored",
     },
-    "AddJobFlowSteps": {"EncryptionKeyArn": "stored"},
+    "AddJobFlowSteps": {
+        "Steps.StepMonitoringConfiguration.S3MonitoringConfiguration.EncryptionKeyArn": "stored"
+    },
     # Of a session's resources, which there are none of.
     "AddTags": {"ClusterId": "ignored"},
     "RemoveTags": {"ClusterId": "ignored"},
@@ -61,9 +62,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     # Of machines that are not there, only the counts and capacities change.
     "ModifyInstanceFleet": {"InstanceFleet": "stored"},
     "ModifyInstanceGroups": {
-        "EC2InstanceIdsToTerminate": "ignored",
-        "ShrinkPolicy": "stored",
-        "ReconfigurationType": "ignored",
+        "InstanceGroups.EC2InstanceIdsToTerminate": "ignored",
+        "InstanceGroups.ShrinkPolicy": "stored",
+        "InstanceGroups.ReconfigurationType": "ignored",
     },
     "ModifyCluster": {"ExtendedSupport": "ignored"},
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},

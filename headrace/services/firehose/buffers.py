@@ -14,8 +14,10 @@ from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import ShardRead, at_position, is_past
 
-# The buffer of a stream without partitions. With them: of errors and of the source's records for the backup.
+# The buffer of a stream without partitions. With them: of errors.
 WHOLE = ""
+# The buffer of a backup that has buffering hints of its own: see `DeliveryStream.has_own_backup`.
+BACKUP = "backup"
 
 
 @dataclass(slots=True)
@@ -45,8 +47,8 @@ class Buffer:
 
     Attributes:
         failed: records that were not processed; they are delivered to the error output.
-        sources: records as the source had them, for the backup.
-        counts: by shard, how many of the source's records these came from. Of the buffer `WHOLE` only.
+        sources: records for the backup: as the source had them, or, of the buffer `BACKUP`, what the mode asks for.
+        counts: by shard, how many of the source's records these came from. Only where there is one buffer of all.
         first: by shard, the first of the source's records in here.
         last: by shard, the last.
         refused: by partition and shard, the last sequence number that was beyond the limit of active partitions.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.core.ports import BucketNotFound
-from headrace.services.firehose.buffers import Buffer
+from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
 from headrace.services.firehose.failures import (
@@ -74,6 +74,7 @@ def carry(
     attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
     has_work = pending.left or (pending.again and DELIVERED in intent.keys)
     outcome = destination.deliver(attempt) if has_work else Outcome()
+    before = len(pending.refused), pending.size_bytes, pending.objects
     pending.size_bytes += outcome.size_bytes
     pending.objects += outcome.objects
     pending.refused += outcome.failed
@@ -88,7 +89,13 @@ def carry(
         for failure in outcome.retry:
             failure.attempts = number
         pending.refused += outcome.retry
-    _put_outputs(attempt, destination, pending)
+    try:
+        _put_outputs(attempt, destination, pending)
+    except Exception:
+        # The next try delivers again, and finds again what is refused.
+        del pending.refused[before[0] :]
+        pending.size_bytes, pending.objects = before[1:]
+        raise
     for bucket, key in intent.renamed:
         with contextlib.suppress(BucketNotFound):
             ports.objects.delete(bucket, key)
@@ -127,7 +134,8 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
                 for failure in pending.refused
                 if (failure.error_type or destination.error_type) == kind
             ]
-            bodies[kind] = (
+            # Beside records that were not processed, there may be those that no object could take.
+            bodies[kind] = bodies.get(kind, b"") + (
                 destination.error_body(of_kind, attempt)
                 if isinstance(destination, ErrorFile)
                 else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
@@ -137,7 +145,8 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
         if stream.destination["S3BackupMode"] == "Enabled":
             datas = [record.source.data for record in pending.buffer.sources]
         else:
-            datas = [record.data for record in pending.buffer.records]
+            kept = pending.buffer.sources if intent.partition == BACKUP else pending.buffer.records
+            datas = [record.data for record in kept]
         if datas:
             delimiter = delimiter_of(stream.destination)
             bodies[SOURCE_BACKUP] = delimiter.join(datas)
@@ -187,8 +196,10 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
     ]
 
 
-def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
+def kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
     """Return what a delivery of a buffer may write: see `failures`."""
+    if partition == BACKUP:
+        return [SOURCE_BACKUP]
     destination = DESTINATIONS[stream.destination_kind]
     kinds = [destination.error_type, *stream.own_errors]
     if buffer.records or not is_partitioned(stream.destination):
@@ -199,7 +210,7 @@ def kinds_of(stream: DeliveryStream, buffer: Buffer) -> list[str]:
     if is_partitioned(stream.destination) and LIMIT_OUTPUT not in kinds:
         # After a kill, records may be beyond the limit that were not before.
         kinds.append(LIMIT_OUTPUT)
-    if stream.backup is not None:
+    if stream.backup is not None and not stream.has_own_backup:
         kinds.append(SOURCE_BACKUP)
     return kinds
 
@@ -216,4 +227,6 @@ def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bo
         outputs=pending.outputs,
         partitions=partitions if is_partitioned(intent.destination) else None,
         exceeded=exceeded,
+        is_backup=intent.partition == BACKUP,
+        refused=len(pending.refused),
     )

@@ -6,7 +6,8 @@ which objects), the objects, and the new positions. After a kill the records are
 intent is carried out under the same names, so that no record is lost and none is delivered twice. (AWS promises
 at-least-once.)
 
-With dynamic partitioning there is a buffer for each partition, and they are delivered one by one. So the records from
+With dynamic partitioning there is a buffer for each partition, a backup with its own buffering hints has one beside the
+destination's, and they are delivered one by one. So the records from
 which reading goes on may belong to partitions that are delivered beyond them: `Progress.passed` says up to where, and
 such records are passed over when they are read again. So of each partition everything up to a record is delivered, and
 nothing after it, in objects or, beyond the limit of active partitions, in the error output.
@@ -21,9 +22,16 @@ from typing import Any
 
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
-from headrace.services.firehose.buffers import Buffer, Intake, positions_before, waiting
+from headrace.services.firehose.buffers import (
+    BACKUP,
+    WHOLE,
+    Buffer,
+    Intake,
+    positions_before,
+    waiting,
+)
 from headrace.services.firehose.carry import Pending, carry, delivered, objects_of
-from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.destinations import DESTINATIONS, common
 from headrace.services.firehose.destinations.base import Hints
 from headrace.services.firehose.intending import intend, renamed
 from headrace.services.firehose.permits import check_source
@@ -165,7 +173,9 @@ class Delivery:
             return min(wait_s, LOOK_EVERY_S)
         return math.inf
 
-    def _hints(self) -> Hints:
+    def _hints(self, partition: str = WHOLE) -> Hints:
+        if partition == BACKUP and self._stream.backup is not None:
+            return common.hints(self._stream.backup)
         return DESTINATIONS[self._stream.destination_kind].hints(self._stream.destination)
 
     @property
@@ -183,7 +193,7 @@ class Delivery:
 
     def _fill(self) -> bool:
         """Read what is new; return whether there is more."""
-        if self._is_changed and is_partitioned(self._as_of.destination):
+        if self._is_changed and self._as_of.has_several_buffers:
             if not self._progress.passed:
                 return False
         elif self._is_changed and not self._sorter.buffers:
@@ -205,8 +215,10 @@ class Delivery:
     def _room_bytes(self) -> int:
         if is_partitioned(self._as_of.destination):
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
-        held = self._sorter.size_bytes + self._intake.size_bytes
-        return self._hints().size_bytes - held
+        rooms = [self._hints().size_bytes - self._sorter.size_of(WHOLE)]
+        if self._as_of.has_own_backup:
+            rooms.append(self._hints(BACKUP).size_bytes - self._sorter.size_of(BACKUP))
+        return max(0, min(rooms) - self._intake.size_bytes)
 
     def _process_due(self) -> None:
         intake, function = self._intake, self._sorter.function
@@ -233,9 +245,10 @@ class Delivery:
             interval_s = min(hints.interval_s, function.interval_s if function else 0.0)
             wait_s = max(0.001, self._intake.since_s + interval_s - now_s)
         empty_all = self._sorter.must_empty or (
-            self._is_changed and is_partitioned(self._as_of.destination)
+            self._is_changed and self._as_of.has_several_buffers
         )
         for partition, buffer in self._sorter.buffers.items():
+            hints = self._hints(partition)
             left_s = buffer.since_s + hints.interval_s - now_s
             if empty_all or buffer.size_bytes >= hints.size_bytes or left_s <= 0:
                 if not buffer.is_last or len(self._sorter.buffers) == 1:
@@ -260,12 +273,12 @@ class Delivery:
         self._finish(intent)
 
     def _held(self) -> dict[str, Any] | None:
-        if not is_partitioned(self._as_of.destination):
+        if not self._as_of.has_several_buffers:
             return None
         return {"version": self._as_of.version, "destination": self._as_of.destination}
 
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
-        stream = self._as_of if is_partitioned(self._as_of.destination) else self._stream
+        stream = self._as_of if self._as_of.has_several_buffers else self._stream
         after = positions_before(self._read_to, self._sorter.others_of(partition), self._intake)
         starts = {**self._progress.positions, **self._starts}
         return intend(stream, partition, buffer, starts, after, self._ports)

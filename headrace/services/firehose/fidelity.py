@@ -7,14 +7,11 @@ _DESTINATION: dict[str, FidelityLevel] = {
     "EncryptionConfiguration": "stored",
     "S3BackupConfiguration.EncryptionConfiguration": "stored",
     "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
-    # The backup is delivered with the records that it backs up.
-    "S3BackupConfiguration.BufferingHints": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
     # The newline of this processor is not a parameter's, on AWS either.
     "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
-    "DynamicPartitioningConfiguration.RetryOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 

@@ -35,7 +35,9 @@ def intend(
     return Intent(
         version=stream.version,
         destination=stream.destination,
-        keys=_names(stream, partition, buffer.oldest_ms, kinds_of(stream, buffer), ports),
+        keys=_names(
+            stream, partition, buffer.oldest_ms, kinds_of(stream, partition, buffer), ports
+        ),
         oldest_ms=buffer.oldest_ms,
         newest_ms=buffer.newest_ms,
         decided_ms=ports.clock.now_ms(),

@@ -24,7 +24,7 @@ def _delivery(start: str) -> dict[str, str]:
     return _of(start, Bytes=_BYTES, Records=_COUNT, Success=_COUNT, DataFreshness=_SECONDS)
 
 
-# By name, the unit; of the destinations S3, OpenSearch, HTTP and Splunk, and of what comes before every destination.
+# By name, the unit; of the destinations, and of what comes before every destination.
 EMITTED: Final[Mapping[str, str]] = {
     # Direct puts.
     "IncomingBytes": _BYTES,
@@ -68,6 +68,15 @@ EMITTED: Final[Mapping[str, str]] = {
     **_of("DeliveryToHttpEndpoint", ProcessedBytes=_BYTES, ProcessedRecords=_COUNT),
     **_delivery("DeliveryToSplunk"),
     **_of("DeliveryToSplunk", DataAckLatency=_SECONDS),
+    # Its objects in S3 are DeliveryToS3's.
+    **_of("DeliveryToRedshift", Bytes=_BYTES, Records=_COUNT, Success=_COUNT),
+    **_of("DeliveryToIceberg", Bytes=_BYTES, Success=_COUNT, DataFreshness=_SECONDS),
+    **_of(
+        "DeliveryToIceberg",
+        IncomingRowCount=_COUNT,
+        SuccessfulRowCount=_COUNT,
+        FailedRowCount=_COUNT,
+    ),
 }
 
 _NO_THROTTLE = "headrace's own reads of a stream are never throttled"

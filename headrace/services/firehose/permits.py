@@ -12,6 +12,7 @@ from typing import Any
 from headrace.core.arn import make_arn
 from headrace.core.ports import Acting, Guard
 from headrace.core.values import mapped
+from headrace.permissions.requests.keys import keys_of_service
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.state import DeliveryStream
 
@@ -20,6 +21,7 @@ SERVICE = "firehose.amazonaws.com"
 SESSION = "AWSFirehoseToS3"
 
 _READS = ("DescribeStream", "GetShardIterator", "GetRecords", "ListShards")
+_SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
 _OF_DOMAIN = ("DescribeDomain", "DescribeDomains", "DescribeDomainConfig")
@@ -78,12 +80,17 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
         guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
-    _check(guard, [(role, "s3:PutObject", f"{bucket}/{key}")], "S3.AccessDenied")
     kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
-    if kms.get("AWSKMSKeyARN"):
-        key_arn = str(kms["AWSKMSKeyARN"])
+    key_arn = str(kms.get("AWSKMSKeyARN") or "")
+    # With the key in its headers, the bucket's own is not used.
+    headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
+    put = [(role, "s3:PutObject", f"{bucket}/{key}")]
+    _check(guard, put, "S3.AccessDenied", headers)
+    if key_arn:
         needs = [(role, f"kms:{name}", key_arn) for name in ("GenerateDataKey", "Decrypt")]
-        _check(guard, needs, "S3.KMS.AccessDeniedException")
+        region, account = key_arn.split(":", 5)[3:5]
+        context = keys_of_service("s3", account, region, f"{bucket}/{key}")
+        _check(guard, needs, "S3.KMS.AccessDeniedException", context)
 
 
 def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
@@ -128,9 +135,16 @@ def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
     return guard.denial(Acting(_role(stream), SESSION), "aoss:APIAccessAll", arn)
 
 
-def _check(guard: Guard, needs: Iterator[Need] | Sequence[Need], code: str) -> None:
+def _check(
+    guard: Guard,
+    needs: Iterator[Need] | Sequence[Need],
+    code: str,
+    context: Mapping[str, tuple[str, ...]] | None = None,
+) -> None:
     """Ask for everything, so that the report names all that is missing, and then raise Denied for the first."""
-    refusals = [guard.denial(Acting(role, SESSION), action, of) for role, action, of in needs]
+    refusals = [
+        guard.denial(Acting(role, SESSION), action, of, context) for role, action, of in needs
+    ]
     for sentence in filter(None, refusals):
         raise Denied(code, f"Access was denied. {sentence}")
 

@@ -23,7 +23,7 @@ from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
-from headrace.services.firehose.metrics import NAMESPACE, Measure
+from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.permits import Denied, may_log
 from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
@@ -50,8 +50,10 @@ class Delivered:
 
     Attributes:
         records: those that were delivered, without those that went to the error output.
+        refused: those that the destination did not take, which went to the error output.
         partitions: how many were active, None without dynamic partitioning.
         outputs: how many objects of errors were put.
+        is_backup: it was the backup alone, whose buffer has its own time.
     """
 
     records: int
@@ -63,6 +65,8 @@ class Delivered:
     partitions: int | None = None
     exceeded: bool = False
     outputs: int = 0
+    is_backup: bool = False
+    refused: int = 0
 
 
 class Reports:
@@ -222,12 +226,18 @@ class Reports:
         self.last_error = ""
         name, age_ms = self._metrics_name, self._clock.now_ms() - delivered.oldest_ms
         fresh_s = max(0, age_ms) / 1000
-        self.measure(
-            (f"{name}.Records", delivered.records, "Count"),
-            (f"{name}.Bytes", delivered.size_bytes, "Bytes"),
-            (f"{name}.Success", 1, "Count"),
-            (f"{name}.DataFreshness", fresh_s, "Seconds"),
-        )
+        if not delivered.is_backup:
+            measures: list[Measure] = [
+                (f"{name}.Records", delivered.records, "Count"),
+                (f"{name}.Bytes", delivered.size_bytes, "Bytes"),
+                (f"{name}.Success", 1, "Count"),
+                (f"{name}.DataFreshness", fresh_s, "Seconds"),
+                (f"{name}.IncomingRowCount", delivered.records + delivered.refused, "Count"),
+                (f"{name}.SuccessfulRowCount", delivered.records, "Count"),
+                (f"{name}.FailedRowCount", delivered.refused, "Count"),
+            ]
+            # Not every destination has all of them on AWS.
+            self.measure(*(measure for measure in measures if measure[0] in EMITTED))
         if delivered.objects:
             self.measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
         if delivered.backup_records:

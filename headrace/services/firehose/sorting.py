@@ -1,10 +1,10 @@
-"""Sorts processed records into their buffers: one of all, or with dynamic partitioning one for each partition."""
+"""Sorts processed records into their buffers: one of all, or one for each partition and one for the backup."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headrace.services.firehose.buffers import WHOLE, Buffer, Intake
+from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer, Intake
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.partitions import (
@@ -61,6 +61,8 @@ class Sorter:
         has_routes = self._is_partitioned and self._processing.function is not None
         self._routes = Routes(store) if has_routes else None
         self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
+        self._has_own_backup = stream.has_own_backup
+        self._has_several = stream.has_several_buffers
 
     @property
     def function(self) -> Function | None:
@@ -70,7 +72,8 @@ class Sorter:
     @property
     def held_bytes(self) -> int:
         """About the memory that the buffers take, what each record needs beside its data included."""
-        records = sum([len(buffer.records) for buffer in self.buffers.values()])
+        buffers = self.buffers.values()
+        records = sum([len(buffer.records) + len(buffer.sources) for buffer in buffers])
         return self.size_bytes + _AROUND_RECORD_BYTES * records
 
     def open(self, partition: str) -> None:
@@ -100,6 +103,11 @@ class Sorter:
         """Yield the other buffers."""
         return (buffer for name, buffer in self.buffers.items() if name != partition)
 
+    def size_of(self, partition: str) -> int:
+        """Return the bytes of data that a buffer holds, 0 when there is none."""
+        buffer = self.buffers.get(partition)
+        return 0 if buffer is None else buffer.size_bytes
+
     def largest(self) -> str:
         """Return the partition that holds most."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
@@ -107,7 +115,10 @@ class Sorter:
     def take(self, intake: Intake) -> Processed:
         """Process what was read and sort it in. What raises leaves the buffers as they were."""
         made = self._processing.run(intake.records, backup=self._backs_up)
-        if self._is_partitioned:
+        if self._has_several:
+            if self._has_own_backup and not self._backs_up:
+                # What is delivered, and not what came: all documents, data or events.
+                made.sources = made.records
             if self._routes is not None:
                 self._routes.settle(made)
             self._sort(made, intake.since_s)
@@ -128,10 +139,8 @@ class Sorter:
             buffer.counts[shard_id] = buffer.counts.get(shard_id, 0) + len(records)
 
     def _sort(self, made: Processed, since_s: float) -> None:
-        for record in self._not_passed(WHOLE, made.sources):
-            buffer = self._buffer(WHOLE)
-            buffer.sources.append(record)
-            buffer.note_any(record, since_s)
+        for record in self._not_passed(BACKUP, made.sources):
+            self._back_up(record, since_s)
         # A failure that had a partition, by a function's earlier answer, is delivered as far as that one is.
         failed = [f for f in made.failed if not self._is_passed(f.record.partition, f.record)]
         moved = [f.record for f in failed if is_values(f.record.partition)]
@@ -143,22 +152,34 @@ class Sorter:
             partition = record.partition
             if self.passed and self._is_passed(partition, record):
                 continue
-            if not is_values(partition):
+            if self._is_partitioned and not is_values(partition):
                 # It failed before, and waits among the errors.
                 self._fail(Failed(record, *_FAILED_BEFORE), since_s, partition)
                 continue
             buffer = self.buffers.get(partition)
-            if buffer is None:
+            if buffer is None and self._is_partitioned:
                 whole = self.buffers.get(WHOLE)
                 if (whole and partition in whole.refused) or self.active >= ACTIVE_PARTITIONS:
                     self._refuse(record, since_s)
                     continue
-                buffer = self._buffer(partition)
+            buffer = buffer or self._buffer(partition)
             buffer.records.append(record)
-            size_bytes = len(record.data)
-            buffer.size_bytes += size_bytes
-            self.size_bytes += size_bytes
-            buffer.note_one(record, since_s)
+            self._grow(buffer, len(record.data))
+            if self._is_partitioned:
+                buffer.note_one(record, since_s)
+            else:
+                # After failures of the same batch.
+                buffer.note_any(record, since_s)
+
+    def _back_up(self, record: Record, since_s: float) -> None:
+        buffer = self._buffer(BACKUP)
+        buffer.sources.append(record)
+        self._grow(buffer, len(record.source.data if self._backs_up else record.data))
+        buffer.note_any(record, since_s)
+
+    def _grow(self, buffer: Buffer, size_bytes: int) -> None:
+        buffer.size_bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def _refuse(self, record: Record, since_s: float) -> None:
         """Set a record aside whose partition may not become active.

@@ -75,6 +75,20 @@ class DeliveryStream:
         return self.s3 if mode in _ALL_BACKED_UP else None
 
     @property
+    def has_own_backup(self) -> bool:
+        """Whether the backup has a buffer of its own: beside partitions, or by other buffering hints."""
+        backup = self.backup
+        if backup is None or is_partitioned(self.destination):
+            return backup is not None
+        hints = self.destination.get("BufferingHints") or self.s3.get("BufferingHints")
+        return backup.get("BufferingHints", hints) != hints
+
+    @property
+    def has_several_buffers(self) -> bool:
+        """Whether what is read is delivered in parts, each in its own time."""
+        return self.has_own_backup or is_partitioned(self.destination)
+
+    @property
     def arn(self) -> str:
         """The delivery stream's ARN."""
         return make_arn("firehose", self.region, self.account, f"deliverystream/{self.name}")
@@ -162,13 +176,13 @@ class Intent:
         oldest_ms: when the first of the records arrived.
         newest_ms: when the last of the records arrived.
         decided_ms: when the delivery was decided on.
-        counts: by shard, how many of the source's records `start` to `last` are.
+        counts: by shard, how many of the source's records `start` to `last` are; empty with several buffers.
         start: by shard, the position from which to read them.
         last: by shard, the last record's sequence number.
         after: by shard, the position that reading goes on from once this is delivered. It also names shards that ended
             without a record.
         kind: the destination's kind.
-        partition: which buffer is delivered: its evaluated prefix, empty without dynamic partitioning.
+        partition: which buffer is delivered: a partition's values, `BACKUP`, or `WHOLE`; see `buffers`.
         attempts: how often it was tried.
         failing_since_ms: when the first try failed; 0 before.
         renamed: bucket and key of objects that an earlier try may have put under names that it no longer has.

@@ -17,7 +17,6 @@ from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
 from headrace.services.kinesis.data_path.get import Iterators
-from headrace.services.kinesis.data_path.permits import key_arn
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import invalid_argument, not_active, stream_not_found
 from headrace.services.kinesis.registry import StreamRegistry, key_of_arn
@@ -182,7 +181,9 @@ class Kinesis:
     def key_of(self, arn: str) -> str:
         """Return the ARN of the customer's key that encrypts a stream; empty for none."""
         stream = self.find_arn(arn)
-        return "" if stream is None or not stream.key_id else key_arn(stream)
+        if stream is None or not stream.key_id:
+            return ""
+        return self.registry.keys.arn_of(stream.key_id, stream.account, stream.region)
 
     def policy_of(self, arn: str) -> str | None:
         """Return the policy, as JSON, of a stream or of a consumer; None for none."""

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 from headrace.core.arn import Arn, InvalidArn
+from headrace.services.kinesis.data_path.keys import StreamKeys
 from headrace.services.kinesis.state import Stream, Wake
 
 Key = tuple[str, str, str]
@@ -17,11 +18,13 @@ class StreamRegistry:
     Attributes:
         by_name: the streams by (account, region, name).
         by_id: the streams by `stream_id`.
+        keys: says which of their keys can be used.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[Key, Stream] = {}
         self.by_id: dict[str, Stream] = {}
+        self.keys = StreamKeys()
         # By ARN, apart from the streams: a listener stays when its stream is deleted and made again.
         self._listeners: dict[str, tuple[Wake, ...]] = {}
         # Reentrant: a reader that is collected while this thread holds it unsubscribes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Guard
+from headrace.core.ports import EventBusSender, Guard
 from headrace.core.warehouse import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.actions import ACTIONS
@@ -26,6 +26,7 @@ def build_redshift_data(
     warehouses: Warehouses,
     secrets: SecretReader,
     guard: Guard,
+    buses: EventBusSender,
 ) -> RedshiftData:
     """Return the Data API with its parts; nothing runs before its start."""
     return RedshiftData(
@@ -36,6 +37,7 @@ def build_redshift_data(
         warehouses=warehouses,
         secrets=secrets,
         guard=guard,
+        buses=buses,
     )
 
 

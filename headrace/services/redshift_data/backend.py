@@ -11,12 +11,14 @@ from headrace.aws.operation import Call
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting, Guard
+from headrace.core.ports import Acting, EventBusSender, Guard
 from headrace.core.warehouse import Login, Session, Warehouses
 from headrace.core.workers import Supervisor
-from headrace.services.redshift_data.errors import invalid, no_target, not_built, not_found
+from headrace.services.redshift_data.announcing import LateAnnouncer, announce
+from headrace.services.redshift_data.errors import invalid, no_target, not_found
 from headrace.services.redshift_data.limits import STATEMENT_BYTES
 from headrace.services.redshift_data.running import Run
+from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
 from headrace.services.redshift_data.store import Statements
 
@@ -37,7 +39,10 @@ class RedshiftData:
         warehouses: Warehouses,
         secrets: SecretReader,
         guard: Guard,
+        buses: EventBusSender,
     ) -> None:
+        self.sessions = Sessions(clock, ids, supervisor)
+        self._buses = buses
         self.clock = clock
         self.store = store
         self.warehouses = warehouses
@@ -60,9 +65,13 @@ class RedshiftData:
                 for part in statement.parts:
                     part.status = part.status if part.status in ENDED else "ABORTED"
                 self.store.put(statement)
+        silent = [s for s in self.store.all() if s.with_event and not s.is_announced]
+        if silent:
+            self._supervisor.start(LateAnnouncer(silent, self._buses, self.store))
 
     def stop(self) -> None:
-        """Interrupt what runs."""
+        """Interrupt what runs, and end the sessions."""
+        self.sessions.close()
         with self._lock:
             runs = [run for run, _ in self._runs.values()]
         for run in runs:
@@ -72,8 +81,6 @@ class RedshiftData:
 
     def target(self, call: Call, request: Mapping[str, Any]) -> Target:
         """Return where a request goes and as whom. Raises AwsError."""
-        if "SessionId" in request or "SessionKeepAliveSeconds" in request:
-            raise not_built("sessions")
         cluster, workgroup = request.get("ClusterIdentifier"), request.get("WorkgroupName")
         if not cluster and not workgroup:
             raise no_target()
@@ -164,6 +171,8 @@ class RedshiftData:
         self, call: Call, request: Mapping[str, Any], sqls: list[str], *, is_batch: bool
     ) -> Statement:
         """Store statements and begin to run them. Raises AwsError."""
+        if request.get("SessionId"):
+            request = self._of_session(call, request)
         target = self.target(call, request)
         if not request.get("Database"):
             raise invalid("Database must be provided.")  # assumed
@@ -199,10 +208,30 @@ class RedshiftData:
             mode=str(request.get("ExecutionMode") or "TRANSACTION"),
             client_token=token,
             asked=asked,
+            with_event=bool(request.get("WithEvent")),
+            principal=_principal(call),
         )
+        keep_s = request.get("SessionKeepAliveSeconds")
+        if request.get("SessionId"):
+            statement.session_id = str(request["SessionId"])
+            self.sessions.take(statement.session_id, statement, keep_s)
+        elif keep_s:
+            statement.session_id = self.sessions.begin(statement, int(keep_s))
         self.store.put(statement)
         self._begin(statement)
         return statement
+
+    def _of_session(self, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request with what its session was opened with. Raises AwsError."""
+        named = ("ClusterIdentifier", "WorkgroupName", "Database", "DbUser", "SecretArn")
+        if any(request.get(name) for name in named):
+            raise invalid(
+                f"SessionId cannot be provided with any of {', '.join(named)}."
+            )  # assumed
+        opened = self.sessions.opened_by(call.account, call.region, str(request["SessionId"]))
+        kind = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
+        made = {**request, kind: opened.target_name, "Database": opened.database}
+        return {**made, "SecretArn": opened.secret_arn} if opened.secret_arn else made
 
     def _of_token(self, call: Call, token: str) -> Statement | None:
         if not token:
@@ -225,6 +254,7 @@ class RedshiftData:
             login=self._login,
             may_read=self.may_read,
             ended=self._end,
+            sessions=self.sessions,
         )
         with self._lock:
             self._runs[statement.id] = run, threading.Event()
@@ -236,6 +266,8 @@ class RedshiftData:
         return Login(statement.login_user, is_made=statement.login_is_made)
 
     def _end(self, statement: Statement) -> None:
+        if statement.with_event:
+            announce(statement, self._buses, self.store)
         with self._lock:
             _, event = self._runs.pop(statement.id)
         event.set()
@@ -273,6 +305,11 @@ class RedshiftData:
         if found is None or statement.status in ENDED:
             raise invalid(f"Could not cancel a query that is already in {statement.status} state")
         found[0].cancel()
+
+
+def _principal(call: Call) -> str:
+    acting = None if call.permit is None else call.permit.acting
+    return acting.arn if acting is not None else make_arn("iam", "", call.account, "root")
 
 
 def _identity(acting: Acting) -> str:

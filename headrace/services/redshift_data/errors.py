@@ -38,11 +38,6 @@ def no_result(statement_id: str) -> AwsError:
     )
 
 
-def not_built(what: str) -> AwsError:
-    """AWS does this and headrace does not."""
-    return invalid(f"headrace does not support {what} of the Redshift Data API yet.")
-
-
 def translate(error: Exception) -> AwsError | None:
     """Turn a domain error into AWS's."""
     match error:

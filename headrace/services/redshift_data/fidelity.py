@@ -3,9 +3,7 @@
 from headrace.core.ports import FidelityLevel
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    # No event is put on the bus.
-    "ExecuteStatement": {"WithEvent": "stored"},
-    "BatchExecuteStatement": {"WithEvent": "stored"},
-    # Statements are listed for the whole account.
+    # Statements and sessions are listed for the whole account.
     "ListStatements": {"RoleLevel": "ignored"},
+    "ListSessions": {"RoleLevel": "ignored"},
 }

@@ -19,6 +19,7 @@ from headrace.core.warehouse import (
 from headrace.core.workers import WorkerDone
 from headrace.services.redshift_data.limits import RESULT_BYTES
 from headrace.services.redshift_data.results import kept_of, size_of
+from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement
 from headrace.services.redshift_data.store import Statements
 
@@ -38,6 +39,7 @@ class Run:
         login: Callable[[Statement], Login],
         may_read: MayRead,
         ended: Callable[[Statement], None],
+        sessions: Sessions,
     ) -> None:
         self.name = f"redshift-data {statement.id}"
         self._statement = statement
@@ -47,6 +49,7 @@ class Run:
         self._login = login
         self._may_read = may_read
         self._ended = ended
+        self._sessions = sessions
         self._session: Session | None = None
         self._is_cancelled = False
 
@@ -69,7 +72,7 @@ class Run:
                 self._run(session)
             finally:
                 self._session = None
-                session.close()
+                self._leave(session)
         except (WarehouseError, WarehouseNotFound, WarehouseUnavailable, LookupError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -79,7 +82,23 @@ class Run:
             self._ended(statement)
         raise WorkerDone
 
+    def _leave(self, session: Session) -> None:
+        if self._statement.session_id:
+            self._sessions.give_back(self._statement.session_id, session)
+        else:
+            session.close()
+
     def _connect(self) -> Session:
+        statement = self._statement
+        try:
+            kept = self._sessions.connection(statement.session_id) if statement.session_id else None
+            return kept or self._connect_anew()
+        except BaseException:
+            if statement.session_id:
+                self._sessions.give_back(statement.session_id, None)
+            raise
+
+    def _connect_anew(self) -> Session:
         statement = self._statement
         spec = self._warehouses.spec_of(
             statement.target,

@@ -60,6 +60,11 @@ class Statement:
     status: str = "SUBMITTED"
     error: str = ""
     pid: int = 0
+    session_id: str = ""
+    with_event: bool = False
+    is_announced: bool = False
+    # Who made the call, in the event.
+    principal: str = ""
 
     @property
     def has_result(self) -> bool:

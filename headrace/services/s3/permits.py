@@ -20,6 +20,7 @@ _HEADERS = {
     "x-amz-object-lock-legal-hold": "ObjectLockLegalHoldStatus",
     "x-amz-server-side-encryption": "ServerSideEncryption",
     "x-amz-server-side-encryption-aws-kms-key-id": "SSEKMSKeyId",
+    "x-amz-server-side-encryption-customer-algorithm": "SSECustomerAlgorithm",
 }
 _QUERY = {"versionId": "VersionId", "uploadId": "UploadId"}
 

@@ -28,7 +28,17 @@ class Deadlock(AssertionError):
 
 
 class _Handle(WorkerHandle):
-    """A worker's handle; nobody can wait for a step that is under way on the same thread."""
+    """A worker's handle; nobody can wait for a step that is under way on the same thread.
+
+    Attributes:
+        due_us: when its time comes, in microseconds; infinite for never. Of one that waits.
+    """
+
+    __slots__ = ("due_us",)
+
+    def __init__(self, worker: Worker, supervisor: Supervisor) -> None:
+        super().__init__(worker, supervisor)
+        self.due_us: float = math.inf
 
     def join(self, timeout_s: float | None = None) -> bool:
         """See `WorkerHandle.join`."""
@@ -132,15 +142,16 @@ class SeededWorkers(Supervisor):
 
     def next_due_us(self) -> int | None:
         """Return when the next waiting worker's time comes."""
-        due = [_due_us(one) for one in self._all if one.stage is Stage.WAITING]
-        soonest = min(due, default=math.inf)
+        soonest = min(
+            (one.due_us for one in self._all if one.stage is Stage.WAITING), default=math.inf
+        )
         return None if soonest == math.inf else int(soonest)
 
     def release(self) -> None:
         """Make those ready whose time has come."""
         now_us = self._time.now_us
         for one in self._all:
-            if one.stage is Stage.WAITING and _due_us(one) <= now_us:
+            if one.due_us <= now_us and one.stage is Stage.WAITING:
                 one.stage = Stage.READY
 
     @property
@@ -185,12 +196,7 @@ class SeededWorkers(Supervisor):
         elif handle.is_woken or delay_s <= 0:
             handle.stage = Stage.READY
         else:
-            handle.stage, handle.due_s = Stage.WAITING, math.inf
+            handle.stage, handle.due_us = Stage.WAITING, math.inf
             if delay_s != math.inf:
                 # In whole microseconds, and at least one: a difference of floats may be next to nothing for ever.
-                handle.due_s = (self._time.now_us + max(1, math.ceil(delay_s * US))) / US
-
-
-def _due_us(handle: _Handle) -> float:
-    """Return when a worker's time comes, in microseconds."""
-    return math.inf if handle.due_s == math.inf else round(handle.due_s * US)
+                handle.due_us = self._time.now_us + max(1, math.ceil(delay_s * US))

@@ -37,7 +37,7 @@ from headrace.testing.simulated.clients import kept_session
 from headrace.testing.simulated.clock import US, VirtualClock
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
-from headrace.testing.waiting import still_waiting
+from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
 
 T = TypeVar("T")
 # Buffers wait for 900 s at most, retries of asynchronous events for minutes; what is not quiet then never is.
@@ -100,6 +100,11 @@ class SimulatedCloud(InProcessAccess):
         # Its functions have the account's own keys, so a report on permissions would only take time.
         self._options: dict[str, Any] = {"iam": "off", **options}
         self._in_function = 0
+        self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [
+            mappings_waiting,
+            deliveries_waiting,
+            _events_waiting,
+        ]
         # Called with the data directory of a cloud that has just died; and when another is up, before it does anything.
         self.when_dead: list[Callable[[Path], None]] = []
         self.when_up: list[Callable[[], None]] = []
@@ -265,13 +270,12 @@ class SimulatedCloud(InProcessAccess):
             self._surviving(lambda: self.workers.work(None, None))
             if not self.workers.is_idle:
                 continue
-            waiting = self.waiting()
-            if not waiting:
+            if not self._is_anything_waiting():
                 return
             due_us = self.workers.next_due_us()
             if due_us is None or due_us > began_us + _QUIET_WITHIN_S * US:
                 raise NotQuiet(
-                    f"{'; '.join(waiting)}: for {_QUIET_WITHIN_S // 3600} hours. {self.how_to_repeat}"
+                    f"{'; '.join(self.waiting())}: for {_QUIET_WITHIN_S // 3600} hours. {self.how_to_repeat}"
                 )
             self.clock.now_us = max(self.clock.now_us, due_us)
             self.workers.release()
@@ -283,15 +287,34 @@ class SimulatedCloud(InProcessAccess):
         else:
             self.advance(seconds=max(0.0, seconds))
 
+    def page(self, path: str) -> Any:
+        """See `CloudAccess.page`. What is looked at again and again is not asked for in JSON."""
+        if path == MAPPINGS:
+            return {"mappings": self.cloud.lambda_.mappings.backlogs()}
+        if path == DELIVERIES:
+            return self.cloud.firehose.statuses()
+        return super().page(path)
+
     def waiting(self) -> list[str]:
         """Return a sentence for whatever waits: records, asynchronous events, messages."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         try:
-            sentences = still_waiting(self)
-            events = self.cloud.database.query("SELECT count(*) FROM doc_lambda_async")[0][0]
+            return [sentence for look in self._looks_for_waiting for sentence in look(self)]
         finally:
             self.disk.is_counting = counting
-        return [*sentences, *([f"{events} events wait for functions"] if events else [])]
+
+    def _is_anything_waiting(self) -> bool:
+        """Whether something waits, asking first where something waited the last time."""
+        counting, self.disk.is_counting = self.disk.is_counting, False
+        looks = self._looks_for_waiting
+        try:
+            found = next((look for look in looks if look(self)), None)
+        finally:
+            self.disk.is_counting = counting
+        if found is not None and found is not looks[0]:
+            looks.remove(found)
+            looks.insert(0, found)
+        return found is not None
 
     @property
     def how_to_repeat(self) -> str:
@@ -363,3 +386,9 @@ class SimulatedCloud(InProcessAccess):
     def digest(self) -> str:
         """Return what tells one history from another."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
+
+
+def _events_waiting(cloud: SimulatedCloud) -> list[str]:
+    """Return a sentence for the asynchronous events that wait for functions."""
+    count = cloud.cloud.database.query("SELECT count(*) FROM doc_lambda_async")[0][0]
+    return [f"{count} events wait for functions"] if count else []

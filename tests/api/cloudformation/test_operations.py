@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.services.cloudformation import operations
-from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.state import Resource, Stack
 from tests.api.cloudformation.lab import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,
@@ -278,19 +278,22 @@ def test_a_replacement_that_was_made_by_half_is_deleted_again(cfn: Any, lab: Lab
 
 
 def test_a_replacement_and_what_it_replaces_are_stored_in_one_go(
-    cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    cloud: InProcessCloud, cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):
-    # A thread that stores the stack in between would store neither: a kill then would leave the new one behind.
+    # A request that stores the stack in between, such as to cancel the update, would store neither: a kill then would
+    # leave the new one behind.
     create(cfn, template(A=thing(Key="old")))
-    made, stored, before = ResourceStates.made, threading.Event(), list[bool]()
+    stacks = cloud.cloud.cloudformation.stacks
+    save, stored, before = stacks.save, threading.Event(), list[bool]()
 
-    def made_while_another_stores(states: ResourceStates, *args: Any, **named: Any) -> None:
-        another = threading.Thread(target=lambda: (states.save(), stored.set()))
-        another.start()
-        before.append(stored.wait(0.2))
-        made(states, *args, **named)
+    def save_while_a_request_stores(stack: Stack, *resources: Resource) -> None:
+        if resources and not before:
+            request = threading.Thread(target=lambda: (save(stack), stored.set()))
+            request.start()
+            before.append(stored.wait(0.2))
+        save(stack, *resources)
 
-    monkeypatch.setattr(ResourceStates, "made", made_while_another_stores)
+    monkeypatch.setattr(stacks, "save", save_while_a_request_stores)
     assert update(cfn, template(A=thing(Key="new"))) == "UPDATE_COMPLETE"
     assert stored.wait(5)
     assert before == [False]

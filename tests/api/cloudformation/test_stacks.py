@@ -273,9 +273,11 @@ def test_an_export_in_use_is_neither_deleted_nor_changed(cfn: Any):
     assert create(cfn, template(P=parameter), "importer") == "CREATE_COMPLETE"
     assert cfn.list_imports(ExportName="the-queue")["Imports"] == ["importer"]
     cfn.delete_stack(StackName="exporter")
-    assert settled(cfn, "exporter") == "DELETE_FAILED"
+    assert settled(cfn, "exporter") == "CREATE_COMPLETE"
     reason = cfn.describe_stacks(StackName="exporter")["Stacks"][0]["StackStatusReason"]
-    assert reason == "Cannot delete export the-queue as it is in use by importer."
+    assert reason == "Delete canceled. Cannot delete export the-queue as it is in use by importer."
+    event = cfn.describe_stack_events(StackName="exporter")["StackEvents"][0]
+    assert (event["ResourceStatus"], event["ResourceStatusReason"]) == ("CREATE_COMPLETE", reason)
 
 
 def test_a_protected_stack_is_not_deleted(cfn: Any):

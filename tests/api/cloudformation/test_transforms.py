@@ -295,6 +295,14 @@ def test_a_macro_rewrites_what_it_stands_in(cloud: InProcessCloud, cfn: Any) -> 
     assert refused(cfn, body(Fail="yes"), **EXPAND) == (
         "ValidationError", f"Transform {ACCOUNT}::Delay failed with: no luck",
     )  # fmt: skip
+    cfn.create_change_set(
+        StackName="unlucky", ChangeSetName="c", ChangeSetType="CREATE",
+        TemplateBody=json.dumps(body(Fail="yes")), **EXPAND,
+    )  # fmt: skip
+    failed = cfn.describe_change_set(StackName="unlucky", ChangeSetName="c")
+    assert (failed["Status"], failed["StatusReason"]) == (
+        "FAILED", f"Transform {ACCOUNT}::Delay failed with: no luck",
+    )  # fmt: skip
     assert create(cfn, body(Delay="5"), **EXPAND) == "CREATE_COMPLETE", reasons(cfn)
     url = cloud.client("sqs").get_queue_url(QueueName="named-by-macro")["QueueUrl"]
     answer = cloud.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["DelaySeconds"])

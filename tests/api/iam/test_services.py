@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from headrace.aws.http import HttpRequest
 from headrace.job_credentials import RoleCredentials
+from headrace.pages.s3_access import PATH
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
 from tests.support.lambda_lab import zipped
@@ -313,3 +315,23 @@ def test_a_job_run_fails_whose_role_emr_serverless_may_not_assume(cloud: InProce
         f"Could not assume runtime role {role} because it does not exist or isn't setup with the required trust"
         " relationship."
     )
+
+
+def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
+    """StartJobRun's executionIamPolicy: what the job's FileSystem asks with the credentials that it is given."""
+    make_role(cloud, "jobs", allow("s3:*", "*"), trusts="emr-serverless.amazonaws.com")
+    inner = cloud.cloud
+    give = RoleCredentials(inner.sessions, inner.gateway, inner.clock, lambda _: "secret")
+
+    def answer(line: str, policy: str) -> int:
+        given = give(ACCOUNT, f"arn:aws:iam::{ACCOUNT}:role/jobs", "run", policy)
+        headers = {
+            "x-headrace-key": given["AWS_ACCESS_KEY_ID"],
+            "x-headrace-token": given["AWS_SESSION_TOKEN"],
+        }
+        return cloud.handle(HttpRequest("POST", PATH, "", headers, line.encode())).status
+
+    limit = json.dumps(statements(allow("s3:GetObject", f"{BUCKET}/in/*")))
+    assert answer("GetObject lake in/a", limit) == 204
+    for line in ("GetObject lake out/a", "PutObject lake in/a", "ListObjectsV2 lake in"):
+        assert (answer(line, limit), answer(line, "")) == (403, 204)

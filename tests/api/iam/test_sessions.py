@@ -277,18 +277,3 @@ def test_the_accounts_own_session_is_the_account_for_an_hour(enforcing: InProces
     mine = client(enforcing, "sts", keys).get_caller_identity()
     assert mine["Arn"] == ROOT
     assert client(enforcing, "kinesis", keys).list_streams()["StreamNames"] == []
-
-
-def test_others_identities_give_sessions_that_are_judged(enforcing: InProcessCloud):
-    make_role(enforcing, "web", allow("kinesis:ListStreams", "*"))
-    answer = enforcing.client("sts").assume_role_with_web_identity(
-        RoleArn=arn("web"), RoleSessionName="ses", WebIdentityToken="a.b.c"
-    )
-    keys = answer["Credentials"]
-    assert client(enforcing, "kinesis", keys).list_streams()["StreamNames"] == []
-    assert refusal(client(enforcing, "sqs", keys).list_queues)[0] == "AccessDenied"
-    found = refusal(
-        enforcing.client("sts").assume_role_with_web_identity,
-        RoleArn=arn("web"), RoleSessionName="ses", WebIdentityToken="a.b.c", DurationSeconds=7200,
-    )  # fmt: skip
-    assert found[2].startswith("The requested DurationSeconds exceeds the MaxSessionDuration")

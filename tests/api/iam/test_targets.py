@@ -171,6 +171,85 @@ def test_a_delivery_to_a_domain_writes_with_its_role(cloud: InProcessCloud):
     firehose.delete_delivery_stream(DeliveryStreamName="indexes")
 
 
+def error_lines(cloud: InProcessCloud, prefix: str) -> str:
+    """Return what a delivery stream wrote below a prefix, once it has."""
+    s3 = cloud.client("s3")
+
+    def keys() -> Any:
+        return s3.list_objects_v2(Bucket="lake", Prefix=prefix).get("Contents")
+
+    found = [s3.get_object(Bucket="lake", Key=one["Key"])["Body"].read() for one in until(keys)]
+    return b"".join(found).decode()
+
+
+def test_a_delivery_to_a_collection_needs_its_role_to_use_collections(cloud: InProcessCloud):
+    """firehose/latest/dev/controlling-access.html: aoss:APIAccessAll on the collection."""
+    collection = f"arn:aws:aoss:{REGION}:{ACCOUNT}:collection/*"
+    put = allow("s3:PutObject", f"{BUCKET}/*")
+    role = make_role(cloud, "collects", put, trusts="firehose.amazonaws.com")
+    firehose = cloud.client("firehose")
+    for name in ("collects-not", "collects"):
+        firehose.create_delivery_stream(
+            DeliveryStreamName=name,
+            AmazonOpenSearchServerlessDestinationConfiguration={
+                "RoleARN": role,
+                "CollectionEndpoint": f"https://{name}.{REGION}.aoss.amazonaws.com",
+                "IndexName": "i",
+                "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": 0},
+                "RetryOptions": {"DurationInSeconds": 0},
+                "S3Configuration": {"RoleARN": role, "BucketARN": BUCKET, "ErrorOutputPrefix": f"{name}/"},
+            },
+        )  # fmt: skip
+    firehose.put_record(DeliveryStreamName="collects-not", Record={"Data": b"{}"})
+    lines = error_lines(cloud, "collects-not/")
+    assert ("AOSS.AccessDenied" in lines, "aoss:APIAccessAll" in lines) == (True, True)
+    text = json.dumps(statements(put, allow("aoss:APIAccessAll", collection)))
+    cloud.client("iam").put_role_policy(RoleName="collects", PolicyName="own", PolicyDocument=text)
+    firehose.put_record(DeliveryStreamName="collects", Record={"Data": b"{}"})
+
+    def found() -> Any:
+        statuses = cloud.cloud.firehose.statuses()
+        return [s for s in statuses if s["name"] == "collects" and not s["buffered_records"]]
+
+    until(found)
+    assert "AccessDenied" not in str(found())
+    for name in ("collects-not", "collects"):
+        firehose.delete_delivery_stream(DeliveryStreamName=name)
+
+
+def test_a_delivery_to_splunk_reads_its_token_and_backs_up_with_its_roles(cloud: InProcessCloud):
+    secrets = cloud.client("secretsmanager")
+    secret = secrets.create_secret(Name="hec", SecretString='{"hec_token":"t"}')["ARN"]
+    put = allow("s3:PutObject", f"{BUCKET}/*")
+    role = make_role(cloud, "splunks", put, trusts="firehose.amazonaws.com")
+    firehose = cloud.client("firehose")
+
+    def create(name: str) -> None:
+        firehose.create_delivery_stream(
+            DeliveryStreamName=name,
+            SplunkDestinationConfiguration={
+                "HECEndpoint": "http://127.0.0.1:1/",
+                "HECEndpointType": "Raw",
+                "SecretsManagerConfiguration": {"Enabled": True, "SecretARN": secret, "RoleARN": role},
+                "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": 0},
+                "RetryOptions": {"DurationInSeconds": 0},
+                "S3Configuration": {"RoleARN": role, "BucketARN": BUCKET, "ErrorOutputPrefix": f"{name}/"},
+            },
+        )  # fmt: skip
+        firehose.put_record(DeliveryStreamName=name, Record={"Data": b"1"})
+
+    create("splunk-unread")
+    assert "secretsmanager:GetSecretValue" in error_lines(cloud, "splunk-unread/")
+    text = json.dumps(statements(put, allow("secretsmanager:GetSecretValue", secret)))
+    cloud.client("iam").put_role_policy(RoleName="splunks", PolicyName="own", PolicyDocument=text)
+    create("splunk-read")
+    lines = error_lines(cloud, "splunk-read/")
+    # Nobody listens there; the secret is no more what is wrong.
+    assert ("Splunk." in lines, "secretsmanager" in lines) == (True, False)
+    for name in ("splunk-unread", "splunk-read"):
+        firehose.delete_delivery_stream(DeliveryStreamName=name)
+
+
 MACHINE = {
     "StartAt": "Look",
     "States": {

@@ -34,7 +34,10 @@ class TestValidation:
             (kinesis.remove_tags_from_stream, {"TagKeys": ["a"]}),
             (kinesis.list_tags_for_stream, {}),
             (kinesis.increase_stream_retention_period, {"RetentionPeriodHours": 48}),
-            (kinesis.start_stream_encryption, {"EncryptionType": "KMS", "KeyId": "k"}),
+            (
+                kinesis.start_stream_encryption,
+                {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"},
+            ),
             (kinesis.enable_enhanced_monitoring, {"ShardLevelMetrics": ["ALL"]}),
         ):
             error = failure(call, StreamName="nowhere", **params)

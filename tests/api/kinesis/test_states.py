@@ -14,7 +14,7 @@ from tests.support.cloud import ACCOUNT, InProcessCloud
 from tests.support.server import ServerProcess, wait_until
 
 ARN = arn_of("flights")
-KEY = {"EncryptionType": "KMS", "KeyId": "k"}
+KEY = {"EncryptionType": "KMS", "KeyId": "alias/aws/kinesis"}
 POLICY = (
     '{"Statement": {"Effect": "Allow", "Principal": "*", "Action": "kinesis:PutRecord",'
     f' "Resource": "{ARN}"}}}}'

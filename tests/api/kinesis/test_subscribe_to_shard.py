@@ -433,7 +433,9 @@ class TestBehaviour:
     def test_encrypted_records_say_so(
         self, streams: Streams, cloud: InProcessCloud, clock: FakeClock, kinesis: Any, arn: str
     ):
-        kinesis.start_stream_encryption(StreamName="flights", EncryptionType="KMS", KeyId="k")
+        kinesis.start_stream_encryption(
+            StreamName="flights", EncryptionType="KMS", KeyId="alias/aws/kinesis"
+        )
         streams.put("a")
         (event,) = Reader(cloud, clock, arn).events()
         assert json.dumps(event["Records"]).count('"EncryptionType": "KMS"') == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.testing.waiting import until
 from tests.api.redshift.conftest import Run
 from tests.support.cloud import InProcessCloud
 
@@ -195,7 +196,69 @@ def test_refusals(cloud: InProcessCloud, database: str):
         "ResourceNotFoundException",
         "Query does not exist.",
     )
-    code, said = refusal(
-        run, ClusterIdentifier="flights", Database="d", Sql="select 1", SessionKeepAliveSeconds=60
+    assert refusal(run, SessionId=unknown, Sql="select 1")[0] == "ValidationException"
+    code, said = refusal(run, SessionId=unknown, Database="d", Sql="select 1")
+    assert (code, "cannot be provided with" in said) == ("ValidationException", True)
+
+
+def test_a_session_keeps_its_temporary_tables(cloud: InProcessCloud, database: str):
+    data = cloud.client("redshift-data")
+    begun = data.execute_statement(
+        ClusterIdentifier="flights",
+        Database=database,
+        Sql="create temp table mine (n int)",
+        SessionKeepAliveSeconds=60,
     )
-    assert (code, "does not support sessions" in said) == ("ValidationException", True)
+    session = begun["SessionId"]
+
+    def run(sql: str) -> dict[str, Any]:
+        until(lambda: data.list_sessions(SessionId=session)["Sessions"][0]["Status"] == "AVAILABLE")
+        made = data.execute_statement(Sql=sql, SessionId=session)
+        assert made["SessionId"] == session
+        return data.describe_statement(Id=made["Id"], WaitTimeSeconds=30)
+
+    assert run("insert into mine values (7)")["Status"] == "FINISHED"
+    assert run("select * from nowhere")["Status"] == "FAILED"
+    found = run("select n from mine")
+    assert found["SessionId"] == session
+    assert data.get_statement_result(Id=found["Id"])["Records"] == [[{"longValue": 7}]]
+    (shown,) = data.list_sessions(ClusterIdentifier="flights")["Sessions"]
+    assert (shown["Status"], shown["Database"], shown["SessionAliveSeconds"]) == (
+        "AVAILABLE",
+        database,
+        60,
+    )
+    last = data.execute_statement(Sql="select 1", SessionId=session, SessionKeepAliveSeconds=0)
+    data.describe_statement(Id=last["Id"], WaitTimeSeconds=30)
+    until(lambda: not data.list_sessions()["Sessions"])
+    code, said = refusal(data.execute_statement, Sql="select 1", SessionId=session)
+    assert (code, "does not exist or is closed" in said) == ("ValidationException", True)
+
+
+def test_an_event_says_how_a_statement_ended(cloud: InProcessCloud, database: str):
+    data, events, sqs = (cloud.client(name) for name in ("redshift-data", "events", "sqs"))
+    url = sqs.create_queue(QueueName="ends")["QueueUrl"]
+    pattern = {"source": ["aws.redshift-data"]}
+    events.put_rule(Name="ends", EventPattern=json.dumps(pattern))
+    arn = "arn:aws:sqs:us-east-1:000000000000:ends"
+    events.put_targets(Rule="ends", Targets=[{"Id": "q", "Arn": arn}])
+    where = {"ClusterIdentifier": "flights", "Database": database}
+    silent = data.execute_statement(Sql="select 1", **where)
+    begun = data.execute_statement(
+        Sql="select 1 union all select 2", WithEvent=True, StatementName="two", **where
+    )
+    data.describe_statement(Id=silent["Id"], WaitTimeSeconds=30)
+    got: list[dict[str, Any]] = []
+
+    def has_come() -> bool:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+        got.extend(json.loads(message["Body"]) for message in answer.get("Messages", []))
+        return bool(got)
+
+    until(has_come)
+    (event,) = got
+    assert event["detail-type"] == "Redshift Data Statement Status Change"
+    assert event["resources"] == ["arn:aws:redshift:us-east-1:000000000000:cluster:flights"]
+    detail = event["detail"]
+    assert (detail["statementId"], detail["statementName"]) == (begun["Id"], "two")
+    assert (detail["state"], detail["rows"]) == ("FINISHED", 2)

@@ -150,3 +150,14 @@ def test_a_date_beyond_all_dates_is_a_bad_request():
     headers = {"if-modified-since": "9" * 64}
     with pytest.raises(AwsError, match="SerializationException"):
         codec_moto.parse_request("s3", HttpRequest("GET", "/bucket/key", "", headers))
+
+
+def test_control_characters_do_not_break_xml():
+    answer = codec_moto.serialize_output(
+        "cloudformation", "GetStackPolicy", {"StackPolicyBody": "a\x00b\tc"}, "id"
+    )
+    model = service_model("cloudformation").operation_model("GetStackPolicy")
+    read = create_parser("query").parse(
+        {"body": answer.body, "headers": {}, "status_code": 200}, model.output_shape
+    )
+    assert read["StackPolicyBody"] == "a?b\tc"

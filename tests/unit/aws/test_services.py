@@ -20,6 +20,7 @@ def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
             "kinesis",
             "lambda",
             "redshift-data",
+            "redshift-serverless",
             "resourcegroupstaggingapi",
             "s3",
         ]

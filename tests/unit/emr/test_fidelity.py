@@ -17,16 +17,19 @@ OPERATIONS = [action.__headrace_operation__ for action in actions.ACTIONS]
 PACKAGE = Path(actions.__file__).parent.parent
 
 
-def members(shape: Any, declared: dict[str, Any], within: frozenset[str]) -> Iterator[str]:
-    """Yield the names of a request's members at every depth; of declared ones nothing."""
+def members(
+    shape: Any, declared: dict[str, Any], within: frozenset[str], path: str = ""
+) -> Iterator[str]:
+    """Yield the paths of a request's members at every depth; of declared ones nothing."""
     if shape.type_name == "list":
-        yield from members(shape.member, declared, within)
+        yield from members(shape.member, declared, within, path)
     if shape.type_name != "structure" or shape.name in within:
         return
     for name, member in shape.members.items():
-        if name not in declared:
-            yield name
-            yield from members(member, declared, within | {shape.name})
+        here = f"{path}{name}"
+        if here not in declared:
+            yield here
+            yield from members(member, declared, within | {shape.name}, f"{here}.")
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -34,7 +37,7 @@ def test_every_member_of_a_request_is_read_or_declared(operation: str) -> None:
     source = "".join(p.read_text() for p in PACKAGE.rglob("*.py") if p.name != "fidelity.py")
     shape = MODEL.operation_model(operation).input_shape
     found = members(shape, dict(FIDELITY.get(operation, {})), frozenset()) if shape else ()
-    assert [name for name in found if f'"{name}"' not in source] == []
+    assert [path for path in found if f'"{path.rpartition(".")[2]}"' not in source] == []
 
 
 @pytest.mark.parametrize("operation", sorted(FIDELITY))

@@ -6,9 +6,12 @@ Documented: https://docs.aws.amazon.com/scheduler/latest/UserGuide/ (schedule ty
 from __future__ import annotations
 
 import json
+import math
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.schedules import Schedules
 from tests.support.moto_lab import MotoLab
 
@@ -123,3 +126,43 @@ def test_a_target_that_headrace_has_not_says_so_and_harms_nobody(lab: MotoLab, c
     run.schedule("rate(1 minute)", target={"Arn": "arn:aws:ecs:us-east-1:000000000000:cluster/c"})
     assert run.after(61) == []
     assert "no such target" in caplog.text
+
+
+def test_it_sleeps_without_a_schedule_and_is_woken_by_the_call_that_makes_one(lab: MotoLab):
+    woken: list[str] = []
+    run = Run(lab)
+    for package in Schedules.PACKAGES:
+        lab.moto.wakes[package] = lambda package=package: woken.append(package)
+    assert run.worker.step() == math.inf
+    lab.client("events").put_events(
+        Entries=[{"Source": "s", "DetailType": "d", "Detail": "{}"}],
+    )
+    assert woken == []
+    arn = run.schedule("rate(1 minute)")
+    lab.client("events").put_rule(Name="r", ScheduleExpression="rate(1 minute)", State="DISABLED")
+    assert arn
+    assert woken == ["scheduler", "events"]
+    assert run.worker.step() < 2
+    lab.client("scheduler").delete_schedule(Name="s")
+    assert woken == ["scheduler", "events", "scheduler"]
+    assert run.worker.step() == math.inf
+
+
+def test_a_stored_schedule_fires_in_a_process_that_nobody_asks_for_schedules(lab: MotoLab):
+    """As after a restart, when moto's module is not imported yet: what is stored is loaded by the worker."""
+    run = Run(lab)
+    run.schedule("rate(1 minute)")
+    woken: list[None] = []
+    lab.kill()
+    lab.start()
+    lab.moto.wakes["scheduler"] = lambda: woken.append(None)
+    module = sys.modules.pop("moto.scheduler.models")
+    try:
+        lab.moto.warm_up()
+        assert woken == [None]
+        assert "scheduler" in TOUCHED.deferred
+    finally:
+        sys.modules["moto.scheduler.models"] = module
+    run.worker = Schedules(lab.moto, lab.clock)
+    assert run.worker.step() < 2
+    assert run.after(61) == ["tick"]

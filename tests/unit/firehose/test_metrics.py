@@ -19,6 +19,8 @@ from tests.support.hec import TOKEN, hec
 from tests.support.objects import MemoryLogs, MemoryMetrics
 from tests.unit.firehose.destinations.lab import DestinationLab
 from tests.unit.firehose.destinations.test_deliveries import Domains, http, sound
+from tests.unit.firehose.destinations.test_redshift import Warehouses, lab_of, run
+from tests.unit.firehose.iceberg.lab import IcebergLab
 from tests.unit.firehose.lab import CONVERSION, FUNCTION, Lab, processing, several
 from tests.unit.firehose.test_partitions import PARTITIONED, record
 from tests.unit.firehose.test_transform import upper
@@ -118,6 +120,20 @@ def to_search(tmp_path: Path) -> Iterable[Metric]:
     return found
 
 
+def to_redshift(tmp_path: Path) -> Iterable[Metric]:
+    lab = lab_of(tmp_path, Warehouses())
+    lab.put(b'{"a":1}')
+    run(lab)
+    return lab.metrics.metrics
+
+
+def to_iceberg(tmp_path: Path) -> Iterable[Metric]:
+    lab = IcebergLab(tmp_path)
+    lab.put_json({"id": 1, "v": "a"}, {"id": "no number", "v": "b"})
+    lab.deliver()
+    return lab.metrics.metrics
+
+
 def test_every_metric_of_the_table_comes_with_its_unit(tmp_path: Path):
     units: dict[str, str] = {}
     for scenario in (
@@ -129,6 +145,8 @@ def test_every_metric_of_the_table_comes_with_its_unit(tmp_path: Path):
         to_endpoint,
         to_splunk,
         to_search,
+        to_redshift,
+        to_iceberg,
     ):
         folder = tmp_path / scenario.__name__
         folder.mkdir()
@@ -152,6 +170,27 @@ def test_failures_count(tmp_path: Path):
     assert values["SucceedConversion.Records"] == [1]
     # A record of the error output is not delivered.
     assert values["DeliveryToS3.Records"] == [1, 1]
+
+
+def test_rows_of_tables_are_counted_as_they_went(tmp_path: Path):
+    values = {metric.name: metric.value for metric in to_iceberg(tmp_path)}
+    start = "DeliveryToIceberg."
+    found = {name.removeprefix(start): v for name, v in values.items() if name.startswith(start)}
+    assert found.pop("Bytes") > 0
+    assert found.pop("DataFreshness") >= 0
+    assert found == {
+        "IncomingRowCount": 2,
+        "SuccessfulRowCount": 1,
+        "FailedRowCount": 1,
+        "Success": 1,
+    }
+
+
+def test_an_object_for_copy_is_a_delivery_to_s3_and_has_no_freshness_of_redshift(tmp_path: Path):
+    values = {metric.name: metric.value for metric in to_redshift(tmp_path)}
+    assert values["DeliveryToS3.Records"] == values["DeliveryToRedshift.Records"] == 1
+    assert values["DeliveryToS3.Bytes"] == values["DeliveryToRedshift.Bytes"] == 7
+    assert "DeliveryToRedshift.DataFreshness" not in values
 
 
 def test_what_is_not_emitted_has_a_reason_and_no_name_is_in_both_lists():

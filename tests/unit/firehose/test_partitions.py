@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.core.ports import Acting, NoGuard
 from headrace.services.firehose import sorting
+from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
 from headrace.services.firehose.partitions import LIMIT_OUTPUT
 from tests.support.objects import Killed
@@ -282,3 +286,43 @@ def test_any_run_of_kills_and_changes_delivers_each_record_once(
     assert Counter(numbers(lab)) == Counter(range(sent))
     assert lab.delivery.progress.delivered_records == sent
     assert lab.delivery.progress.passed == {}
+
+
+class Forbids(NoGuard):
+    """Lets nobody put an object whose key holds a word."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def denial(self, acting: Acting, action: str, resource: str) -> str:
+        return "not allowed" if action == "s3:PutObject" and self.word in resource else ""
+
+
+def test_a_prefix_that_refuses_is_tried_for_retry_options_and_holds_nobody_up_after_that(
+    tmp_path: Path,
+):
+    retry = {"Enabled": True, "RetryOptions": {"DurationInSeconds": 90}}
+    lab = Lab(tmp_path, **{**PARTITIONED, "DynamicPartitioningConfiguration": retry})
+    lab.ports = replace(lab.ports, guard=Forbids("/a/"))
+    lab.delivery = Delivery(lab.stream, lab.source, lab.store, lab.ports, lambda: True)
+    lab.put(record(1, "a"), record(2, "b"))
+    lab.deliver()
+    began_ms = lab.clock.now_ms()
+    while (wait_s := lab.settle()) < math.inf:
+        lab.clock.advance(wait_s)
+    assert 90 <= (lab.clock.now_ms() - began_ms) / 1000 < 160
+    (line,) = errors(lab)
+    assert line["errorCode"] == "S3.AccessDenied"
+    assert line["attemptsMade"] > 3
+    assert base64.b64decode(line["rawData"]) == record(1, "a")
+    assert numbers(lab) == [1, 2]
+
+
+def test_a_retry_duration_of_zero_is_one_try(tmp_path: Path):
+    retry = {"Enabled": True, "RetryOptions": {"DurationInSeconds": 0}}
+    lab = Lab(tmp_path, **{**PARTITIONED, "DynamicPartitioningConfiguration": retry})
+    lab.ports = replace(lab.ports, guard=Forbids("/a/"))
+    lab.delivery = Delivery(lab.stream, lab.source, lab.store, lab.ports, lambda: True)
+    lab.put(record(1, "a"))
+    lab.deliver()
+    assert [line["attemptsMade"] for line in errors(lab)] == [1]

@@ -17,7 +17,7 @@ import pytest
 
 from headrace.services.firehose.aggregates import MAGIC, taken_apart
 from headrace.services.firehose.splitting import NotSplit, inflated
-from tests.unit.firehose.lab import CONVERSION, FUNCTION, Lab, several
+from tests.unit.firehose.lab import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
 from tests.unit.firehose.test_partitions import PARTITIONED
 from tests.unit.firehose.test_transform import upper
 
@@ -159,6 +159,7 @@ def test_the_backup_has_the_records_as_they_came(tmp_path: Path):
         S3BackupMode="Enabled",
         S3BackupConfiguration={
             "BucketARN": "arn:aws:s3:::attic",
+            "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": INTERVAL_S},
             "Prefix": "raw/",
             "CompressionFormat": "GZIP",
         },

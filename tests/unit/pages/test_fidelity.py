@@ -20,6 +20,7 @@ from headrace.services.firehose.fidelity import FIDELITY as FIREHOSE
 from headrace.services.kinesis.fidelity import FIDELITY as KINESIS
 from headrace.services.lambda_.fidelity import FIDELITY as LAMBDA
 from headrace.services.redshift_data.fidelity import FIDELITY as REDSHIFT_DATA
+from headrace.services.redshift_serverless.fidelity import FIDELITY as REDSHIFT_SERVERLESS
 from headrace.services.s3.fidelity import FIDELITY as S3
 from headrace.services.tagging.fidelity import FIDELITY as TAGGING
 from tests.support.cloud import InProcessCloud
@@ -33,6 +34,7 @@ TABLES = {
     "kinesis": KINESIS,
     "lambda": LAMBDA,
     "redshift-data": REDSHIFT_DATA,
+    "redshift-serverless": REDSHIFT_SERVERLESS,
     "resourcegroupstaggingapi": TAGGING,
     "s3": S3,
     **OF_MOTO,

@@ -58,6 +58,27 @@ CASES = [
         ("kinesis:GetRecords", arn("kinesis", "stream/*")),
     ),
     of("kinesis:ListStreams", {}, ("kinesis:ListStreams", "*")),
+    of(
+        "redshift:CreateCluster",
+        {"ClusterIdentifier": "c"},
+        ("redshift:CreateCluster", arn("redshift", "cluster:c")),
+    ),
+    of("redshift:DescribeClusters", {}, ("redshift:DescribeClusters", "*")),
+    of(
+        "redshift-data:ExecuteStatement",
+        {"ClusterIdentifier": "c", "Sql": "SELECT 1"},
+        ("redshift-data:ExecuteStatement", arn("redshift", "cluster:c")),
+    ),
+    of(
+        "opensearch:CreateDomain",
+        {"DomainName": "d"},
+        ("es:CreateDomain", arn("es", "domain/d")),
+    ),
+    of(
+        "athena:StartQueryExecution",
+        {"QueryString": "SELECT 1"},
+        ("athena:StartQueryExecution", arn("athena", "workgroup/primary")),
+    ),
     of("kinesis:UpdateShardCount", {"StreamName": "flights"}, ("kinesis:UpdateShardCount", STREAM)),
     of(
         "kinesis:SubscribeToShard",

@@ -25,6 +25,8 @@ def refusal(text: str, kind: PolicyKind = "identity") -> str:
 
 
 SYNTAX = "Syntax errors in policy."
+# terraform-aws-modules/terraform-aws-eks#2594
+FEDERATED = "Federated principals must be valid domain names or SAML metadata ARNs"
 LEGACY = "The policy failed legacy parsing"
 
 
@@ -75,6 +77,11 @@ LEGACY = "The policy failed legacy parsing"
         (document({**FINE, "Action": "s3:a:b"}), "Actions/Condition can contain only one colon."),
         (document({**FINE, "Action": "s 3:a"}), "Vendor s 3 is not valid"),
         (document({**FINE, "Principal": "*"}), "Policy document should not specify a principal."),
+        # terraform-aws-modules/terraform-aws-eks#1084
+        (
+            document({**FINE, "Condition": {"StringEquals": {"https://oidc.example.com/id/A:sub": "x"}}}),
+            "Condition can contain only one colon.",
+        ),
     ],
 )  # fmt: skip
 def test_iam_refuses(text: str, message: str) -> None:
@@ -93,6 +100,8 @@ def test_iam_refuses(text: str, message: str) -> None:
             'Invalid principal in policy: "AWS":"arn:aws:iam::111122223333:role/*"',
         ),
         ({**TRUST, "Principal": {"Service": "lambda"}}, 'Invalid principal in policy: "SERVICE":"lambda"'),
+        ({**TRUST, "Principal": {"Federated": ""}}, FEDERATED),
+        ({**TRUST, "Principal": {"Federated": "arn:aws:iam::111122223333:oidc/x"}}, FEDERATED),
         ({**TRUST, "Action": "s3:GetObject"}, "AssumeRole policy may only specify STS AssumeRole actions."),
     ],
 )  # fmt: skip
@@ -108,6 +117,18 @@ def test_what_iam_takes() -> None:
         document({**FINE, "Condition": {"DateLessThan": {"aws:CurrentTime": "2026-11-22"}}}),
         "session",
     )
+    # Keys that nobody has, and values of another type than the key's: only the Access Analyzer complains of them.
+    for key in (
+        "aws:SourceArnn",
+        "kms:EncryptionContext:aws:s3:arn",
+        "kinesis:NoSuchKey",
+        "nobody",
+        "aws:RequestTag/a:b",
+        "x.y/id/A:sub",
+    ):
+        check_policy(document({**FINE, "Condition": {"StringEquals": {key: ["x", 1]}}}), "identity")
+    for provider in ("accounts.google.com", "arn:aws:iam::111122223333:saml-provider/corp"):
+        check_policy(document({**TRUST, "Principal": {"Federated": provider}}), "trust")
     everyone = {
         **FINE,
         "Principal": "*",

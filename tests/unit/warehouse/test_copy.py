@@ -131,8 +131,8 @@ def test_fields_are_converted_to_the_types_of_columns(
     ("target", "text", "code", "reason"),
     [
         (INT, "1.5", 1207, "Invalid digit, Value '.', Pos 1, Type: Integer"),
-        (INT, "9999999999", 1207, "Overflow"),
-        (Target("s", "int2"), "1" * 5000, 1207, "Overflow"),
+        (INT, "9999999999", 1222, "Overflow"),
+        (Target("s", "int2"), "1" * 5000, 1222, "Overflow"),
         (Target("c", "varchar", 3), "äbc", 1204, "String length exceeds DDL length"),
         (
             STAMP,
@@ -145,7 +145,7 @@ def test_fields_are_converted_to_the_types_of_columns(
         (Target("f", "float8"), "x", 1208, "Invalid digit"),
         (Target("b", "bool"), "maybe", 1210, "Unknown boolean format"),
         (Target("c", "varchar", 9, not_null=True), None, 1213, "Missing data for not-null field"),
-        (Target("c", "varchar", 9), "a\x00", 1220, "invalid or unsupported UTF8"),
+        (Target("c", "varchar", 9), "a\x00", 1220, "invalid or unsupported UTF-8"),
     ],
 )
 def test_fields_that_are_not_loaded(target: Target, text: str | None, code: int, reason: str):
@@ -153,6 +153,33 @@ def test_fields_that_are_not_loaded(target: Target, text: str | None, code: int,
         converted(text, target, Copy("t"))
     assert problem.value.code == code
     assert reason in problem.value.reason
+
+
+# Source: docs.aws.amazon.com/redshift/latest/dg/multi-byte-character-load-errors.html: the first two are its examples.
+@pytest.mark.parametrize(
+    ("kind", "data", "said"),
+    [
+        ("bpchar", b"\xe0\xa1\x87", ("Multibyte character not supported for CHAR (Hint: Try using VARCHAR). "
+         "Invalid char: e0 a1 87")),
+        ("varchar", b"\xa4", ("String contains invalid or unsupported UTF-8 codepoints. Bad UTF-8 hex sequence: a4 "
+         "(error 3)")),
+        ("varchar", b"a\xf8", "hex sequence: f8 (error 1)"),
+        ("varchar", b"a\xe2\x82", "hex sequence: e2 82 (error 2)"),
+        ("varchar", b"\xe2\x28\xa1", "hex sequence: e2 (error 4)"),
+        ("varchar", b"\xed\xa0\x80", "hex sequence: ed (error 5)"),
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_text_of_a_column(kind: str, data: bytes, said: str):
+    with pytest.raises(Problem) as problem:
+        converted(data.decode("utf-8", "surrogateescape"), Target("c", kind, 20), Copy("t"))
+    assert problem.value.code == 1220
+    assert problem.value.reason.endswith(said)
+    assert len(problem.value.reason) <= 100
+
+
+def test_a_surrogate_of_a_json_document_is_no_character():
+    with pytest.raises(Problem, match=r"ed a0 80 \(error 5\)"):
+        converted("\ud800", Target("c", "varchar", 20), Copy("t"))
 
 
 def test_time_formats_of_redshift():

@@ -16,6 +16,7 @@ from headrace.services.cloudformation.change_details import without_values
 from headrace.services.cloudformation.changes import ResourceChanges, has_changes, outputs_differ
 from headrace.services.cloudformation.deploy import Deployment
 from headrace.services.cloudformation.errors import (
+    TransformFailed,
     change_set_not_found,
     stack_missing,
     validation_error,
@@ -56,7 +57,12 @@ def create_change_set(
             if token and same.client_token == token:  # the same request once more
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
-        template, values = requests.prepare(cfn, stack, request, expanded)
+        failure = expanded.error if isinstance(expanded.error, TransformFailed) else None
+        template, values = (
+            (Template.empty(request.get("TemplateBody") or "{}"), dict[str, Any]())
+            if failure
+            else requests.prepare(cfn, stack, request, expanded)
+        )
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
             change_set_id=make_arn(
@@ -82,22 +88,39 @@ def create_change_set(
             client_token=token,
             imports_existing=bool(request.get("ImportExistingResources")),
         )
-        present_stack = live.of(stack) if mode else stack
-        found = ResourceChanges(cfn.lookups, present_stack, template, values, tags)
-        change_set.changes, change_set.plain_changes = found.with_values, found.plain
-        change_set.values_warning = found.warning
-        if mode:
-            _note_drift(stack, change_set, live, mode)
-        _decide_imports(cfn, stack, change_set, template, request)
-        is_change = bool(change_set.changes) or has_changes(present_stack, template, found, tags)
-        if kind == "UPDATE" and not is_change:
-            requests.fail_change_set(change_set, requests.NO_CHANGES)
+        if failure:
+            requests.fail_change_set(change_set, str(failure))
+        else:
+            _compare(cfn, stack, change_set, template, request, live)
         if stack.status == "REVIEW_IN_PROGRESS" and not cfn.stacks.find(
             call.account, call.region, stack.stack_id
         ):
             cfn.stacks.set_status(stack, "REVIEW_IN_PROGRESS", "User Initiated")
         cfn.stacks.save_change_set(change_set)
     return {"Id": change_set.change_set_id, "StackId": stack.stack_id}
+
+
+def _compare(
+    cfn: CloudFormation,
+    stack: Stack,
+    change_set: ChangeSet,
+    template: Template,
+    request: shapes.CreateChangeSetInput,
+    live: LiveState,
+) -> None:
+    """Note in a change set what its template would change. Raises TemplateError."""
+    mode = request.get("DeploymentMode") or ""
+    present_stack = live.of(stack) if mode else stack
+    tags = change_set.tags
+    found = ResourceChanges(cfn.lookups, present_stack, template, change_set.parameters, tags)
+    change_set.changes, change_set.plain_changes = found.with_values, found.plain
+    change_set.values_warning = found.warning
+    if mode:
+        _note_drift(stack, change_set, live, mode)
+    _decide_imports(cfn, stack, change_set, template, request)
+    is_change = bool(change_set.changes) or has_changes(present_stack, template, found, tags)
+    if change_set.type == "UPDATE" and not is_change:
+        requests.fail_change_set(change_set, requests.NO_CHANGES)
 
 
 def _live(cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput) -> LiveState:

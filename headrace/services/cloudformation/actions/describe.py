@@ -205,7 +205,10 @@ def describe_stack_resources(
         stack = next(
             (
                 candidate
-                for candidate in cfn.stacks.all(call.account, call.region)
+                # A stack that is there comes before one that had the same name in it and was deleted.
+                for candidate in sorted(
+                    cfn.stacks.all(call.account, call.region), key=lambda s: not s.exists
+                )
                 if any(r.physical_id == physical for r in list(candidate.resources.values()))
             ),
             None,

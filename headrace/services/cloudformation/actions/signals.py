@@ -5,11 +5,20 @@ from __future__ import annotations
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.services.cloudformation.actions.stacks import living
+from headrace.services.cloudformation.alias_deployments import policy_of
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import validation_error
 from headrace.services.cloudformation.signals import SIGNALLED, Signal, receiver_of
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.template_checks import parse
 
 _IN_PROGRESS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
+
+
+def _waits(stack: Stack, resource: Resource) -> bool:
+    # CodeDeploy hands the answers of an alias's hooks over as signals.
+    definition = parse(stack.body).resources.get(resource.logical_id, resource.definition)
+    return resource.type in SIGNALLED or policy_of(definition) is not None
 
 
 @operation("SignalResource")
@@ -25,7 +34,7 @@ def signal_resource(cfn: CloudFormation, call: Call, request: shapes.SignalResou
         resource = stack.resources.get(name)
         if resource is None:
             raise validation_error(f"Resource {name} does not exist for stack {stack.name}")
-        if resource.status not in _IN_PROGRESS or resource.type not in SIGNALLED:
+        if resource.status not in _IN_PROGRESS or not _waits(stack, resource):
             raise validation_error(
                 f"Resource {name} is in {resource.status} state and cannot be signaled"
             )

@@ -129,8 +129,12 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             users = cfn.exports.importers(stack, output.get("ExportName", ""))
             if users:
                 shown = ", ".join(sorted(user.name for user in users))
-                reason = f"Cannot delete export {output['ExportName']} as it is in use by {shown}."
-                cfn.stacks.set_status(stack, "DELETE_FAILED", reason)
+                # Observed by many: the stack stays as it was, and an event of that status says why.
+                reason = (
+                    f"Delete canceled. Cannot delete export {output['ExportName']} as it is in use by"
+                    f" {shown}."
+                )
+                cfn.stacks.set_status(stack, stack.status, reason)
                 return
         failed = stack.status == "DELETE_FAILED"
         if listed(request, "RetainResources") and not failed:  # observed

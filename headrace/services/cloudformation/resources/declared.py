@@ -8,6 +8,7 @@ report says so.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,8 @@ _GONE = re.compile(
 _SAID_GONE = re.compile(
     r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
 )
+# Services that look up what an empty text names.
+_WITHOUT_EMPTY_TEXTS = ("ec2", "rds")
 _SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
 
 
@@ -53,7 +56,7 @@ class Values:
         answer: what the calls before answered, all in one.
         tags: the resource's and its stack's.
         item: the one that a call is made for; see `Call.each`.
-        changed: the properties that an update changes.
+        changed: the properties that an update changes; `old` has all of them as they were before.
     """
 
     context: Context
@@ -63,6 +66,7 @@ class Values:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     item: Any = None
     changed: set[str] = field(default_factory=set[str])
+    old: Properties = field(default_factory=dict[str, Any])
 
     def get(self, path: str) -> Any:
         """Return a property by its path, such as `Code.S3Bucket`; None when there is none."""
@@ -364,8 +368,15 @@ class _Maker:
         if declared.remade and changed - changed_in_place(declared):
             # No call of moto's changes it. It is state under a name, so that it can be made again.
             self.delete(context, physical_id, old)
-            return self.create(context, {**new, declared.name: values.get(declared.name)})
-        values.changed = changed
+            try:
+                return self.create(context, {**new, declared.name: values.get(declared.name)})
+            except Exception:
+                # What cannot be made leaves what there was.
+                with contextlib.suppress(AwsError, ResourceFailed):
+                    self.delete(context, physical_id, new)
+                self.create(context, {**old, declared.name: values.get(declared.name)})
+                raise
+        values.changed, values.old = changed, old
         for name in sorted(changed & _followed(declared)):
             self._follow(name, values, old.get(name) or [], new.get(name) or [])
         for call in declared.update:
@@ -415,10 +426,9 @@ class _Maker:
     def _is_gone(self, values: Values) -> bool:
         """Whether the resource is not there any more: moto does not say so of all that it is told to delete."""
         try:
-            self._read(values)
-        except AwsError as error:
-            return _says_gone(error)
-        return False
+            return self._declared.read is not None and not self._exists(values)
+        except AwsError:
+            return False
 
     def find(self, context: Context, properties: Properties) -> str | None:
         """Return the name that a template gives when a resource has it already."""
@@ -525,7 +535,11 @@ class _Maker:
                 params[member] = converter.value(
                     values.properties[name], shape.members[member], name
                 )
-            elif name in values.changed and _may_be_empty(shape.members[member]):
+            elif (
+                name in values.changed
+                and _may_be_empty(shape.members[member])
+                and self._declared.service not in _WITHOUT_EMPTY_TEXTS
+            ):
                 # A template that no longer has a text means none; without the member it would stay.
                 params[member] = ""
         return params
@@ -629,9 +643,13 @@ def _has_value(value: Any, wanted: str) -> bool:
 
 
 def _shown(value: Any) -> Any:
-    """Return an attribute as a stack keeps it: times as text."""
+    """Return an attribute as a stack keeps it: times as text, those inside of objects too."""
     if isinstance(value, datetime):
         return iso_of(round(value.timestamp() * 1000))
+    if isinstance(value, Mapping):
+        return {name: _shown(each) for name, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_shown(each) for each in cast("list[Any]", value)]
     return value
 
 

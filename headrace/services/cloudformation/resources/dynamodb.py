@@ -87,7 +87,7 @@ def _set_time_to_live(context: Context, name: str, old: Properties, new: Propert
             {
                 "TableName": name,
                 "TimeToLiveSpecification": {
-                    "AttributeName": ttl["AttributeName"],
+                    **without(ttl, "Enabled"),
                     "Enabled": boolean(ttl.get("Enabled", True)),
                 },
             },

@@ -70,6 +70,8 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
         if name in properties
     }
     params.update(integers(params, *_SIZES))
+    if isinstance(params.get("AdditionalInfo"), dict):
+        params["AdditionalInfo"] = json.dumps(params["AdditionalInfo"])
     if "ManagedScalingPolicy" in properties:
         params["ManagedScalingPolicy"] = managed_scaling(properties["ManagedScalingPolicy"])
     params["Instances"] = instances(properties["Instances"])

@@ -38,9 +38,11 @@ def _create_role(context: Context, properties: Properties) -> Made:
         "RoleName": name,
         "Path": properties.get("Path", "/"),
         "AssumeRolePolicyDocument": _document(properties["AssumeRolePolicyDocument"]),
+        # A role of a template always has one (recorded).
+        "Description": properties.get("Description", ""),
         "Tags": tag_list(properties, context),
     }
-    for key in ("Description", "MaxSessionDuration", "PermissionsBoundary"):
+    for key in ("MaxSessionDuration", "PermissionsBoundary"):
         if key in properties:
             params[key] = properties[key]
     if "MaxSessionDuration" in params:

@@ -140,8 +140,13 @@ def _find_macro(context: Context, properties: Properties) -> str | None:
         found = context.call("cloudformation", "DescribeStackResources", params)["StackResources"]
     except AwsError:
         return None
-    kinds = {each["ResourceType"] for each in found}
-    return str(properties["Name"]) if _MACRO in kinds else None
+    there = any(
+        each["ResourceType"] == _MACRO
+        and each.get("PhysicalResourceId") == properties.get("Name")
+        and each["ResourceStatus"] != "DELETE_COMPLETE"
+        for each in found
+    )
+    return str(properties["Name"]) if there else None
 
 
 def _rename_nothing(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:

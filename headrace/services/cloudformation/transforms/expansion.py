@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation import limits
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import TemplateError, TransformFailed
+from headrace.services.cloudformation.references import sub_names, sub_parts, substitute
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms import language_extensions, serverless
 from headrace.services.cloudformation.transforms.around import Around
@@ -96,12 +97,15 @@ def _inside(value: Any, around: Around) -> Any:
 def _included(params: Mapping[str, Any], around: Around) -> dict[str, Any]:
     location = _plain(params.get("Location"), around)
     if not isinstance(location, str):
-        raise TemplateError(
+        raise TransformFailed(
             f"Transform {INCLUDE} failed with: The Location parameter must be an S3 address"
         )
-    fragment = load(around.read(location))
+    try:
+        fragment = load(around.read(location))
+    except TemplateError as error:
+        raise TransformFailed(f"Transform {INCLUDE} failed with: {error}") from error
     if not isinstance(fragment, dict):
-        raise TemplateError(f"Transform {INCLUDE} failed with: {location} is not an object")
+        raise TransformFailed(f"Transform {INCLUDE} failed with: {location} is not an object")
     return cast("dict[str, Any]", fragment)
 
 
@@ -118,10 +122,29 @@ def _by_macro(name: str, params: Mapping[str, Any], fragment: Any, around: Aroun
 
 
 def _plain(value: Any, around: Around) -> Any:
-    """Return a transform's parameter, whose Ref to a template's parameter is its value."""
+    """Return a transform's parameter, with its Ref or Fn::Sub of the template's parameters replaced (recorded)."""
     if not isinstance(value, Mapping):
         return value
     mapping = cast("Mapping[str, Any]", value)
     if set(mapping) == {"Ref"}:
         return around.parameters.get(str(mapping["Ref"]), mapping)
+    if set(mapping) == {"Fn::Sub"}:
+        return _filled(mapping["Fn::Sub"], around) or mapping
     return mapping
+
+
+def _filled(argument: Any, around: Around) -> str | None:
+    """Return the text of an Fn::Sub, or None when it names what only resources have."""
+    text, variables = sub_parts(argument)
+    known = {
+        **around.parameters,
+        "AWS::AccountId": around.account,
+        "AWS::Partition": "aws",
+        "AWS::Region": around.region,
+        "AWS::URLSuffix": "amazonaws.com",
+        **{name: _plain(one, around) for name, one in variables.items()},
+    }
+    values = {name: known.get(name) for name in sub_names(text)}
+    if not all(isinstance(one, str) for one in values.values()):
+        return None
+    return substitute(text, values)

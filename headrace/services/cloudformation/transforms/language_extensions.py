@@ -1,15 +1,17 @@
-"""`AWS::LanguageExtensions`: Fn::ForEach is unrolled, and deletion policies may be parameters.
+"""`AWS::LanguageExtensions`: Fn::ForEach is unrolled, deletion policies may be parameters, and what is known is put in.
 
-Fn::Length, Fn::ToJsonString and default values of Fn::FindInMap are functions like others (`functions.py`).
+Fn::Length, Fn::ToJsonString and default values of Fn::FindInMap are functions like others (`functions.py`); where
+their arguments are known they are replaced by their results.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import TransformFailed
 
 NAME = "AWS::LanguageExtensions"
 _LOOP = "Fn::ForEach::"
@@ -121,8 +123,60 @@ def _put_in(value: Any, name: str, item: str) -> Any:
     return value
 
 
-def _failed(why: str) -> TemplateError:
-    return TemplateError(f"Transform {NAME} failed with: {why}")
+class _Settling:
+    """Replaces the functions whose results are known already, as AWS's processed template has them (recorded)."""
+
+    def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
+        declared: Mapping[str, Any] = document.get("Parameters") or {}
+        self._lists = {
+            name: parameters[name].split(",")
+            for name, parameter in declared.items()
+            if parameter.get("Type") == "CommaDelimitedList" and name in parameters
+        }
+
+    def value(self, value: Any) -> Any:
+        """Return a value with its known functions replaced."""
+        if isinstance(value, list):
+            return [self.value(item) for item in cast("list[Any]", value)]
+        if not isinstance(value, Mapping):
+            return value
+        found = {k: self.value(each) for k, each in cast("Mapping[str, Any]", value).items()}
+        if len(found) != 1:
+            return found
+        ((name, argument),) = found.items()
+        known = self._result(name, argument)
+        return found if known is None else known
+
+    def _result(self, name: str, argument: Any) -> str | int | None:
+        """Return the result of a function, or None when it is not known yet."""
+        match name, argument:
+            case "Fn::Length", {"Ref": str(parameter)} if parameter in self._lists:
+                return len(self._lists[parameter])
+            case "Fn::Length", [*items]:
+                return len(items)
+            case "Fn::ToJsonString", dict() | list() if not _has_functions(argument):
+                return json.dumps(argument, separators=(",", ":"))
+            case "Fn::Join", [str(delimiter), [*items]] if all(isinstance(i, str) for i in items):
+                return delimiter.join(items)
+            case "Fn::Sub", str(text) if "${" not in text:
+                return text
+            case _:
+                return None
+
+
+def _has_functions(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_functions, cast("list[Any]", value)))
+    if not isinstance(value, Mapping):
+        return False
+    mapping = cast("Mapping[str, Any]", value)
+    return any(key == "Ref" or key.startswith("Fn::") for key in mapping) or any(
+        map(_has_functions, mapping.values())
+    )
+
+
+def _failed(why: str) -> TransformFailed:
+    return TransformFailed(f"Transform {NAME} failed with: {why}")
 
 
 def expand(document: dict[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -130,4 +184,8 @@ def expand(document: dict[str, Any], parameters: Mapping[str, str]) -> dict[str,
     unrolling = _Unrolling(document, parameters)
     found: dict[str, Any] = unrolling.value(document)
     unrolling.policies(found.get("Resources"))
+    settling = _Settling(document, parameters)
+    for section in ("Resources", "Outputs"):
+        if section in found:
+            found[section] = settling.value(found[section])
     return found

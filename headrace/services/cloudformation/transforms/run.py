@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -10,12 +11,14 @@ from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms import expansion
 from headrace.services.cloudformation.transforms.around import Around
+
+log = logging.getLogger(__name__)
 
 MACRO = "AWS::CloudFormation::Macro"
 
@@ -69,19 +72,22 @@ class Transforms:
         try:
             result = self._functions.invoke(function, json.dumps(event).encode())
         except (FunctionNotFound, FunctionThrottled) as error:
-            raise TemplateError(f"{failed}: {error}") from error
+            raise TransformFailed(f"{failed}: {error}") from error
         try:
             answer: Any = json.loads(result.payload)
         except ValueError:
             answer = None
         if result.function_error or not isinstance(answer, dict):
             shown = bytes(result.payload).decode("utf-8", "replace")[:500]
-            raise TemplateError(f"{failed} with: its function failed: {shown}")
+            log.warning("the function of transform %s answered: %s", event["transformId"], shown)
+            raise TransformFailed(
+                f"Received malformed response from transform {event['transformId']}"
+            )
         said = cast("dict[str, Any]", answer)
         if said.get("status") != "success":
-            raise TemplateError(
-                f"{failed} with: {said.get('errorMessage') or 'its function did not say success'}"
-            )
+            message = said.get("errorMessage")
+            why = f"with: {message}" if message else "without an error message."
+            raise TransformFailed(f"{failed} {why}")
         return said
 
     def _function_of(self, stack: Stack, name: str) -> str:

@@ -8,7 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.errors import TemplateError, TransformFailed
 from headrace.services.cloudformation.transforms.around import Around
 
 NAME = "AWS::Serverless-2016-10-31"
@@ -48,7 +48,7 @@ def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
         except InvalidDocumentException as error:
             causes = [str(cause.message) for cause in error.causes]
             shown = " ".join([str(error.message), *causes])
-            raise TemplateError(f"Transform {NAME} failed with: {shown}") from error
+            raise TransformFailed(f"Transform {NAME} failed with: {shown}") from error
         finally:
             translator.metrics.publish()  # to nobody
     return py27hash_fix.undo_mark_unicode_str_in_template(found)

@@ -5,8 +5,6 @@ from headrace.core.ports import FidelityLevel
 _OF_S3: dict[str, FidelityLevel] = {
     "S3Configuration.EncryptionConfiguration": "stored",
     "S3Configuration.CloudWatchLoggingOptions": "stored",
-    # The backup is delivered with the records that it backs up.
-    "S3Configuration.BufferingHints": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 _DELIMITER: dict[str, FidelityLevel] = {
@@ -23,6 +21,8 @@ _HTTP: dict[str, FidelityLevel] = {
 _ICEBERG: dict[str, FidelityLevel] = {
     **_OF_S3,
     **_DELIMITER,
+    # Nothing but failed records goes there, with the delivery that they come from.
+    "S3Configuration.BufferingHints": "stored",
     # No limit of throughput is enforced that it would lift; records are kept in order either way.
     "AppendOnly": "stored",
 }
@@ -35,10 +35,9 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "Elasticsearch": _SEARCH,
     "Redshift": {
         # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
-        **{name: level for name, level in _OF_S3.items() if not name.endswith("BufferingHints")},
+        **_OF_S3,
         "S3BackupConfiguration.EncryptionConfiguration": "stored",
         "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
-        "S3BackupConfiguration.BufferingHints": "stored",
     },
     # Its own configuration has no RoleARN.
     "Splunk": _OF_S3,

@@ -116,6 +116,14 @@ class RedshiftDestination:
         began_s = attempt.ports.clock.monotonic_s()
         size_bytes = _put(attempt)
         outcome.objects = 1
+        if attempt.number == 1:
+            fresh_s = max(0, attempt.ports.clock.now_ms() - attempt.intent.oldest_ms) / 1000
+            outcome.measured += [
+                ("DeliveryToS3.Bytes", size_bytes, "Bytes"),
+                ("DeliveryToS3.Records", len(attempt.records), "Count"),
+                ("DeliveryToS3.Success", 1, "Count"),
+                ("DeliveryToS3.DataFreshness", fresh_s, "Seconds"),
+            ]
         refused = _load(attempt)
         # An attempt that alone took longer than the duration is not repeated (documented: RedshiftRetryOptions).
         took_s = attempt.ports.clock.monotonic_s() - began_s

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.ports import BucketNotFound
+from headrace.core.values import mapped
 from headrace.services.firehose import destination, output
 from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
     DELIVERED,
+    PROCESSING_FAILED,
     Failed,
     conversion_line,
+    processing_line,
 )
+from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.permits import check_object
+from headrace.services.firehose.permits import Denied, check_object
 from headrace.services.firehose.processing import delimiter_of
+from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:
     from headrace.services.firehose.convert import Converted
@@ -24,7 +31,11 @@ MIB = 1024 * 1024
 
 
 class S3Destination:
-    """See `Destination`. A bucket that is not there, or refuses, is tried for ever."""
+    """See `Destination`. A bucket that is not there, or refuses, is tried for ever.
+
+    But with dynamic partitioning, for RetryOptions alone: then the records of that prefix go to the error output. (The
+    model's text of DynamicPartitioningConfiguration documents the retries; what comes after them is assumed.)
+    """
 
     kind = "ExtendedS3"
     error_type = CONVERSION_FAILED
@@ -56,12 +67,13 @@ class S3Destination:
         return Hints(int(hints["SizeInMBs"]) * MIB, float(hints["IntervalInSeconds"]))
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
-        """See `Destination.retry_s`. Nothing in `Outcome.retry` comes from here."""
-        return 0.0
+        """See `Destination.retry_s`. Of dynamic partitioning; nothing else in `Outcome.retry` comes from here."""
+        options = mapped(mapped(configuration, "DynamicPartitioningConfiguration"), "RetryOptions")
+        return float(options.get("DurationInSeconds", RETRY_DEFAULT_S))
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
-        """See `Destination.wait_s`."""
-        return 0.0
+        """See `Destination.wait_s`. AWS says nothing of it: as HTTP endpoints (assumed)."""
+        return exponential_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
         """See `Destination.deliver`. The object's bytes are the same at each try, unless the table has changed."""
@@ -84,21 +96,47 @@ class S3Destination:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
                 objects.delete(stream.bucket, key)
             return outcome
-        check_object(attempt.ports.guard, stream.s3, key)
-        objects.put(
+        refused = _put(attempt, key, body, encoding)
+        if refused is None:
+            outcome.objects, outcome.size_bytes = 1, len(body)
+            return outcome
+        known = set(map(id, [failure.record for failure in outcome.failed]))
+        outcome.retry = [
+            Failed(record, *refused, attempt.number, error_type=PROCESSING_FAILED)
+            for record in attempt.records
+            if id(record) not in known
+        ]
+        return outcome
+
+    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+        """See `Destination.error_line`: a record that did not fit the table, or that its prefix did not take."""
+        if failure.error_type == PROCESSING_FAILED:
+            return processing_line(failure, attempt.ports.clock.now_ms())
+        table = output.table_of(attempt.stream)
+        return conversion_line(failure, attempt.intent.decided_ms, table)
+
+
+def _put(attempt: Attempt, key: str, body: bytes, encoding: str | None) -> tuple[str, str] | None:
+    """Put the object; return why a partition's prefix did not take it. Raises what is tried for ever."""
+    stream, ports = attempt.stream, attempt.ports
+    try:
+        check_object(ports.guard, stream.s3, key)
+        ports.objects.put(
             stream.bucket,
             key,
             body,
             content_type="application/octet-stream",
             content_encoding=encoding,
         )
-        outcome.objects, outcome.size_bytes = 1, len(body)
-        return outcome
-
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
-        """See `Destination.error_line`: a record that did not fit the table."""
-        table = output.table_of(attempt.stream)
-        return conversion_line(failure, attempt.intent.decided_ms, table)
+    except Denied as error:
+        if not is_partitioned(stream.destination):
+            raise
+        return error.code, error.message
+    except BucketNotFound:
+        if not is_partitioned(stream.destination):
+            raise
+        return "S3.NoSuchBucket", "The specified bucket does not exist."
+    return None
 
 
 def _conversion(attempt: Attempt, made: Converted) -> list[Measure]:

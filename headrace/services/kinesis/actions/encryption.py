@@ -12,10 +12,11 @@ from headrace.services.kinesis.quotas import use_daily
 def start_stream_encryption(
     kinesis: Kinesis, call: Call, request: StartStreamEncryptionInput
 ) -> None:
-    """Mark a stream as encrypted with a KMS key. Source: API_StartStreamEncryption."""
+    """Mark a stream as encrypted with a KMS key that can be used. Source: API_StartStreamEncryption."""
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         _check_type(request["EncryptionType"])
+        kinesis.registry.keys.usable(request["KeyId"], call.account, call.region)
         use_daily(stream, "StartStreamEncryption", ENCRYPTION_CHANGES_PER_DAY, call.now_ms)
         stream.encryption_type, stream.key_id = request["EncryptionType"], request["KeyId"]
         kinesis.update(stream, call.now_ms)

@@ -133,8 +133,8 @@ class Iterators:
         if stream is None or shard is None or shard.log is None:
             shard_id = shard_id_of(iterator.shard_number)
             raise shard_absent(shard_id, iterator.stream_name, call.account)
-        if call.permit is not None:
-            ask(call.permit, stream, "GetRecords")
+        if call.permit is not None or stream.key_id:
+            ask(call.permit, stream, "GetRecords", self._registry.keys)
         throttle, now_ms = self._throttle, call.now_ms
         if throttle is not None:
             _check_rate(throttle, stream, shard, now_ms)

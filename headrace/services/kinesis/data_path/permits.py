@@ -1,4 +1,4 @@
-"""Asks whether a caller may put into a stream or read from it, and use the key that encrypts it."""
+"""Asks whether a caller may put into a stream or read from it, and whether the key that encrypts it can be used."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 
 from headrace.aws.permits import Permit
 from headrace.core.arn import make_arn
+from headrace.services.kinesis.data_path.keys import StreamKeys
 from headrace.services.kinesis.state import Stream
 
 _ACTIONS = {name: f"kinesis:{name}" for name in ("PutRecord", "PutRecords", "GetRecords")}
@@ -18,27 +19,21 @@ _KEY_ACTIONS = {
 }
 
 
-def ask(permit: Permit, stream: Stream, operation: str) -> None:
-    """Note PutRecord, PutRecords or GetRecords on a stream, or refuse it. Raises AwsError."""
+def ask(permit: Permit | None, stream: Stream, operation: str, keys: StreamKeys) -> None:
+    """Note PutRecord, PutRecords or GetRecords on a stream, or refuse it. Raises AwsError.
+
+    `permit` is None for the account itself, which needs no leave, but a key that works.
+    """
     arn = _arn(stream.region, stream.account, stream.name)
-    permit.ask_for("kinesis", _ACTIONS[operation], arn)
+    if permit is not None:
+        permit.ask_for("kinesis", _ACTIONS[operation], arn)
     if stream.key_id:
-        key = key_arn(stream)
-        if key:
-            permit.ask_for("kinesis", _KEY_ACTIONS[operation], key)
+        key = keys.usable(stream.key_id, stream.account, stream.region)
+        if key and permit is not None:
+            permit.ask_for("kinesis", _KEY_ACTIONS[operation], key, arn)
 
 
 @functools.lru_cache(maxsize=4096)
 def _arn(region: str, account: str, name: str) -> str:
     """Return a stream's ARN, which takes longer to make than all the rest of the question."""
     return make_arn("kinesis", region, account, f"stream/{name}")
-
-
-def key_arn(stream: Stream) -> str:
-    """Return the ARN of the key that encrypts a stream; empty for AWS's own, for which nobody needs a permission."""
-    key = stream.key_id or ""
-    if not key or "alias/" in key:
-        return ""
-    if key.startswith("arn:"):
-        return key
-    return f"arn:aws:kms:{stream.region}:{stream.account}:key/{key}"

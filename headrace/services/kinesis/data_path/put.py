@@ -137,8 +137,8 @@ def put_usual(
         return None
     if request.most_bytes > PUT_RECORDS_BYTES and size_bytes(data, keys) > PUT_RECORDS_BYTES:
         return None
-    if call.permit is not None:
-        ask(call.permit, stream, operation)
+    if call.permit is not None or stream.key_id:
+        ask(call.permit, stream, operation, kinesis.registry.keys)
     placed = put_many(kinesis, stream, entries, call.now_ms, operation)
     call.waits.extend(placed.waits)
     return stream, placed
@@ -185,8 +185,8 @@ def put_one(
     shard = opened[0 if len(opened) == 1 else bisect_right(starts, hash_key_of(key)) - 1]
     if shard.log is None:
         return None
-    if call.permit is not None:
-        ask(call.permit, stream, "PutRecord")
+    if call.permit is not None or stream.key_id:
+        ask(call.permit, stream, "PutRecord", kinesis.registry.keys)
     data_bytes = entry_bytes(data, key)
     tail = f',"EncryptionType":"{stream.encryption_type}"' if stream.key_id else ""
     keys = (_quote(key)[1:-1],)

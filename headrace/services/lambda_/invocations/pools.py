@@ -149,8 +149,14 @@ class Pools:
 
     def _credentials(self, spec: SandboxSpec) -> Credentials:
         """Return the credentials that a process signs with: its role's, in a session with the function's name."""
-        expires_ms = self._clock.now_ms() + CREDENTIALS_SECONDS * 1000
-        session = RoleSession(spec.account, role_name(spec.role), spec.name, expires_ms)
+        now_ms = self._clock.now_ms()
+        session = RoleSession(
+            spec.account,
+            role_name(spec.role),
+            spec.name,
+            now_ms + CREDENTIALS_SECONDS * 1000,
+            issued_ms=now_ms,
+        )
         return self._sessions.issue(session)
 
     def _spec(self, function: Function, version: Version) -> SandboxSpec:

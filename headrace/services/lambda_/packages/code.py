@@ -251,7 +251,7 @@ def _state_of(folder: Path) -> str:
             if count > _MOST_FILES:
                 return digest.hexdigest()
             with contextlib.suppress(OSError):
-                stat = (Path(where) / name).lstat()
+                stat = os.lstat(f"{where}/{name}")
                 digest.update(f"{where}/{name} {stat.st_size} {stat.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 

@@ -34,11 +34,14 @@ class OutputLog:
             self._add(self._partial[:LOG_EVENT_BYTES])
             self._partial = self._partial[LOG_EVENT_BYTES:]
 
-    def platform(self, *lines: str) -> None:
-        """Add lines of Lambda's own, such as START; they are kept however much the function has written."""
+    def platform(self, *lines: str, of_invocation: bool = True) -> None:
+        """Add lines of Lambda's own, such as START; they are kept however much the function has written.
+
+        A caller gets those of its invocation only, not that of the process's beginning (recorded).
+        """
         self.flush()
         for line in lines:
-            self._keep(line.encode())
+            self._keep(line.encode(), in_tail=of_invocation)
 
     def flush(self) -> None:
         """End a line that the process left open."""
@@ -53,8 +56,9 @@ class OutputLog:
         else:
             self._keep(line)
 
-    def _keep(self, line: bytes) -> None:
-        self._tail += line + b"\n"
+    def _keep(self, line: bytes, *, in_tail: bool = True) -> None:
+        if in_tail:
+            self._tail += line + b"\n"
         if len(self._tail) > 4 * LOG_TAIL_BYTES:
             del self._tail[:-LOG_TAIL_BYTES]
         now_ms = self._clock.now_ms()

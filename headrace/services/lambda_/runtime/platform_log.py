@@ -63,7 +63,7 @@ class PlatformLog:
         """Log that the process starts."""
         runtime = f"{self._spec.runtime}.headrace"
         if not self._json:
-            self._output.platform(f"INIT_START Runtime Version: {runtime}")
+            self._output.platform(f"INIT_START Runtime Version: {runtime}", of_invocation=False)
             return
         self._event(
             "INFO",

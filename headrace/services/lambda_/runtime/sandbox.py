@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import math
 import os
@@ -65,6 +66,8 @@ log = logging.getLogger(__name__)
 # How often a running process's memory is looked at.
 _TICK_S = 0.1
 _MIB = 1024 * 1024
+# How a shell exits that cannot start a program, by what the system says.
+_SHELL_STATUS = {os.strerror(errno.ENOENT): 127, os.strerror(errno.EACCES): 126}
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +196,7 @@ class Sandbox:
         """Start the process; return the milliseconds until it was ready. Raises Broken."""
         started_s = self._clock.monotonic_s()
         try:
-            self._start()
+            self._start(request_id)
             self._await_ready(request_id)
         except Broken as broken:
             self._channel.drain_output()
@@ -206,7 +209,7 @@ class Sandbox:
     def initialise(self) -> Broken | None:
         """Start the process before anybody needs it; return why it failed, if it did."""
         try:
-            self._start()
+            self._start("")
             self._await_ready("")
         except Broken as broken:
             self.close()
@@ -286,7 +289,7 @@ class Sandbox:
 
     # --- the process --------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _start(self, request_id: str) -> None:
         """Start the process, behind walls where the machine permits them. Raises Broken."""
         kind = "Runtime.InvalidEntrypoint"
         try:
@@ -297,6 +300,11 @@ class Sandbox:
                 error_document(kind, str(missing)), str(missing), error_type=kind
             ) from missing
         except NotStarted as error:
+            status = _SHELL_STATUS.get(str(error))
+            if status and "AWS_LAMBDA_EXEC_WRAPPER" in dict(self.spec.environment):
+                # A shell starts wrappers, and it is the shell that exits (recorded).
+                why = f"Runtime exited with error: exit status {status}"
+                raise exited(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
             raise Broken(error_document(kind, message), message, error_type=kind) from error
         self._process = process

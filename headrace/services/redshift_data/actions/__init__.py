@@ -1,4 +1,4 @@
-"""The Redshift Data API's operations. Sessions are refused by name, and so ListSessions is not here."""
+"""The Redshift Data API's operations: all of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from headrace.services.redshift_data.actions.results import (
     get_statement_result,
     get_statement_result_v2,
 )
+from headrace.services.redshift_data.actions.sessions import list_sessions
 from headrace.services.redshift_data.actions.statements import (
     batch_execute_statement,
     cancel_statement,
@@ -27,6 +28,7 @@ ACTIONS: list[Action] = [
     describe_statement,
     cancel_statement,
     list_statements,
+    list_sessions,
     get_statement_result,
     get_statement_result_v2,
     list_databases,

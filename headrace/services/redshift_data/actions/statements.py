@@ -41,6 +41,7 @@ def _begun(data: RedshiftData, given: Mapping[str, Any], statement: Statement) -
         "Database": statement.database,
         **_target(statement),
         **_who(statement),
+        **_session(statement),
     }
     if given.get("WaitTimeSeconds"):
         data.wait(statement, int(given["WaitTimeSeconds"]))
@@ -55,6 +56,10 @@ def _begun(data: RedshiftData, given: Mapping[str, Any], statement: Statement) -
 def _target(statement: Statement) -> dict[str, Any]:
     name = "ClusterIdentifier" if statement.target == "cluster" else "WorkgroupName"
     return {name: statement.target_name}
+
+
+def _session(statement: Statement) -> dict[str, str]:
+    return {"SessionId": statement.session_id} if statement.session_id else {}
 
 
 def _who(statement: Statement) -> dict[str, Any]:
@@ -75,6 +80,7 @@ def describe_statement(
         "Database": statement.database,
         **_target(statement),
         **_who(statement),
+        **_session(statement),
         "RedshiftPid": statement.pid,
         "ResultFormat": statement.result_format,
     }

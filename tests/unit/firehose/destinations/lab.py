@@ -25,6 +25,7 @@ S3: dict[str, Any] = {
     "BucketARN": "arn:aws:s3:::lake",
     "Prefix": "p/",
     "ErrorOutputPrefix": "bad/!{firehose:error-output-type}/",
+    "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": INTERVAL_S},
 }
 
 

@@ -19,7 +19,7 @@ from tests.support.clock import FakeClock
 from tests.support.endpoint import Endpoint, Request, answer, endpoint, json_answer
 from tests.support.hec import TOKEN, Hec, hec, says
 from tests.unit.firehose.destinations.lab import S3, DestinationLab
-from tests.unit.firehose.lab import processing
+from tests.unit.firehose.lab import INTERVAL_S, processing
 
 SECRET = "arn:aws:secretsmanager:us-east-1:000000000000:secret:s"
 
@@ -110,6 +110,24 @@ def test_when_the_retry_duration_is_over_the_error_output_has_awss_line(
     }
     assert second["rawData"] == b"two"
     assert len(lab.objects.objects) == 1
+
+
+def test_an_error_output_that_cannot_be_written_has_each_record_once_in_the_end(
+    tmp_path: Path, server: Endpoint
+):
+    server.usual = unauthorized
+    lab = http(tmp_path, server, retry_s=0)
+    lab.put(b"one", b"two")
+    lab.objects.fates = ["refuse"] * 3
+    lab.settle()
+    lab.clock.advance(INTERVAL_S)
+    for _ in range(3):
+        with pytest.raises(OSError, match="no space left"):
+            lab.settle()
+    lab.settle()
+    (body,) = lab.objects.objects.values()
+    assert len(body.splitlines()) == 2
+    assert lab.delivery.status()["failed_records"] == 2
 
 
 def test_a_retry_duration_of_zero_is_one_try(tmp_path: Path, server: Endpoint):

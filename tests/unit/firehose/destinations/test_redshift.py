@@ -164,7 +164,7 @@ def test_no_retry_when_the_duration_is_zero(tmp_path: Path):
 
 
 def test_the_backup_holds_the_records_as_they_came(tmp_path: Path):
-    backup = {"RoleARN": ROLE, "BucketARN": "arn:aws:s3:::kept", "Prefix": "raw/"}
+    backup = {**S3, "BucketARN": "arn:aws:s3:::kept", "Prefix": "raw/"}
     lab = lab_of(tmp_path, Warehouses(), S3BackupMode="Enabled", S3BackupConfiguration=backup)
     lab.put(b'{"a":1}')
     run(lab)

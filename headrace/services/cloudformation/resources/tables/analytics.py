@@ -90,6 +90,9 @@ TYPES = [
         create=[Call("CreateCluster")],
         id="ClusterIdentifier",
         read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
+        update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
+        # It has tables: what no call changes makes another cluster, as a failure that says so or beside this one.
+        holder=True,
         delete=[
             Call(
                 "DeleteCluster",
@@ -101,6 +104,35 @@ TYPES = [
         attributes={
             "Endpoint.Address": "@answer.Clusters.0.Endpoint.Address",
             "Endpoint.Port": lambda v: str(v.answer["Clusters"][0]["Endpoint"]["Port"]),
+        },
+    ),
+    Declared(
+        "AWS::RedshiftServerless::Namespace",
+        "redshift-serverless",
+        create=[Call("CreateNamespace")],
+        id="NamespaceName",
+        read=Call("GetNamespace", {"namespaceName": "@id"}),
+        delete=[Call("DeleteNamespace", {"namespaceName": "@id"})],
+        name="NamespaceName",
+        name_lower=True,
+        attributes={
+            "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",
+            "Namespace.NamespaceId": "@answer.namespace.namespaceId",
+        },
+    ),
+    Declared(
+        "AWS::RedshiftServerless::Workgroup",
+        "redshift-serverless",
+        create=[Call("CreateWorkgroup")],
+        id="WorkgroupName",
+        read=Call("GetWorkgroup", {"workgroupName": "@id"}),
+        delete=[Call("DeleteWorkgroup", {"workgroupName": "@id"})],
+        name="WorkgroupName",
+        name_lower=True,
+        attributes={
+            "Workgroup.WorkgroupArn": "@answer.workgroup.workgroupArn",
+            "Workgroup.Endpoint.Address": "@answer.workgroup.endpoint.address",
+            "Workgroup.Endpoint.Port": lambda v: str(v.answer["workgroup"]["endpoint"]["port"]),
         },
     ),
     Declared(

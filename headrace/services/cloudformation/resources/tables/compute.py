@@ -87,6 +87,12 @@ TYPES = [
         ],
         id="AutoScalingGroupName",
         read=Call("DescribeAutoScalingGroups", {"AutoScalingGroupNames": lambda v: [v.id]}),
+        update=[
+            Call(
+                "UpdateAutoScalingGroup",
+                {"AutoScalingGroupName": "@id", "VPCZoneIdentifier": _subnets},
+            )
+        ],
         delete=[
             Call(
                 "DeleteAutoScalingGroup",
@@ -116,6 +122,7 @@ TYPES = [
         "guardduty",
         create=[Call("CreateDetector")],
         id="@answer.DetectorId",
+        update=[Call("UpdateDetector", {"DetectorId": "@id"})],
         delete=[Call("DeleteDetector", {"DetectorId": "@id"})],
         attributes={"Id": "@id"},
     ),

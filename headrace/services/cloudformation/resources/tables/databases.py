@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared
+from headrace.services.cloudformation.resources.declared import (
+    Call,
+    Declared,
+    Values,
+    made_of,
+)
+
+
+@made_of("DeletionProtection")
+def _is_protected(values: Values) -> object:
+    # A template that no longer says so means that it is not.
+    return values.get("DeletionProtection") or False
+
 
 TYPES = [
     Declared(
@@ -38,6 +50,24 @@ TYPES = [
                 {"DBInstanceIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
             )
         ],
+        update=[
+            Call(
+                "ModifyDBInstance",
+                {
+                    "DBInstanceIdentifier": "@id",
+                    "ApplyImmediately": lambda _: True,
+                    "DeletionProtection": _is_protected,
+                },
+                only=(
+                    "AllocatedStorage",
+                    "BackupRetentionPeriod",
+                    "DBInstanceClass",
+                    "MasterUserPassword",
+                    "MultiAZ",
+                    "PubliclyAccessible",
+                ),
+            )
+        ],
         name="DBInstanceIdentifier",
         name_lower=True,
         names={"VPCSecurityGroups": "VpcSecurityGroupIds"},
@@ -57,6 +87,17 @@ TYPES = [
             Call(
                 "DeleteDBCluster",
                 {"DBClusterIdentifier": "@id", "SkipFinalSnapshot": lambda _: True},
+            )
+        ],
+        update=[
+            Call(
+                "ModifyDBCluster",
+                {
+                    "DBClusterIdentifier": "@id",
+                    "ApplyImmediately": lambda _: True,
+                    "DeletionProtection": _is_protected,
+                },
+                only=("MasterUserPassword",),
             )
         ],
         name="DBClusterIdentifier",

@@ -53,6 +53,12 @@ def _permissions(peer: str, path: str = "") -> MadeOf:
     return MadeOf((path,) if path else parts, make)
 
 
+_LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
+_EGRESS = MadeOf((), lambda v: bool(v.get("Egress")))
+# Gateway is what a template gets that gives none (documented).
+_ENDPOINT_TYPE = MadeOf(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
+
+
 def _true_or_false(name: str) -> MadeOf:
     return MadeOf((name,), lambda values: {"Value": values.get(name)})
 
@@ -306,22 +312,17 @@ TYPES = [
     Declared(
         "AWS::EC2::VPCEndpoint",
         "ec2",
-        create=[Call("CreateVpcEndpoint")],
+        create=[Call("CreateVpcEndpoint", {"VpcEndpointType": _ENDPOINT_TYPE})],
         id="@answer.VpcEndpoint.VpcEndpointId",
+        read=Call("DescribeVpcEndpoints", {"VpcEndpointIds": lambda v: [v.id]}),
         delete=[Call("DeleteVpcEndpoints", {"VpcEndpointIds": lambda v: [v.id]})],
         ec2_tags="vpc-endpoint",
         attributes={
             "Id": "@id",
-            "CreationTimestamp": lambda v: str(
-                v.answer["VpcEndpoint"].get("CreationTimestamp", "")
-            ),
             "DnsEntries": lambda v: [
                 f"{each.get('HostedZoneId', '')}:{each.get('DnsName', '')}"
-                for each in v.answered("VpcEndpoint.DnsEntries")
+                for each in v.answered("VpcEndpoints.0.DnsEntries")
             ],
-            "NetworkInterfaceIds": lambda v: (
-                v.answer["VpcEndpoint"].get("NetworkInterfaceIds") or []
-            ),
         },
     ),
     Declared(
@@ -356,7 +357,7 @@ TYPES = [
                 "CreateNetworkAclEntry",
                 {
                     "IcmpTypeCode": "Icmp",
-                    "Egress": lambda v: v.get("Egress") or False,
+                    "Egress": _EGRESS,
                     "Protocol": "Protocol",
                 },
             )
@@ -365,11 +366,7 @@ TYPES = [
         delete=[
             Call(
                 "DeleteNetworkAclEntry",
-                {
-                    "NetworkAclId": "NetworkAclId",
-                    "RuleNumber": "RuleNumber",
-                    "Egress": lambda v: v.get("Egress") or False,
-                },
+                {"NetworkAclId": "NetworkAclId", "RuleNumber": "RuleNumber", "Egress": _EGRESS},
             )
         ],
         attributes={"Id": "@id"},
@@ -377,12 +374,7 @@ TYPES = [
     Declared(
         "AWS::EC2::LaunchTemplate",
         "ec2",
-        create=[
-            Call(
-                "CreateLaunchTemplate",
-                {"LaunchTemplateName": own_name("LaunchTemplateName", 128)},
-            )
-        ],
+        create=[Call("CreateLaunchTemplate", _LAUNCH)],
         id="@answer.LaunchTemplate.LaunchTemplateId",
         delete=[Call("DeleteLaunchTemplate", {"LaunchTemplateId": "@id"})],
         attributes={

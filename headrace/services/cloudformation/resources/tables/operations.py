@@ -213,6 +213,16 @@ TYPES = [
         "codedeploy",
         create=[Call("CreateApplication")],
         id="ApplicationName",
+        # Its deployment groups would go with it.
+        holder=True,
+        tag=(
+            "TagResource",
+            "UntagResource",
+            "ResourceArn",
+            lambda v: (
+                f"arn:aws:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
+            ),
+        ),
         delete=[Call("DeleteApplication", {"applicationName": "@id"})],
         name="ApplicationName",
         name_length=100,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declared import (
     Call,
     Declared,
@@ -41,14 +42,23 @@ _RECORD = (
 )
 
 
+def _record(properties: Properties) -> dict[str, Any]:
+    record = {name: properties[name] for name in _RECORD if properties.get(name) is not None}
+    if properties.get("ResourceRecords"):
+        record["ResourceRecords"] = [{"Value": text} for text in properties["ResourceRecords"]]
+    return record
+
+
 def _change(action: str) -> MadeOf:
     """Return the change that puts a record in its zone, or takes it out."""
 
     def make(values: Values) -> dict[str, Any]:
-        record = {name: values.get(name) for name in _RECORD if values.get(name) is not None}
-        if values.get("ResourceRecords"):
-            record["ResourceRecords"] = [{"Value": text} for text in values.get("ResourceRecords")]
-        return {"Changes": [{"Action": action, "ResourceRecordSet": record}]}
+        record, old = _record(values.properties), _record(values.old)
+        changes = [{"Action": action, "ResourceRecordSet": record}]
+        # Another type or another of several of a name is another record: the old one would stay beside it.
+        if old and any(old.get(name) != record.get(name) for name in ("Type", "SetIdentifier")):
+            changes.insert(0, {"Action": "DELETE", "ResourceRecordSet": old})
+        return {"Changes": changes}
 
     return MadeOf((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
 
@@ -81,6 +91,17 @@ TYPES = [
         ],
         id=lambda v: str(v.answer["HostedZone"]["Id"]).rpartition("/")[2],
         read=Call("GetHostedZone", {"Id": "@id"}),
+        update=[
+            Call(
+                "UpdateHostedZoneComment",
+                {
+                    "Id": "@id",
+                    "Comment": made_of("HostedZoneConfig")(
+                        lambda v: v.get("HostedZoneConfig.Comment") or ""
+                    ),
+                },
+            )
+        ],
         delete=[Call("DeleteHostedZone", {"Id": "@id"})],
         attributes={"Id": "@id", "NameServers": "@answer.DelegationSet.NameServers"},
     ),

@@ -1,0 +1,26 @@
+"""`headrace up --strict` for moto's services: refuses what the table of IAM and STS calls ignored."""
+
+from __future__ import annotations
+
+from headrace.aws import requested
+from headrace.aws.http import HttpRequest
+from headrace.aws.strictness import Strictness
+from headrace.fallback.fidelity import FIDELITY
+
+
+class FallbackStrictness:
+    """Refuses calls with members that would be ignored. Thread-safe. Services without a table refuse nothing."""
+
+    def __init__(self) -> None:
+        self._of_service = {name: Strictness(name, table) for name, table in FIDELITY.items()}
+
+    def check(self, service: str, request: HttpRequest) -> None:
+        """Raise AwsError when a request to `service` has what would be ignored."""
+        strictness = self._of_service.get(service)
+        if strictness is None:
+            return
+        try:
+            operation, params = requested.operation_of(service, request)
+        except requested.Unreadable:
+            return  # what is wrong with it, the service says
+        strictness.check(operation, params)

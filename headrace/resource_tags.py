@@ -1,0 +1,88 @@
+"""Finds the tags of the resource that somebody accesses, for the condition key aws:ResourceTag and services' own.
+
+Each is read from the service that holds it, by its own operation, in process; what moto's services hold, where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from headrace.aws.errors import AwsError
+from headrace.core.ports import ControlPlane
+
+Read = Callable[[Any, str], Any]
+
+
+class ResourceTags:
+    """Reads tags of resources. Thread-safe.
+
+    Args:
+        control: asks the services that are headrace's own.
+        held: gives the tags of what a service of moto's holds, by its ARN, without a request.
+    """
+
+    def __init__(self, control: ControlPlane, *, held: Callable[[str], Mapping[str, str]]) -> None:
+        self._control = control
+        self._held = held
+
+    def of(self, arn: str) -> Mapping[str, str]:
+        """Return the tags of a resource; none for what is not there, or whose tags headrace does not look for."""
+        if arn.count(":") < 5 or "*" in arn:
+            return {}
+        _, _, service, region, account, _ = arn.split(":", 5)
+        read = _READERS.get(service)
+        if read is None:
+            return self._held(arn)
+
+        def ask(name: str, operation: str, **params: Any) -> dict[str, Any]:
+            return self._control.call(name, operation, params, account=account, region=region)
+
+        try:
+            return _pairs(read(ask, arn))
+        except (AwsError, LookupError):
+            return {}  # the service itself says that it is not there
+
+
+def _pairs(said: Any) -> dict[str, str]:
+    if isinstance(said, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", said).items()}
+    listed = cast("list[Mapping[str, Any]]", said or [])
+    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in listed}
+
+
+def _stream(ask: Any, arn: str) -> Any:
+    return ask("kinesis", "ListTagsForResource", ResourceARN=arn)["Tags"]
+
+
+def _function(ask: Any, arn: str) -> Any:
+    parts = arn.split(":")
+    # Tags are the function's, whatever its version or alias.
+    return ask("lambda", "ListTags", Resource=":".join(parts[:7]))["Tags"]
+
+
+def _delivery_stream(ask: Any, arn: str) -> Any:
+    name = arn.rpartition("/")[2]
+    return ask("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)["Tags"]
+
+
+def _cluster(ask: Any, arn: str) -> Any:
+    return ask("emr", "DescribeCluster", ClusterId=arn.rpartition("/")[2])["Cluster"]["Tags"]
+
+
+def _serverless(ask: Any, arn: str) -> Any:
+    return ask("emr-serverless", "ListTagsForResource", resourceArn=arn)["tags"]
+
+
+def _stack(ask: Any, arn: str) -> Any:
+    return ask("cloudformation", "DescribeStacks", StackName=arn)["Stacks"][0]["Tags"]
+
+
+_READERS: dict[str, Read] = {
+    "kinesis": _stream,
+    "lambda": _function,
+    "firehose": _delivery_stream,
+    "elasticmapreduce": _cluster,
+    "emr-serverless": _serverless,
+    "cloudformation": _stack,
+}

@@ -1,0 +1,186 @@
+"""CodeDeploy's deployment of a Lambda alias: its calls go to the new version step by step, and hooks decide.
+
+A stack carries one out when an alias that has the UpdatePolicy CodeDeployLambdaAliasUpdate gets another version. A hook
+is a function that is told two ids, and answers by PutLifecycleEventHookExecutionStatus within an hour. Any failure
+gives all calls back to the old version.
+
+Sources: .../aws-attribute-updatepolicy.html#cfn-attributes-updatepolicy-codedeploylambdaaliasupdate,
+.../codedeploy/latest/userguide/deployment-configurations.html and
+.../reference-appspec-file-structure-hooks.html (documented). Sentences are assumed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headrace.core.arn import make_arn
+from headrace.core.ports import FunctionNotFound, FunctionThrottled
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.resources.base import Context, Made, Properties, Update
+from headrace.services.cloudformation.signals import receiver_of
+
+POLICY = "CodeDeployLambdaAliasUpdate"
+ALIAS = "AWS::Lambda::Alias"
+_MEMBERS = {"ApplicationName", "DeploymentGroupName", "BeforeAllowTrafficHook"} | {
+    "AfterAllowTrafficHook"
+}
+_ALL_AT_ONCE = "CodeDeployDefault.LambdaAllAtOnce"
+_CONFIG = re.compile(
+    r"CodeDeployDefault\.Lambda(?:(Canary)10Percent(5|10|15|30)|(Linear)10PercentEvery(1|2|3|10))Minutes?"
+)
+_STEP_PERCENT = 10
+_HOOK_WITHIN_S = 3_600.0
+_LOOK_EVERY_S = 0.1
+_MINUTE_S = 60
+
+
+def policy_of(
+    definition: Mapping[str, Any], evaluated: Callable[[Any], Any] = lambda value: value
+) -> dict[str, Any] | None:
+    """Return the policy of an alias; None of what is no alias, or has none. Raises TemplateError."""
+    policies: Any = definition.get("UpdatePolicy")
+    if definition["Type"] != ALIAS or not isinstance(policies, dict) or POLICY not in policies:
+        return None
+    policy = evaluated(cast("dict[str, Any]", policies)[POLICY])
+    if not isinstance(policy, dict):
+        raise TemplateError(f"Template format error: {POLICY} must be an object.")
+    return cast("dict[str, Any]", policy)
+
+
+def steps_of(config: str) -> list[tuple[int, int]]:
+    """Return (percent of the calls, minutes until the next step) before all calls go to the new version.
+
+    Raises ResourceFailed for a configuration that is not one of AWS's own.
+    """
+    if config == _ALL_AT_ONCE:
+        return []
+    found = _CONFIG.fullmatch(config)
+    if found is None:
+        raise ResourceFailed(
+            f"headrace deploys aliases by CodeDeploy's own configurations for Lambda; {config} is none"
+        )
+    if found.group(1):
+        return [(_STEP_PERCENT, int(found.group(2)))]
+    return [(percent, int(found.group(4))) for percent in range(_STEP_PERCENT, 100, _STEP_PERCENT)]
+
+
+def execution_id(stack_id: str, logical_id: str, hook: str) -> str:
+    """Return the id that a hook answers with, which says what it is the hook of."""
+    return base64.urlsafe_b64encode(json.dumps([stack_id, logical_id, hook]).encode()).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class AliasDeployment:
+    """The deployment of one alias, as its evaluated policy says. One thread uses it."""
+
+    policy: Mapping[str, Any]
+    change: Update
+
+    def update(self, context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+        """Change the alias; see `ResourceType.update`. Raises ResourceFailed, AwsError, Cancelled."""
+        if old.get("FunctionVersion") == new.get("FunctionVersion"):
+            return self.change(context, physical_id, old, new)
+        group = self._group(context)
+        steps = steps_of(group.get("deploymentConfigName") or _ALL_AT_ONCE)
+        alarms = list(_alarms(group))
+        deployment = f"d-{context.ids.alnum_upper(9)}"
+        self._run_hook(context, deployment, "BeforeAllowTrafficHook")
+        try:
+            for percent, minutes in steps:
+                weight = {
+                    "FunctionVersion": new["FunctionVersion"],
+                    "FunctionWeight": percent / 100,
+                }
+                routed = {"RoutingConfig": {"AdditionalVersionWeights": [weight]}}
+                self.change(context, physical_id, old, {**old, **routed})
+                for _ in range(minutes):
+                    _check_alarms(context, alarms)
+                    context.pause(_MINUTE_S)
+            _check_alarms(context, alarms)
+            made = self.change(context, physical_id, old, new)
+            self._run_hook(context, deployment, "AfterAllowTrafficHook")
+        except ResourceFailed:
+            self.change(context, physical_id, new, old)
+            raise
+        return made
+
+    def _group(self, context: Context) -> dict[str, Any]:
+        unknown = sorted(set(self.policy) - _MEMBERS)
+        if unknown:
+            raise ResourceFailed(f"Encountered unsupported property {unknown[0]} in {POLICY}")
+        names: dict[str, Any] = {}
+        for member in ("ApplicationName", "DeploymentGroupName"):
+            if not self.policy.get(member):
+                raise ResourceFailed(f"{member} must be given in {POLICY}")
+            names[member[0].lower() + member[1:]] = self.policy[member]
+        answer = context.call("codedeploy", "GetDeploymentGroup", names)
+        return answer["deploymentGroupInfo"]
+
+    def _run_hook(self, context: Context, deployment: str, hook: str) -> None:
+        """Run a hook and wait for its answer. Raises ResourceFailed, Cancelled."""
+        function = self.policy.get(hook)
+        if not function:
+            return
+        receiver, token = _receiver(context, hook)
+        context.signals.forget(receiver)
+        told = {"DeploymentId": deployment, "LifecycleEventHookExecutionId": token}
+        _invoke(context, str(function), json.dumps(told).encode())
+        deadline_s = context.clock.monotonic_s() + _HOOK_WITHIN_S
+        try:
+            while not (answers := context.signals.of(receiver)):
+                if context.clock.monotonic_s() > deadline_s:
+                    raise ResourceFailed(f"The {hook} {function} did not answer within an hour")
+                context.pause(_LOOK_EVERY_S)
+        finally:
+            context.signals.forget(receiver)
+        if answers[0].status != "SUCCESS":
+            raise ResourceFailed(f"The {hook} {function} said that it failed")
+
+
+def _receiver(context: Context, hook: str) -> tuple[str, str]:
+    token = execution_id(context.stack_id, context.logical_id, hook)
+    return receiver_of(context.stack_id, context.logical_id), token
+
+
+def _invoke(context: Context, function: str, payload: bytes) -> None:
+    """Run a hook's function. Raises ResourceFailed, Cancelled."""
+    if not function.startswith("arn:"):
+        function = make_arn("lambda", context.region, context.account, f"function:{function}")
+    while True:
+        try:
+            result = context.functions.invoke(function, payload)
+        except FunctionThrottled:
+            context.pause(1.0)
+        except FunctionNotFound as error:
+            raise ResourceFailed(f"Function not found: {function}") from error
+        else:
+            break
+    if result.function_error is not None:
+        shown = result.payload.decode("utf-8", "replace")
+        raise ResourceFailed(f"The hook {function} failed before it answered: {shown[:1000]}")
+
+
+def _alarms(group: Mapping[str, Any]) -> Iterator[str]:
+    configuration: dict[str, Any] = group.get("alarmConfiguration") or {}
+    if configuration.get("enabled"):
+        yield from (str(alarm["name"]) for alarm in listed(configuration, "alarms"))
+
+
+def _check_alarms(context: Context, names: list[str]) -> None:
+    """Raise ResourceFailed when one of the deployment group's alarms is on."""
+    if not names:
+        return
+    found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": names})
+    ringing = [
+        alarm["AlarmName"]
+        for alarm in listed(found, "MetricAlarms")
+        if alarm["StateValue"] == "ALARM"
+    ]
+    if ringing:
+        raise ResourceFailed(f"The alarms [{', '.join(ringing)}] of the deployment group are on")

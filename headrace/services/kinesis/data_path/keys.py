@@ -1,0 +1,76 @@
+"""Says whether the KMS key of a stream can be used: it is there, enabled and not on its way to deletion.
+
+Source of the codes: kinesis/latest/APIReference/API_PutRecord.html, API_GetRecords.html and
+API_StartStreamEncryption.html. The sentences are KMS' own, as users of S3 see them; of Kinesis they are assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.aws.errors import AwsError
+from headrace.core.arn import make_arn
+
+# AWS's own key for Kinesis, which everybody may use and nobody can disable.
+_OWN = "alias/aws/kinesis"
+_MOST_KEPT = 10_000
+# Gives ARN and state (`Enabled`, ...) of the key of an id, an alias or an ARN, in an account and a region; "" for none.
+StateOf = Callable[[str, str, str], tuple[str, str]]
+
+
+class StreamKeys:
+    """Finds streams' keys. Thread-safe; a dictionary's lookup until a key changes.
+
+    Attributes:
+        state_of: who knows keys; without KMS all are there and enabled.
+        version: a number that grows with each change of a key.
+    """
+
+    def __init__(self) -> None:
+        self.state_of: StateOf = _any_key
+        self.version: Callable[[], int] = lambda: 0
+        self._kept: dict[tuple[str, str, str], tuple[int, str, str]] = {}
+
+    def usable(self, key_id: str, account: str, region: str) -> str:
+        """Return the ARN of a key; "" for AWS's own. Raises AwsError when it cannot be used."""
+        if key_id.endswith(_OWN):
+            return ""
+        arn, state = self._found(key_id, account, region)
+        if state == "Enabled":
+            return arn
+        raise _refusal(_named(key_id, account, region), arn, state)
+
+    def arn_of(self, key_id: str, account: str, region: str) -> str:
+        """Return the ARN of a key, whatever its state; "" for AWS's own and for none."""
+        return "" if key_id.endswith(_OWN) else self._found(key_id, account, region)[0]
+
+    def _found(self, key_id: str, account: str, region: str) -> tuple[str, str]:
+        version, name = self.version(), (key_id, account, region)
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != version:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            kept = self._kept[name] = (version, *self.state_of(key_id, account, region))
+        return kept[1], kept[2]
+
+
+def _any_key(key_id: str, account: str, region: str) -> tuple[str, str]:
+    return _named(key_id, account, region), "Enabled"
+
+
+def _named(key_id: str, account: str, region: str) -> str:
+    if key_id.startswith("arn:"):
+        return key_id
+    return make_arn("kms", region, account, key_id if "alias/" in key_id else f"key/{key_id}")
+
+
+def _refusal(named: str, arn: str, state: str) -> AwsError:
+    if not arn:
+        is_alias = ":alias/" in named
+        sentence = f"Alias {named} is not found." if is_alias else f"Key '{named}' does not exist"
+        return AwsError("KMSNotFoundException", sentence)
+    if state == "Disabled":
+        return AwsError("KMSDisabledException", f"{arn} is disabled.")
+    if state == "PendingDeletion":
+        return AwsError("KMSInvalidStateException", f"{arn} is pending deletion.")
+    return AwsError("KMSInvalidStateException", f"{arn} is in the state {state}.")

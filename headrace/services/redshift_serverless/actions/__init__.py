@@ -1,0 +1,32 @@
+"""Redshift Serverless' operations: namespaces and workgroups. Snapshots, usage limits, credentials are not here."""
+
+from __future__ import annotations
+
+from headrace.aws.operation import Action
+from headrace.services.redshift_serverless.actions.namespaces import (
+    create_namespace,
+    delete_namespace,
+    get_namespace,
+    list_namespaces,
+    update_namespace,
+)
+from headrace.services.redshift_serverless.actions.workgroups import (
+    create_workgroup,
+    delete_workgroup,
+    get_workgroup,
+    list_workgroups,
+    update_workgroup,
+)
+
+ACTIONS: list[Action] = [
+    create_namespace,
+    get_namespace,
+    list_namespaces,
+    update_namespace,
+    delete_namespace,
+    create_workgroup,
+    get_workgroup,
+    list_workgroups,
+    update_workgroup,
+    delete_workgroup,
+]

@@ -1,0 +1,77 @@
+"""CreateNamespace, GetNamespace, ListNamespaces, UpdateNamespace, DeleteNamespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import redshift_serverless as shapes
+from headrace.core.values import moment
+from headrace.services.redshift_serverless.actions.pages import paged
+from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.state import Namespace
+
+
+@operation("CreateNamespace")
+def create_namespace(
+    serverless: RedshiftServerless, call: Call, request: shapes.CreateNamespaceRequest
+) -> shapes.CreateNamespaceResponse:
+    """Make a namespace, AVAILABLE at once. Source: API_CreateNamespace."""
+    made = serverless.create_namespace(call, cast("Mapping[str, Any]", request))
+    return {"namespace": _shown(made)}
+
+
+@operation("GetNamespace")
+def get_namespace(
+    serverless: RedshiftServerless, call: Call, request: shapes.GetNamespaceRequest
+) -> shapes.GetNamespaceResponse:
+    """Return a namespace. Source: API_GetNamespace."""
+    return {"namespace": _shown(serverless.namespace(call, request["namespaceName"]))}
+
+
+@operation("ListNamespaces")
+def list_namespaces(
+    serverless: RedshiftServerless, call: Call, request: shapes.ListNamespacesRequest
+) -> shapes.ListNamespacesResponse:
+    """Return the namespaces of an account by name. Source: API_ListNamespaces."""
+    shown = [_shown(item) for item in serverless.namespaces(call)]
+    page = paged(shown, cast("Mapping[str, Any]", request), "namespaces")
+    return cast("shapes.ListNamespacesResponse", page)
+
+
+@operation("UpdateNamespace")
+def update_namespace(
+    serverless: RedshiftServerless, call: Call, request: shapes.UpdateNamespaceRequest
+) -> shapes.UpdateNamespaceResponse:
+    """Change the administrator or the roles. Source: API_UpdateNamespace."""
+    made = serverless.update_namespace(call, cast("Mapping[str, Any]", request))
+    return {"namespace": _shown(made)}
+
+
+@operation("DeleteNamespace")
+def delete_namespace(
+    serverless: RedshiftServerless, call: Call, request: shapes.DeleteNamespaceRequest
+) -> shapes.DeleteNamespaceResponse:
+    """Delete a namespace with its tables. Source: API_DeleteNamespace."""
+    gone = serverless.delete_namespace(call, request["namespaceName"])
+    return {"namespace": _shown(gone, "DELETING")}
+
+
+def _shown(namespace: Namespace, status: str = "AVAILABLE") -> shapes.Namespace:
+    shown: dict[str, Any] = {
+        "namespaceArn": namespace.arn,
+        "namespaceId": namespace.namespace_id,
+        "namespaceName": namespace.name,
+        "adminUsername": namespace.admin,
+        "dbName": namespace.database,
+        "iamRoles": namespace.roles,
+        "kmsKeyId": "AWS_OWNED_KMS_KEY",
+        "logExports": [],
+        "status": status,
+        "creationDate": moment(namespace.created_ms),
+        **namespace.settings,
+    }
+    if namespace.default_role:
+        shown["defaultIamRoleArn"] = namespace.default_role
+    return cast("shapes.Namespace", shown)

@@ -1,0 +1,78 @@
+"""CreateWorkgroup, GetWorkgroup, ListWorkgroups, UpdateWorkgroup, DeleteWorkgroup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.operation import Call, operation
+from headrace.aws.shapes import redshift_serverless as shapes
+from headrace.core.values import moment
+from headrace.services.redshift_serverless.actions.pages import paged
+from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.state import Workgroup
+
+
+@operation("CreateWorkgroup")
+def create_workgroup(
+    serverless: RedshiftServerless, call: Call, request: shapes.CreateWorkgroupRequest
+) -> shapes.CreateWorkgroupResponse:
+    """Make a workgroup, AVAILABLE at once; its tables' server starts beside. Source: API_CreateWorkgroup."""
+    made = serverless.create_workgroup(call, cast("Mapping[str, Any]", request))
+    return {"workgroup": _shown(serverless, call, made)}
+
+
+@operation("GetWorkgroup")
+def get_workgroup(
+    serverless: RedshiftServerless, call: Call, request: shapes.GetWorkgroupRequest
+) -> shapes.GetWorkgroupResponse:
+    """Return a workgroup. Source: API_GetWorkgroup."""
+    found = serverless.workgroup(call, request["workgroupName"])
+    return {"workgroup": _shown(serverless, call, found)}
+
+
+@operation("ListWorkgroups")
+def list_workgroups(
+    serverless: RedshiftServerless, call: Call, request: shapes.ListWorkgroupsRequest
+) -> shapes.ListWorkgroupsResponse:
+    """Return the workgroups of an account by name. Source: API_ListWorkgroups."""
+    shown = [_shown(serverless, call, item) for item in serverless.workgroups(call)]
+    page = paged(shown, cast("Mapping[str, Any]", request), "workgroups")
+    return cast("shapes.ListWorkgroupsResponse", page)
+
+
+@operation("UpdateWorkgroup")
+def update_workgroup(
+    serverless: RedshiftServerless, call: Call, request: shapes.UpdateWorkgroupRequest
+) -> shapes.UpdateWorkgroupResponse:
+    """Change what a workgroup shows. Source: API_UpdateWorkgroup."""
+    made = serverless.update_workgroup(call, cast("Mapping[str, Any]", request))
+    return {"workgroup": _shown(serverless, call, made)}
+
+
+@operation("DeleteWorkgroup")
+def delete_workgroup(
+    serverless: RedshiftServerless, call: Call, request: shapes.DeleteWorkgroupRequest
+) -> shapes.DeleteWorkgroupResponse:
+    """Delete a workgroup; the namespace keeps its tables. Source: API_DeleteWorkgroup."""
+    gone = serverless.delete_workgroup(call, request["workgroupName"])
+    return {"workgroup": _shown(serverless, call, gone, "DELETING")}
+
+
+def _shown(
+    serverless: RedshiftServerless, call: Call, workgroup: Workgroup, status: str = "AVAILABLE"
+) -> shapes.Workgroup:
+    shown: dict[str, Any] = {
+        "workgroupArn": workgroup.arn,
+        "workgroupId": workgroup.workgroup_id,
+        "workgroupName": workgroup.name,
+        "namespaceName": workgroup.namespace,
+        "port": workgroup.port,
+        "status": status,
+        "creationDate": moment(workgroup.created_ms),
+        **workgroup.settings,
+    }
+    if status == "AVAILABLE":
+        address, port = serverless.address(call, workgroup)
+        shown["endpoint"] = {"address": address, "port": port, "vpcEndpoints": []}
+    return cast("shapes.Workgroup", shown)

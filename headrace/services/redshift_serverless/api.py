@@ -1,0 +1,32 @@
+"""Redshift Serverless as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+
+from __future__ import annotations
+
+from headrace.aws.service import ServiceApi
+from headrace.core.ids import Ids
+from headrace.core.warehouse import Warehouses
+from headrace.services.redshift_serverless.actions import ACTIONS
+from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.fidelity import FIDELITY
+from headrace.services.redshift_serverless.profile import PROFILE
+from headrace.services.redshift_serverless.store import Store
+from headrace.store.database import Database
+
+
+def build_redshift_serverless(
+    *, ids: Ids, database: Database, warehouses: Warehouses
+) -> RedshiftServerless:
+    """Return Redshift Serverless with its parts."""
+    return RedshiftServerless(ids=ids, store=Store(database), warehouses=warehouses)
+
+
+def redshift_serverless_api(serverless: RedshiftServerless) -> ServiceApi:
+    """Return the service for the gateway."""
+    return ServiceApi(
+        name="redshift-serverless",
+        backend=serverless,
+        actions=ACTIONS,
+        translate=lambda _: None,
+        profile=PROFILE,
+        fidelity=FIDELITY,
+    )

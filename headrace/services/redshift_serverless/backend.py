@@ -1,0 +1,206 @@
+"""Redshift Serverless' state and rules: a workgroup's tables are a PostgreSQL's, as a cluster's are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headrace.aws.operation import Call
+from headrace.core.ids import Ids
+from headrace.core.warehouse import ClusterSpec, Warehouses
+from headrace.services.redshift_serverless.errors import conflict, not_built, not_found
+from headrace.services.redshift_serverless.limits import ADMIN, BASE_CAPACITY, DATABASE, PORT
+from headrace.services.redshift_serverless.state import Namespace, Workgroup
+from headrace.services.redshift_serverless.store import Key, Store
+
+# What a namespace and a workgroup show again as it was given.
+_OF_NAMESPACE = ("kmsKeyId", "logExports")
+_OF_WORKGROUP = (
+    "baseCapacity", "configParameters", "enhancedVpcRouting", "ipAddressType", "maxCapacity", "pricePerformanceTarget",
+    "publiclyAccessible", "securityGroupIds", "subnetIds", "trackName", "extraComputeForAutomaticOptimization",
+)  # fmt: skip
+
+
+class RedshiftServerless:
+    """Thread-safe."""
+
+    def __init__(self, *, ids: Ids, store: Store, warehouses: Warehouses) -> None:
+        self._ids = ids
+        self._store = store
+        self._warehouses = warehouses
+        self._lock = threading.RLock()
+
+    def start(self) -> None:
+        """Read what was stored."""
+        self._store.load()
+
+    def stop(self) -> None:
+        """Nothing runs here."""
+
+    # --- namespaces ---------------------------------------------------------------------------
+
+    def create_namespace(self, call: Call, given: Mapping[str, Any]) -> Namespace:
+        """Make a namespace. Raises AwsError."""
+        if given.get("manageAdminPassword"):
+            raise not_built("manageAdminPassword")
+        key = _key(call, str(given["namespaceName"]))
+        with self._lock:
+            if key in self._store.namespaces:
+                raise conflict(f"The namespace {key[2]} already exists.")
+            namespace = Namespace(
+                name=key[2],
+                account=call.account,
+                region=call.region,
+                namespace_id=self._ids.uuid(),
+                created_ms=call.now_ms,
+                admin=str(given.get("adminUsername") or ADMIN),
+                admin_password=str(given.get("adminUserPassword") or ""),
+                database=str(given.get("dbName") or DATABASE),
+                roles=[str(role) for role in given.get("iamRoles") or ()],
+                default_role=str(given.get("defaultIamRoleArn") or ""),
+                settings={name: given[name] for name in _OF_NAMESPACE if name in given},
+            )
+            self._store.put_namespace(namespace)
+        return namespace
+
+    def namespace(self, call: Call, name: str) -> Namespace:
+        """Return a namespace. Raises AwsError."""
+        found = self._store.namespaces.get(_key(call, name))
+        if found is None:
+            raise not_found("namespace", name)
+        return found
+
+    def namespaces(self, call: Call) -> list[Namespace]:
+        """Return an account's namespaces by name."""
+        with self._lock:
+            return [
+                item for key, item in sorted(self._store.namespaces.items()) if _is_of(call, key)
+            ]
+
+    def update_namespace(self, call: Call, given: Mapping[str, Any]) -> Namespace:
+        """Change what is given. Raises AwsError."""
+        if given.get("manageAdminPassword"):
+            raise not_built("manageAdminPassword")
+        if any(name.startswith("s3Table") for name in given):
+            raise not_built("publishing S3 tables")
+        with self._lock:
+            present = self.namespace(call, str(given["namespaceName"]))
+            settings = {name: given[name] for name in _OF_NAMESPACE if name in given}
+            namespace = replace(
+                present,
+                admin=str(given.get("adminUsername") or present.admin),
+                admin_password=str(given.get("adminUserPassword") or present.admin_password),
+                roles=[str(role) for role in given.get("iamRoles", present.roles)],
+                default_role=str(given.get("defaultIamRoleArn", present.default_role)),
+                settings={**present.settings, **settings},
+            )
+            self._store.put_namespace(namespace)
+        return namespace
+
+    def delete_namespace(self, call: Call, name: str) -> Namespace:
+        """Delete a namespace with its tables. Raises AwsError."""
+        with self._lock:
+            namespace = self.namespace(call, name)
+            if any(workgroup.namespace == name for workgroup in self.workgroups(call)):
+                raise conflict(f"The namespace {name} has a workgroup. Delete the workgroup first.")
+            self._store.delete_namespace(namespace)
+        if namespace.home:
+            self._warehouses.forget(
+                "workgroup", namespace.home, account=call.account, region=call.region
+            )
+        return namespace
+
+    # --- workgroups ---------------------------------------------------------------------------
+
+    def create_workgroup(self, call: Call, given: Mapping[str, Any]) -> Workgroup:
+        """Make a workgroup of a namespace. Raises AwsError."""
+        key = _key(call, str(given["workgroupName"]))
+        with self._lock:
+            namespace = self.namespace(call, str(given["namespaceName"]))
+            if key in self._store.workgroups:
+                raise conflict(f"The workgroup {key[2]} already exists.")
+            if any(other.namespace == namespace.name for other in self.workgroups(call)):
+                raise conflict(f"The namespace {namespace.name} has a workgroup already.")
+            if namespace.home not in ("", key[2]):
+                raise not_built(
+                    f"a workgroup of another name than the namespace's first, {namespace.home},"
+                )
+            workgroup = Workgroup(
+                name=key[2],
+                account=call.account,
+                region=call.region,
+                workgroup_id=self._ids.uuid(),
+                created_ms=call.now_ms,
+                namespace=namespace.name,
+                port=int(given.get("port") or PORT),
+                settings={
+                    "baseCapacity": BASE_CAPACITY,
+                    "enhancedVpcRouting": False,
+                    "publiclyAccessible": False,
+                    **{name: given[name] for name in _OF_WORKGROUP if name in given},
+                },
+            )
+            # First: tables whose home nobody knows could not be deleted.
+            self._store.put_namespace(replace(namespace, home=workgroup.name))
+            self._store.put_workgroup(workgroup)
+        return workgroup
+
+    def workgroup(self, call: Call, name: str) -> Workgroup:
+        """Return a workgroup. Raises AwsError."""
+        found = self._store.workgroups.get(_key(call, name))
+        if found is None:
+            raise not_found("workgroup", name)
+        return found
+
+    def workgroups(self, call: Call) -> list[Workgroup]:
+        """Return an account's workgroups by name."""
+        with self._lock:
+            return [
+                item for key, item in sorted(self._store.workgroups.items()) if _is_of(call, key)
+            ]
+
+    def update_workgroup(self, call: Call, given: Mapping[str, Any]) -> Workgroup:
+        """Change what is given. Raises AwsError."""
+        if "port" in given:
+            raise not_built("another port of a workgroup that is there")
+        with self._lock:
+            present = self.workgroup(call, str(given["workgroupName"]))
+            settings = {name: given[name] for name in _OF_WORKGROUP if name in given}
+            workgroup = replace(present, settings={**present.settings, **settings})
+            self._store.put_workgroup(workgroup)
+        return workgroup
+
+    def delete_workgroup(self, call: Call, name: str) -> Workgroup:
+        """Delete a workgroup; the tables are the namespace's and stay. Raises AwsError."""
+        with self._lock:
+            workgroup = self.workgroup(call, name)
+            self._store.delete_workgroup(workgroup)
+        return workgroup
+
+    def address(self, call: Call, workgroup: Workgroup) -> tuple[str, int]:
+        """Return where a workgroup is reached; AWS's name where there is no PostgreSQL to be had."""
+        namespace = self.namespace(call, workgroup.namespace)
+        spec = ClusterSpec(
+            "workgroup",
+            workgroup.account,
+            workgroup.region,
+            workgroup.name,
+            namespace.admin,
+            namespace.admin_password,
+            namespace.database,
+            workgroup.port,
+            tuple(namespace.roles),
+            namespace.default_role,
+        )
+        named = f"{workgroup.name}.{workgroup.account}.{workgroup.region}.redshift-serverless.amazonaws.com"
+        return self._warehouses.endpoint_of(spec) or (named, workgroup.port)
+
+
+def _key(call: Call, name: str) -> Key:
+    return call.account, call.region, name
+
+
+def _is_of(call: Call, key: Key) -> bool:
+    return key[:2] == (call.account, call.region)

@@ -1,0 +1,30 @@
+"""Redshift Serverless' errors. The codes are the model's, the sentences are assumed."""
+
+from __future__ import annotations
+
+from headrace.aws.errors import AwsError
+
+
+def invalid(message: str) -> AwsError:
+    """An argument that is refused."""
+    return AwsError("ValidationException", message, 400)
+
+
+def conflict(message: str) -> AwsError:
+    """A name that is taken, or something that another still needs."""
+    return AwsError("ConflictException", message, 400)
+
+
+def not_found(kind: str, name: str) -> AwsError:
+    """No such namespace or workgroup."""
+    return AwsError(
+        "ResourceNotFoundException",
+        f"The {kind} {name} was not found.",
+        400,
+        {"resourceName": name},
+    )
+
+
+def not_built(what: str) -> AwsError:
+    """AWS does this and headrace does not."""
+    return invalid(f"headrace does not support {what} of Redshift Serverless yet.")
