@@ -37,7 +37,7 @@ GIVEN: dict[str, Any] = {
         ),
         ("$context.list.size() $context.list[1] $context.get('id')", "2 2 7"),
         ("$context.id.replaceAll('7', '@@').replaceAll('@', 'a')", "aa"),
-        ("$context.id.replaceAll(\"\\\\.\", 'x')", "7"),
+        ("$context.id.replaceAll('\\.', 'x')", "7"),
         ("a#stop b", "a"),
         ("line\n#set($x = 1)\nnext", "line\nnext"),
     ],
