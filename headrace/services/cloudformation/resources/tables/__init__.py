@@ -1,6 +1,6 @@
 """The declared resource types, a file for each group of services."""
 
-from headrace.services.cloudformation.resources.declared import Declared
+from headrace.services.cloudformation.resources.declaration import Declared
 from headrace.services.cloudformation.resources.tables import (
     analytics,
     apigateway,

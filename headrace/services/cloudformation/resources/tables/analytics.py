@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, Values, own_name
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, own_name
 
 
 def _is_granted(values: Values) -> bool:

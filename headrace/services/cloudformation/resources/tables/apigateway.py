@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,

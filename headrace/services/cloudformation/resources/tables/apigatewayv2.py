@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
 
 
 @made_of("Name", "Body")

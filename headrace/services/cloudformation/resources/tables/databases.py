@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,

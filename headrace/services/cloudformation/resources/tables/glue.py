@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
 
 _NAME = {"Name": "@id"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, made_of
+from headrace.services.cloudformation.resources.declaration import Call, Declared, made_of
 
 _USER = {"UserName": "@id"}
 _GROUP = {"GroupName": "@id"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declared import Call, Declared, Values
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values
 
 
 def _has_policy(values: Values) -> bool:

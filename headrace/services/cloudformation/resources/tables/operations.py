@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.arn import make_arn
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,

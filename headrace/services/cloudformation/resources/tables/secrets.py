@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from headrace.services.cloudformation.resources.base import boolean
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,

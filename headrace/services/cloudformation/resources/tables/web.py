@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
-from headrace.services.cloudformation.resources.declared import (
+from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,

@@ -1,0 +1,161 @@
+"""One caller, as the gateway and the services ask it: what it did is noted, and refused where that is asked for."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from headrace.core.clock import Clock
+from headrace.core.ports import Acting
+from headrace.iam.entries import Entries, Entry, EntryKey, access_to, key_of
+from headrace.iam.identity import Identity
+from headrace.iam.key_uses import use_of_key
+from headrace.iam.refusals import refusal
+from headrace.permissions.model import Access
+
+
+class Decider(Protocol):
+    """Decides for all callers. Thread-safe.
+
+    Attributes:
+        clock: says when a caller did something.
+        lock: guards the entries of all callers.
+        changes: grows with what is decided, under the lock.
+    """
+
+    clock: Clock
+    lock: threading.Lock
+    changes: int
+
+    @property
+    def enforces(self) -> bool:
+        """Whether what AWS would deny is refused."""
+        ...
+
+    def user_of(self, access_key: str) -> Identity | None:
+        """Return the user of an access key; None when it is nobody's."""
+        ...
+
+    def accesses(
+        self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
+    ) -> tuple[Access, ...]:
+        """Return what an operation accesses."""
+        ...
+
+    def decide(self, identity: Identity, entry: Entry) -> str | None:
+        """Return AWS's sentence of refusal; None for an access that AWS allows."""
+        ...
+
+    def later(self, entry: Entry) -> None:
+        """Have an entry judged by the worker."""
+        ...
+
+
+class Caller:
+    """The `Permit` of one caller, with what it did. Thread-safe."""
+
+    def __init__(self, judge: Decider, identity: Identity) -> None:
+        self.identity = identity
+        self.entries = Entries(identity)
+        self._judge = judge
+        self._clock = judge.clock
+        self._lock = judge.lock
+        self._enforces = judge.enforces
+
+    def of_session(self, identity: Identity) -> Caller:
+        """Return this caller in one of its sessions, which differ in when they were issued."""
+        if identity.issued_ms == self.identity.issued_ms:
+            return self
+        other = copy.copy(self)
+        other.identity = identity
+        return other
+
+    @property
+    def acting(self) -> Acting | None:
+        """See `Permit.acting`."""
+        identity = self.identity
+        if identity.kind == "key":
+            known = self._judge.user_of(identity.name)
+            if known is None:
+                return None
+            identity = known
+        return Acting(identity.arn, identity.session, identity.source_arn)
+
+    def ask(
+        self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
+    ) -> None:
+        """See `Permit.ask`."""
+        for access in self._judge.accesses(service, operation, params, account, region):
+            sentence = self._note(key_of(access), access)
+            if sentence:
+                raise refusal(service, sentence, access.action)
+
+    def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
+        """See `Permit.ask_for`."""
+        if action.startswith("kms:"):
+            sentence = self._sentence_via(service, action, resource, of)
+        else:
+            sentence = self.sentence_of((action, resource), action, resource)
+        if sentence:
+            raise refusal(service, sentence, action)
+
+    def _sentence_via(self, service: str, action: str, key: str, of: str) -> str:
+        """Note the use of a key by a service; return AWS's sentence when it is to be refused."""
+        entry = self.entries.by_key.get((action, key, of))
+        if entry is not None:
+            return self._seen(entry)
+        return self._note((action, key, of), use_of_key(service, action, key, of))
+
+    def sentence_of(self, key: EntryKey, action: str, resource: str) -> str:
+        """Note an access; return AWS's sentence when it is to be refused."""
+        entry = self.entries.by_key.get(key)
+        if entry is None:
+            return self._note(key, access_to(action, resource))
+        return self._seen(entry)
+
+    def sentence_in(self, access: Access) -> str:
+        """Note an access with condition keys of its own; return AWS's sentence when it is to be refused."""
+        return self._note(key_of(access), access)
+
+    def note(self, action: str, resource: str) -> None:
+        """Note an access, to be judged later."""
+        with self._lock:
+            now_ms = self._clock.now_ms()
+            entry = self.entries.entry_of((action, resource), access_to(action, resource), now_ms)
+        self._pend(entry)
+
+    def _note(self, key: EntryKey, access: Access) -> str:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            entry = self.entries.entry_of(key, access, now_ms)
+        if entry.samples is not None and self._enforces:
+            one = Entry(self.identity, access)
+            return self._judge.decide(self.identity, one) or ""
+        return self._seen(entry)
+
+    def _seen(self, entry: Entry) -> str:
+        if self._enforces:
+            entry.last_ms = self._clock.now_ms()
+            sentence = self._judge.decide(self.identity, entry)
+            with self._lock:
+                if sentence:
+                    entry.denied += 1
+                    entry.denied_ms = entry.last_ms
+                else:
+                    entry.allowed += 1
+                self._judge.changes += 1
+            return sentence or ""
+        self._pend(entry)
+        return ""
+
+    def _pend(self, entry: Entry) -> None:
+        with self._lock:
+            entry.pending += 1
+            if entry.pending > 1:
+                return
+        entry.identity = self.identity
+        # When the last of many was, `settle` says: it comes within a second, and here each costs.
+        entry.last_ms = self._clock.now_ms()
+        self._judge.later(entry)

@@ -1,0 +1,76 @@
+"""Which properties of a declared type go to which of its calls, by the names of the operations' members."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+from headrace.aws.model import service_model
+from headrace.services.cloudformation.resources.declaration import Call, Declared, MadeOf
+
+TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
+
+
+def changed_in_place(declared: Declared) -> set[str]:
+    """Return the properties that calls change."""
+    changed = {name for call in declared.update for name in passed(declared, call)}
+    changed |= followed(declared)
+    return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
+
+
+def followed(declared: Declared) -> set[str]:
+    """Return the lists whose items are made and deleted one by one, and so can be when the list changes."""
+    made = {call.each for call in declared.create if call.each}
+    return made & {call.each for call in declared.delete}
+
+
+@functools.cache
+def input_of(service: str, operation: str) -> Any:
+    """Return the shape of an operation's request."""
+    return cast("Any", service_model(service).operation_model(operation)).input_shape
+
+
+def shape_of(declared: Declared, call: Call) -> Any:
+    """Return the shape that a call's properties go into: the request's, or one member's; see `Call.into`."""
+    shape = input_of(declared.service, call.operation)
+    return shape.members[call.into] if call.into else shape
+
+
+def passed(declared: Declared, call: Call) -> dict[str, str]:
+    """Return which properties a call takes, and the members that they are."""
+    shape = shape_of(declared, call)
+    members = {name.lower(): name for name in shape.members}
+    found: dict[str, str] = {}
+    for name in declared.schema["properties"]:
+        if call.only is not None and name not in call.only:
+            continue
+        member = members.get(declared.names.get(name, name).lower())
+        if member is not None and member not in call.members:
+            found[name] = member
+    for source in call.members.values():
+        if isinstance(source, str) and not source.startswith("@"):
+            found.setdefault(source.partition(".")[0], "")
+        elif isinstance(source, MadeOf):
+            for name in source.properties:
+                found.setdefault(name, "")
+    for path in (call.when, call.each):
+        if path:
+            found.setdefault(path.partition(".")[0], "")
+    return found
+
+
+def tags_member(declared: Declared, call: Call) -> str | None:
+    """Return the member of a call that takes tags; None when it has none."""
+    shape = input_of(declared.service, call.operation)
+    for name, member in shape.members.items():
+        is_tags = name.lower() in ("tags", "taglist", "tagset", "userpooltags", "hostedzonetags")
+        if is_tags and member.type_name in ("map", "list"):
+            return str(name)
+    return None
+
+
+def takes_tags(declared: Declared) -> bool:
+    """Whether tags of the resource reach its service."""
+    return bool(declared.ec2_tags or declared.tag) or any(
+        call.tagged and tags_member(declared, call) for call in declared.create
+    )
