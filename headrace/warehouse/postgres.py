@@ -33,6 +33,11 @@ _STOPPED_WITHIN_S = 15.0
 _STARTED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.02
 _PORTS = 200
+# Of servers of this process, which may not listen yet.
+_GIVEN_PORTS: set[int] = set()
+_GIVING = threading.Lock()
+# What PostgreSQL logs last when it gives up.
+_GAVE_UP, _TAKEN = "database system is shut down", "Address already in use"
 _WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
 _SETTINGS = (
     f"listen_addresses={HOST}",
@@ -78,6 +83,8 @@ class PostgresServer:
         self.folder = folder
         self._data = folder / "data"
         self._lock = threading.Lock()
+        # Apart from `_lock`, which is held as long as a start takes: the port is known before.
+        self._port_lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._wanted_port = port
@@ -85,7 +92,7 @@ class PostgresServer:
     @property
     def port(self) -> int:
         """Its port, which is kept as long as nobody else takes it while the cloud is down."""
-        with self._lock:
+        with self._port_lock:
             if not self._port:
                 self._port = self._choose_port()
             return self._port
@@ -98,7 +105,7 @@ class PostgresServer:
     def _choose_port(self) -> int:
         file = self.folder / "port"
         kept = int(file.read_text()) if file.exists() else self._wanted_port
-        port = free_port(kept)
+        port = take_port(kept)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.write_text(str(port))
         return port
@@ -112,7 +119,6 @@ class PostgresServer:
 
         Raises WarehouseUnavailable.
         """
-        port = self.port
         with self._lock:
             if self._child is not None and self._child.poll() is None:
                 return False
@@ -123,8 +129,17 @@ class PostgresServer:
             self._end_earlier()
             with contextlib.suppress(FileNotFoundError):
                 (self._data / "postmaster.pid").unlink()
-            self._launch([*as_user, str(programs / "postgres")], port)
+            command = [*as_user, str(programs / "postgres")]
+            while not self._launch(command, self.port):
+                # Somebody else's process was quicker.
+                self._forget_port()
             return True
+
+    def _forget_port(self) -> None:
+        """Have another port chosen; this one may be had by other servers."""
+        with self._port_lock:
+            give_back_port(self._port)
+            self._port = 0
 
     def _make(self, programs: Path, as_user: list[str]) -> None:
         shutil.rmtree(self._data, ignore_errors=True)
@@ -147,10 +162,12 @@ class PostgresServer:
         # Whole or not at all.
         half.rename(self._data)
 
-    def _launch(self, command: list[str], port: int) -> None:
+    def _launch(self, command: list[str], port: int) -> bool:
+        """Start it; return whether it runs: False when its port is taken. Raises WarehouseUnavailable."""
         settings = [*_SETTINGS, f"port={port}"]
         where = ["-D", str(self._data), *(part for each in settings for part in ("-c", each))]
         with (self.folder / "log").open("ab") as output:
+            logged_bytes = output.tell()
             self._child = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCH, "headrace-redshift", *command, *where],
                 stdin=subprocess.PIPE,
@@ -160,11 +177,25 @@ class PostgresServer:
             )
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
-            if self._child.poll() is not None or time.monotonic() > deadline_s:
+            said = (self.folder / "log").read_bytes()[logged_bytes:].decode("utf-8", "replace")
+            # The shell outlives the server: only the log tells that it has given up.
+            has_ended = self._child.poll() is not None or _GAVE_UP in said
+            if has_ended or time.monotonic() > deadline_s:
+                self._end_shell()
+                if has_ended and _TAKEN in said:
+                    return False
                 raise WarehouseUnavailable(
                     f"PostgreSQL did not start; see {self.folder / 'log'}: {self._last_line()}"
                 )
             time.sleep(_LOOK_EVERY_S)
+        return True
+
+    def _end_shell(self) -> None:
+        """End the shell of a server that did not start, and with it the server."""
+        child, self._child = self._child, None
+        if child is not None and child.stdin is not None:
+            child.stdin.close()
+            child.wait()
 
     def _is_ready(self) -> bool:
         with contextlib.suppress(OSError):
@@ -198,6 +229,7 @@ class PostgresServer:
         """Stop it, if it runs; what was committed stays."""
         with self._lock:
             child, self._child = self._child, None
+        self._forget_port()
         if child is None:
             return
         assert child.stdin is not None
@@ -211,17 +243,28 @@ class PostgresServer:
             child.wait()
 
 
-def free_port(first: int) -> int:
-    """Return the first port from `first` on that nobody listens on, or else any."""
-    for port in _candidates(first):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
+def take_port(first: int) -> int:
+    """Return the first port from `first` on that nobody listens on and nobody here was given, or else any."""
+    with _GIVING:
+        for port in _candidates(first):
+            if port in _GIVEN_PORTS:
                 continue
-            return int(probe.getsockname()[1])
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    continue
+                found = int(probe.getsockname()[1])
+            _GIVEN_PORTS.add(found)
+            return found
     raise WarehouseUnavailable("There is no free port for PostgreSQL.")
+
+
+def give_back_port(port: int) -> None:
+    """Let others have a port."""
+    with _GIVING:
+        _GIVEN_PORTS.discard(port)
 
 
 def _candidates(first: int) -> Iterator[int]:

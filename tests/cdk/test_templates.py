@@ -101,6 +101,7 @@ def test_the_packed_function_is_its_folder_without_caches(assembly: Path) -> Non
     packed = next(path.parent for path in assembly.glob("asset.*/handler.py"))
 
     assert sorted(str(p.relative_to(packed)) for p in packed.rglob("*") if p.is_file()) == [
+        "aggregation.py",
         "handler.py",
         "logic.py",
         "reference/airlines.csv",

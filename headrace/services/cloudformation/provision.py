@@ -224,7 +224,8 @@ class Provisioner:
         `keep` stores the id; without it the resource is stored as the stack's own. An event of `status` tells the id.
         """
         if kind.find is not None:
-            found = kind.find(self._states.context(resource.logical_id), resource.properties)
+            properties = with_texts(kind.name, resource.properties)
+            found = kind.find(self._states.context(resource.logical_id), properties)
             if found:
                 raise self._already_exists(kind, found)
 

@@ -275,5 +275,5 @@ def test_a_runs_own_policies_limit_its_role(lab: Lab) -> None:
     assert lab.ended(made, run_id)["state"] == "SUCCESS"
     token = lab.log(made, run_id, "stdout").strip()
     # What the session carries stands sealed, and readable, behind the seal.
-    account, role, *_, said, managed = msgspec.json.decode(base64.b64decode(token)[32:])
+    account, role, _, _, said, managed, *_ = msgspec.json.decode(base64.b64decode(token)[32:])
     assert (account, role, said, managed) == ("000000000000", "job", policy, arns)

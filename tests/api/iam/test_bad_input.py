@@ -98,7 +98,10 @@ def test_a_policy_of_thousands_of_statements_is_refused_by_its_size(cloud: InPro
         "ValidationError",
     )
     simulate = iam.simulate_custom_policy
-    asked = {"ActionNames": ["s3:A4999"], "PolicyInputList": [text]}
+    # API_SimulateCustomPolicy.html: a policy has at most 131,072 characters there.
+    asked = {"ActionNames": ["s3:A1999"], "PolicyInputList": [text]}
+    assert refusal(simulate, **asked)[0] == "ValidationError"
+    asked["PolicyInputList"] = [json.dumps(statements(*rows[:2000]))]
     answer = simulate(**asked)["EvaluationResults"][0]
     assert answer["EvalDecision"] == "allowed"
 

@@ -294,7 +294,7 @@ class Forbids(NoGuard):
     def __init__(self, word: str) -> None:
         self.word = word
 
-    def denial(self, acting: Acting, action: str, resource: str) -> str:
+    def denial(self, acting: Acting, action: str, resource: str, context: Any = None) -> str:
         return "not allowed" if action == "s3:PutObject" and self.word in resource else ""
 
 

@@ -136,6 +136,7 @@ class Declared:
             then cannot be brought back: the service lets there be one only.
         holds: of a type of which a thing has one at most: whether it is this one; the deletion of another leaves it
             alone, and when a rollback brings back the one that another took the place of, it is made again.
+        unread: properties whose name in the read answer stands for something else: they cannot be read.
     """
 
     type: str
@@ -159,6 +160,7 @@ class Declared:
     holder: bool = False
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
+    unread: frozenset[str] = frozenset()
 
     @property
     def remade(self) -> bool:

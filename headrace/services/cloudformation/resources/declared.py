@@ -102,7 +102,10 @@ class _Maker:
         if not self._exists(values):
             return None
         members = passed(self._declared, self._declared.create[0])
-        return found_in(values.answer, {name: members.get(name, "") for name in wanted}, wanted)
+        readable = {
+            name: members.get(name, "") for name in wanted if name not in self._declared.unread
+        }
+        return found_in(values.answer, readable, wanted)
 
     def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
         """See `Readable.adopt`."""

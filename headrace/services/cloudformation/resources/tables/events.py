@@ -48,6 +48,15 @@ def _schedule_state(values: Values) -> str:
     return values.get("State") or "ENABLED"
 
 
+# By the statement itself, or by what it is about; never both.
+_PUT_BUS_POLICY = [
+    Call("PutPermission", {"Policy": _bus_policy}, only=("EventBusName",), when="Statement"),
+    Call(
+        "PutPermission",
+        only=("EventBusName", "StatementId", "Action", "Principal", "Condition"),
+        when="Action",
+    ),
+]
 _GROUP = {"Name": "@id", "GroupName": "GroupName"}
 TYPES = [
     Declared(
@@ -81,9 +90,9 @@ TYPES = [
     Declared(
         "AWS::Events::EventBusPolicy",
         "events",
-        create=[Call("PutPermission", {"Policy": _bus_policy})],
+        create=_PUT_BUS_POLICY,
         id=_bus_policy_id,
-        update=[Call("PutPermission", {"Policy": _bus_policy})],
+        update=_PUT_BUS_POLICY,
         delete=[
             Call("RemovePermission", {"EventBusName": "EventBusName", "StatementId": "StatementId"})
         ],

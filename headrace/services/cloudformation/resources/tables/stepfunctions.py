@@ -101,6 +101,8 @@ TYPES = [
         read=Call("DescribeStateMachine", _ARN),
         delete=[Call("DeleteStateMachineVersion", {"stateMachineVersionArn": "@id"})],
         attributes={"Arn": "@id"},
+        # Of a version the answer has the version's own ARN.
+        unread=frozenset({"StateMachineArn"}),
     ),
     Declared(
         "AWS::StepFunctions::StateMachineAlias",
