@@ -207,10 +207,20 @@ class Warehouses(Protocol):
         """Connect. Raises WarehouseError, WarehouseUnavailable."""
         ...
 
-    def lend(self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int) -> str:
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
         """Let a user log in until a time (since 1970), and return its password.
 
-        `acts_as`: whose rights its sessions have; empty for its own. Raises WarehouseError, WarehouseUnavailable.
+        Raises WarehouseError, WarehouseUnavailable.
+
+        Args:
+            spec: the cluster.
+            user: is made when it is not there.
+            acts_as: as whom its sessions work; empty for itself. Where nobody of that name is, nobody logs in.
+            until_ms: time since 1970.
+            makes: whether whom it acts as is made, too.
+
         """
         ...
 
@@ -242,7 +252,9 @@ class NoWarehouses:
         """See `Warehouses.open`."""
         raise WarehouseUnavailable("This cloud has no Redshift.")
 
-    def lend(self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int) -> str:
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
         """See `Warehouses.lend`."""
         raise WarehouseUnavailable("This cloud has no Redshift.")
 

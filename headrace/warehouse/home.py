@@ -267,14 +267,16 @@ class WarehouseHome:
         who = {} if mine else {"user": login.user, "password": login.password}
         return connect(**{**admin, **who, "dbname": database, "options": _SEARCH_PATH})
 
-    def lend(self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int) -> str:
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
         """See `Warehouses.lend`. Nobody is let into a server of the user's own."""
         self.check()
         if self._real_url:
             raise WarehouseUnavailable("headrace makes no logins on a PostgreSQL of your own.")
         admin = self._ready(self._cluster(spec))
         with connect(**admin, dbname="postgres") as connection:
-            return lend(connection, str(admin["password"]), user, acts_as, until_ms)
+            return lend(connection, str(admin["password"]), user, acts_as, until_ms, makes=makes)
 
     def load(self, load: Load) -> int:
         """See `Warehouses.load`. The note that it has happened is in the transaction of its rows."""

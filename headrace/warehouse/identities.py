@@ -17,20 +17,27 @@ from headrace.warehouse.postgres import SUPERUSER
 from headrace.warehouse.sql import quoted_name
 
 
-def lend(connection: Any, secret: str, user: str, acts_as: str, until_ms: int) -> str:
+def lend(
+    connection: Any, secret: str, user: str, acts_as: str, until_ms: int, *, makes: bool = False
+) -> str:
     """Make `user` if it is not there, let it log in until a time at least, and return its password.
 
     Args:
         connection: the superuser's, in a transaction that the caller commits.
         secret: the server's own.
         user: as AWS names an identity in a database.
-        acts_as: whose rights its sessions have; empty for its own.
+        acts_as: as whom its sessions work; empty for itself. Where nobody of that name is, nobody logs in.
         until_ms: time since 1970.
+        makes: whether whom it acts as is made, too.
     """
     password = hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()
     name = quoted_name(user)
     # Two calls may come at once.
     connection.execute("select pg_advisory_xact_lock(4567)")
+    if acts_as and not _is_there(connection, acts_as):
+        if not makes:
+            return password
+        connection.execute(f"create role {quoted_name(acts_as)}")
     until = datetime.fromtimestamp(until_ms / 1000, UTC).isoformat()
     found = connection.execute(
         "select greatest(rolvaliduntil, %s::timestamptz)::text from pg_authid where rolname = %s",
@@ -45,6 +52,11 @@ def lend(connection: Any, secret: str, user: str, acts_as: str, until_ms: int) -
         connection.execute(f"grant {quoted_name(acts_as)} to {name}")
         connection.execute(f"alter role {name} set role = {quoted_name(acts_as)}")
     return password
+
+
+def _is_there(connection: Any, user: str) -> bool:
+    found = connection.execute("select 1 from pg_roles where rolname = %s", [user]).fetchone()
+    return found is not None
 
 
 def become(connection: Any, login: Login) -> None:

@@ -1,4 +1,4 @@
-"""GetCredentials of Redshift Serverless: a client logs in by what it gives, and sees the Data API's tables."""
+"""GetCredentials and GetClusterCredentials: a client logs in by what it gives, and sees the Data API's tables."""
 
 from __future__ import annotations
 
@@ -39,3 +39,36 @@ def test_a_client_logs_in_and_reads(tmp_path: Path):
             WorkgroupName="lake", Database="flights", Sql="select count(*) from theirs"
         )
         assert data.describe_statement(Id=said["Id"], WaitTimeSeconds=30)["Status"] == "FINISHED"
+
+
+@pytest.mark.slow
+def test_a_client_logs_in_to_a_cluster_as_a_user_of_its(tmp_path: Path):
+    with InProcessCloud(tmp_path / "data") as cloud:
+        redshift: Any = cloud.client("redshift")
+        redshift.create_cluster(
+            ClusterIdentifier="c",
+            NodeType="ra3.large",
+            MasterUsername="boss",
+            MasterUserPassword="Secret123",
+            Port=25710,
+        )
+        at = redshift.describe_clusters()["Clusters"][0]["Endpoint"]
+
+        def asked(user: str, **given: Any) -> Any:
+            login = redshift.get_cluster_credentials(
+                ClusterIdentifier="c", DbUser=user, DbName="dev", **given
+            )
+            with psycopg.connect(
+                host=at["Address"],
+                port=at["Port"],
+                user=login["DbUser"],
+                password=login["DbPassword"],
+                dbname="dev",
+            ) as connection:
+                return connection.execute("select current_user").fetchone()
+
+        assert asked("boss") == ("boss",)
+        with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+            asked("reader")
+        assert asked("reader", AutoCreate=True) == ("reader",)
+        assert asked("reader") == ("reader",)

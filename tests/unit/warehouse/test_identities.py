@@ -39,6 +39,12 @@ def test_a_login_ends(postgres_url: str):
         ask(postgres_url, "IAM:late", word, "select 1")
 
 
+def test_nobody_logs_in_as_somebody_who_is_not_there(postgres_url: str):
+    word = lent(postgres_url, "IAM:nobody", acts_as="nobody_of_logins")
+    with pytest.raises(psycopg.OperationalError, match="authentication failed"):
+        ask(postgres_url, "IAM:nobody", word, "select 1")
+
+
 def test_a_login_may_have_anothers_rights(postgres_url: str):
     with connect(conninfo=postgres_url) as connection:
         connection.execute("create role boss_of_logins")
