@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+
+# Files cost a fuzzer as much as all the rest when a disk keeps them: it makes and deletes millions.
+_IN_MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Yield a folder, in memory where the system has such, that is gone after the module's tests."""
+    if not _IN_MEMORY.is_dir():
+        yield tmp_path_factory.mktemp("fuzz")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="headrace-fuzz-", dir=_IN_MEMORY))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture
