@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -22,6 +23,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="headrace-fuzz-", dir=_IN_MEMORY))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def cloud_scope(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
+    """Return how long a cloud lives that keeps what is deleted: for one operation where many requests are made.
+
+    Else each list of stacks and clusters were longer than the last.
+    """
+    del fixture_name
+    many = config.getoption("--nightly") or (config.getoption("--fuzz-requests") or 0) > 1_000
+    return "function" if many else "module"
 
 
 @pytest.fixture

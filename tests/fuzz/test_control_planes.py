@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from random import Random
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from headrace.services.emr.actions import ACTIONS as EMR
 from headrace.services.emr_serverless.actions import ACTIONS as EMR_SERVERLESS
 from headrace.services.redshift_data.actions import ACTIONS as REDSHIFT_DATA
 from headrace.services.tagging.actions import ACTIONS as TAGGING
+from tests.fuzz.conftest import cloud_scope
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import check_answer, model_of, request_of
 from tests.fuzz.upkeep import Caller, Upkeep
@@ -273,9 +275,9 @@ def _template(random: Random) -> str:
     return random.choice(("", "{", "Resources: [", "a: &b\n*b", "\x00", "!Ref x", "null", "[]"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope=cloud_scope)
 def target(place: Path) -> Iterator[Target]:
-    with InProcessCloud(place / "data", spark="installed") as cloud:
+    with InProcessCloud(Path(mkdtemp(dir=place)) / "data", spark="installed") as cloud:
         yield Target(cloud)
 
 
