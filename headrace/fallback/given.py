@@ -7,7 +7,10 @@ a text (`SerializationException`), and a required member that is not there.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
 
 from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError
@@ -55,6 +58,29 @@ def check_given(service: str, operation: str, request: HttpRequest) -> None:
     said = lacking(service, operation, params) if code and params is not None else ""
     if said:
         raise AwsError(str(code), said)
+
+
+def without_nulls(request: HttpRequest) -> HttpRequest:
+    """Return a request in JSON without the members that are null: to AWS they are not there, moto reads them.
+
+    What cannot be read is returned as it is.
+    """
+    if b"null" not in request.body or "x-amz-target" not in request.headers:
+        return request
+    try:
+        value = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return request
+    return replace(request, body=msgspec.json.encode(_stripped(value)))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _stripped(item) for name, item in pairs if item is not None}
+    if isinstance(value, list):
+        return [_stripped(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:

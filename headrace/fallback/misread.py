@@ -191,12 +191,17 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
                 f"Invalid {names[0]}: An expression attribute value used in expression is not defined; attribute"
                 f" value: {value}"
             )
+    if isinstance(error, StopIteration):
+        # moto takes the first type of a value, and there is none.
+        return _invalid(
+            "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
+        )
+    if "Statement" in params:
+        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
     if not isinstance(error, ValueError | TypeError | LookupError):
         return None
     if "SequenceNumber" in params:
         return _invalid("Invalid SequenceNumber")
-    if "Statement" in params:
-        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
     if isinstance(error, KeyError):
         return None
     if not expressions:

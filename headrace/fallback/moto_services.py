@@ -33,7 +33,7 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.given import check_given
+from headrace.fallback.given import check_given, without_nulls
 from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
 from headrace.fallback.held_tags import tags_held
@@ -303,6 +303,8 @@ class MotoServices:
         call = request.call
         assert call is not None
         check_body(request)
+        if is_from_outside:
+            request = without_nulls(request)
         if self.strictness is not None:
             self.strictness.check(service, request)
         host = host_of(service, call.region)

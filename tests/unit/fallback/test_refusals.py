@@ -282,3 +282,30 @@ def test_an_event_whose_detail_is_no_object_fails_alone(lab: MotoLab, detail: st
         "ErrorMessage": "Detail is malformed.",
     }
     assert found["Entries"][1]["EventId"]
+
+
+def test_members_that_are_null_are_not_there(lab: MotoLab):
+    lab.client("logs").create_log_group(logGroupName="g")
+    for service, target, asked in (
+        ("logs", "Logs_20140328.DescribeLogStreams", {"logGroupName": "g", "limit": None}),
+        ("ssm", "AmazonSSM.GetParametersByPath", {"Path": "/a", "MaxResults": None}),
+        ("sqs", "AmazonSQS.CreateQueue", {"QueueName": "q", "Attributes": {"Policy": None}}),
+    ):
+        assert ask(lab, service, target, json.dumps(asked).encode())[0] == 200, target
+    status, _ = ask(lab, "ssm", "AmazonSSM.GetParametersByPath", b'{"Path":"\x81","N":null}')
+    assert status == 400
+
+
+def test_a_value_of_no_type_and_a_statement_of_no_kind_are_refused(lab: MotoLab):
+    lab.client("dynamodb").create_table(
+        TableName="t",
+        AttributeDefinitions=[{"AttributeName": "k", "AttributeType": "S"}],
+        KeySchema=[{"AttributeName": "k", "KeyType": "HASH"}],
+        BillingMode="PAY_PER_REQUEST",
+    )
+    for operation, asked in (
+        ("GetItem", {"TableName": "t", "Key": {"z": {}}}),
+        ("ExecuteStatement", {"Statement": "insert into t valqe {'k': 'b'}"}),
+    ):
+        status, answer = ask(lab, "dynamodb", f"{DYNAMODB}.{operation}", json.dumps(asked).encode())
+        assert (status, answer["__type"].rpartition("#")[2]) == (400, "ValidationException")
