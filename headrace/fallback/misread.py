@@ -191,7 +191,7 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
                 f"Invalid {names[0]}: An expression attribute value used in expression is not defined; attribute"
                 f" value: {value}"
             )
-    if isinstance(error, StopIteration):
+    if isinstance(error, StopIteration) or (isinstance(error, IndexError) and _has_empty(params)):
         # moto takes the first type of a value, and there is none.
         return _invalid(
             "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
@@ -209,6 +209,19 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
     # Of several it is not known which.
     name = next(iter(expressions)) if len(expressions) == 1 else "expression"
     return _invalid(f"Invalid {name}: Syntax error")
+
+
+def _has_empty(value: Any) -> bool:
+    """Whether a key anywhere in a request has a value without a type."""
+    if isinstance(value, list):
+        return any(map(_has_empty, cast("list[Any]", value)))
+    if not isinstance(value, Mapping):
+        return False
+    given = cast("Mapping[str, Any]", value)
+    keys: Any = given.get("Key")
+    if isinstance(keys, Mapping) and {} in cast("Mapping[str, Any]", keys).values():
+        return True
+    return any(map(_has_empty, given.values()))
 
 
 def _invalid(text: str) -> AwsError:

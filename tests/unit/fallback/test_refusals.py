@@ -305,6 +305,7 @@ def test_a_value_of_no_type_and_a_statement_of_no_kind_are_refused(lab: MotoLab)
     )
     for operation, asked in (
         ("GetItem", {"TableName": "t", "Key": {"z": {}}}),
+        ("TransactGetItems", {"TransactItems": [{"Get": {"Key": {"k": {}}, "TableName": "t"}}]}),
         ("ExecuteStatement", {"Statement": "insert into t valqe {'k': 'b'}"}),
     ):
         status, answer = ask(lab, "dynamodb", f"{DYNAMODB}.{operation}", json.dumps(asked).encode())
