@@ -246,8 +246,12 @@ def test_what_a_service_cannot_be_sent_is_named(templates: InProcessCloud):
     scaled = {"PolicyName": "p", "PolicyType": "TargetTrackingScaling", "ScalingTargetId": "x"}
     layer = {"LayerVersionArn": "x", "Action": "lambda:GetLayerVersion", "Principal": "*"}
     keys = {"AttributeDefinitions": [{"AttributeName": "a", "AttributeType": "S"}]}
+    half = {"GenerateSecretString": {"SecretStringTemplate": "{}"}}
+    schema = {"Name": "s", "DataFormat": "AVRO", "Compatibility": "NONE", "Registry": {"x": "x"}}
     for number, (kind, properties, words) in enumerate(
         (
+            ("AWS::SecretsManager::Secret", half, "GenerateStringKey"),
+            ("AWS::Glue::Schema", schema, "registryArn has to be provided"),
             ("AWS::ApplicationAutoScaling::ScalingPolicy", scaled, "x is no scaling target"),
             ("AWS::Lambda::LayerVersionPermission", layer, "Invalid layer version ARN: x"),
             ("AWS::DynamoDB::Table", {**keys, "KeySchema": ["x"]}, "parameter KeySchema[0]"),
