@@ -12,6 +12,8 @@ from typing import Any
 
 from headrace.iam.key_uses import Grant
 
+_ARN_PARTS = 6
+
 
 def key_arn(key_id: str, account: str, region: str) -> str:
     """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
@@ -20,9 +22,12 @@ def key_arn(key_id: str, account: str, region: str) -> str:
     if not key_id or "alias/aws/" in key_id:
         return ""
     if key_id.startswith("arn:"):
-        region, account = key_id.split(":", 5)[3:5]
-    backend: Any = kms_backends[account][region]
+        parts = key_id.split(":", 5)
+        if len(parts) < _ARN_PARTS:
+            return ""
+        region, account = parts[3:5]
     try:
+        backend: Any = kms_backends[account][region]
         key = backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
         return ""
@@ -88,9 +93,12 @@ def state_of_key(key_id: str, account: str, region: str) -> tuple[str, str]:
     from moto.kms.models import kms_backends
 
     if key_id.startswith("arn:"):
-        region, account = key_id.split(":", 5)[3:5]
-    backend: Any = kms_backends[account][region]
+        parts = key_id.split(":", 5)
+        if len(parts) < _ARN_PARTS:
+            return "", ""
+        region, account = parts[3:5]
     try:
+        backend: Any = kms_backends[account][region]
         key = backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
         return "", ""
