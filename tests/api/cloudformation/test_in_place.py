@@ -166,3 +166,72 @@ def test_a_failed_update_leaves_a_log_stream_of_the_same_name_in_its_group(
     for name, streams in (("A", ["lines"]), ("B", [])):
         found = logs.describe_log_streams(logGroupName=physical(cfn, name))["logStreams"]
         assert [each["logStreamName"] for each in found] == streams
+
+
+def test_a_flink_application_changes_in_place_and_keeps_its_log_stream(
+    cloud: InProcessCloud, cfn: Any
+):
+    client = cloud.client("kinesisanalyticsv2")
+    logs = {
+        "Type": "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
+        "Properties": {
+            "ApplicationName": {"Ref": "Flink"},
+            "CloudWatchLoggingOption": {
+                "LogStreamARN": "arn:aws:logs:us-east-1:000000000000:log-group:g:log-stream:s"
+            },
+        },
+    }
+
+    def flink(**given: Any) -> dict[str, Any]:
+        properties = {
+            "ApplicationName": "in-place",
+            "RuntimeEnvironment": "FLINK-1_18",
+            "ServiceExecutionRole": "arn:aws:iam::000000000000:role/r",
+            **given,
+        }
+        kind = "AWS::KinesisAnalyticsV2::Application"
+        return template(Flink={"Type": kind, "Properties": properties}, Logs=logs)
+
+    def found() -> dict[str, Any]:
+        return client.describe_application(ApplicationName="in-place")["ApplicationDetail"]
+
+    assert create(cfn, flink()) == "CREATE_COMPLETE"
+    made = found()
+    configuration = {
+        "ApplicationSnapshotConfiguration": {"SnapshotsEnabled": "true"},
+        "EnvironmentProperties": {
+            "PropertyGroups": [{"PropertyGroupId": "g", "PropertyMap": {"k": "v"}}]
+        },
+        "VpcConfigurations": [{"SubnetIds": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}],
+    }
+    changed = flink(
+        ApplicationConfiguration=configuration,
+        RuntimeEnvironment="FLINK-1_20",
+        Tags=[{"Key": "a", "Value": "b"}],
+    )
+    assert update(cfn, changed) == "UPDATE_COMPLETE"
+    now = found()
+    described = now["ApplicationConfigurationDescription"]
+    assert described["ApplicationSnapshotConfigurationDescription"] == {"SnapshotsEnabled": True}
+    assert described["VpcConfigurationDescriptions"][0]["SubnetIds"] == ["subnet-1"]
+    assert now["RuntimeEnvironment"] == "FLINK-1_20"
+    kept = ("CreateTimestamp", "CloudWatchLoggingOptionDescriptions")
+    assert [now[name] for name in kept] == [made[name] for name in kept]
+    tags = client.list_tags_for_resource(ResourceARN=now["ApplicationARN"])["Tags"]
+    assert {"Key": "a", "Value": "b"} in tags
+
+    refused = flink(ApplicationConfiguration=configuration, ApplicationDescription="other")
+    assert update(cfn, refused) == "UPDATE_ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    reasons = [event.get("ResourceStatusReason", "") for event in events]
+    assert any("no call that changes the ApplicationDescription" in each for each in reasons)
+    assert found()["RuntimeEnvironment"] == "FLINK-1_20"
+
+    assert update(cfn, flink()) == "UPDATE_COMPLETE"
+    now = found()
+    described = now["ApplicationConfigurationDescription"]
+    assert "VpcConfigurationDescriptions" not in described
+    assert described["EnvironmentPropertyDescriptions"] == {"PropertyGroupDescriptions": []}
+    assert [now[name] for name in kept] == [made[name] for name in kept]
+    tags = client.list_tags_for_resource(ResourceARN=now["ApplicationARN"])["Tags"]
+    assert {"Key": "a", "Value": "b"} not in tags

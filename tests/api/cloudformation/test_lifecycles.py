@@ -55,7 +55,7 @@ _REMEMBERED = re.compile(
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
     r"|/\.?extended_config|base_path_mappings/[^/]*$|usage_plan_keys/[^/]*$|/rds:|launch_template_insert_order"
     r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
-    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|db_parameter_groups/default\."
+    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|DBParameterGroup.>/default\."
 )
 # What the examples read from S3, in the account's own bucket.
 _LAYER = io.BytesIO()

@@ -257,6 +257,8 @@ class _Maker:
         """Make a call, unless it is not for these properties, or for each of the items that it is for."""
         if call.when and values.get(call.when) is None:
             return
+        if call.only_if is not None and not call.only_if(values):
+            return
         for item in values.get(call.each) or [] if call.each else [None]:
             values.item = item
             values.answer.update(self._call(call, values))
