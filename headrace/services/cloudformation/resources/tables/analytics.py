@@ -21,6 +21,9 @@ TYPES = [
         create=[Call("CreateDomain")],
         id="DomainName",
         read=Call("DescribeDomain", _DOMAIN),
+        # Its indexes would go with it.
+        holder=True,
+        tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateDomainConfig", _DOMAIN)],
         delete=[Call("DeleteDomain", _DOMAIN)],
         name="DomainName",
@@ -39,6 +42,9 @@ TYPES = [
         create=[Call("CreateElasticsearchDomain")],
         id="DomainName",
         read=Call("DescribeElasticsearchDomain", _DOMAIN),
+        # Its indexes would go with it.
+        holder=True,
+        tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
         name="DomainName",
         name_length=28,
