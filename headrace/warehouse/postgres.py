@@ -177,7 +177,7 @@ class PostgresServer:
             )
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
-            said = (self.folder / "log").read_bytes()[logged_bytes:].decode("utf-8", "replace")
+            said = self._logged_since(logged_bytes)
             # The shell outlives the server: only the log tells that it has given up.
             has_ended = self._child.poll() is not None or _GAVE_UP in said
             if has_ended or time.monotonic() > deadline_s:
@@ -189,6 +189,12 @@ class PostgresServer:
                 )
             time.sleep(_LOOK_EVERY_S)
         return True
+
+    def _logged_since(self, offset_bytes: int) -> str:
+        """Return what the server has logged after an offset: the log of earlier starts can be long."""
+        with (self.folder / "log").open("rb") as log:
+            log.seek(offset_bytes)
+            return log.read().decode("utf-8", "replace")
 
     def _end_shell(self) -> None:
         """End the shell of a server that did not start, and with it the server."""
