@@ -96,6 +96,15 @@ def evaluate(value: Any, scope: Scope) -> Any:
         raise TemplateError("Template error: functions are nested too deeply") from error
 
 
+def evaluate_whole(value: Any, scope: Scope) -> Any:
+    """Return the value of a resource's whole part, and an empty object where that is `AWS::NoValue`.
+
+    Raises as `evaluate`.
+    """
+    evaluated = evaluate(value, scope)
+    return {} if evaluated is NO_VALUE else evaluated
+
+
 def _evaluate(value: Any, scope: Scope) -> Any:
     if isinstance(value, str):
         return _dynamic(value, scope) if _DYNAMIC_START in value else value
