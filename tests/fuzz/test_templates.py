@@ -241,6 +241,21 @@ def test_a_resource_without_a_part_is_made(templates: InProcessCloud, where: str
     assert outcome(cfn, f"no-{where}", json.dumps(body)) == ("CREATE_COMPLETE", [])
 
 
+@pytest.mark.parametrize("text", ["a${AWS::NoValue}b", ["a${v}b", {"v": NOTHING}]])
+def test_no_value_inside_a_text_is_empty(templates: InProcessCloud, text: Any):
+    """Assumed; strangers' templates write `${AWS::NoValue}` where a text must be."""
+    body = {
+        "Resources": {"A": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {"O": {"Value": {"Fn::Sub": text}}},
+    }
+    cfn = templates.client("cloudformation")
+    name = f"empty-{type(text).__name__}"
+    made = cfn.create_stack(StackName=name, TemplateBody=json.dumps(body))
+    cfn.get_waiter("stack_create_complete").wait(StackName=name)
+    (stack,) = cfn.describe_stacks(StackName=made["StackId"])["Stacks"]
+    assert stack["Outputs"] == [{"OutputKey": "O", "OutputValue": "ab"}]
+
+
 def test_properties_that_become_a_text_are_refused(templates: InProcessCloud):
     """Assumed: as properties that are written as a text."""
     body = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"Ref": "AWS::Region"}}}}
