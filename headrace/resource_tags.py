@@ -74,6 +74,11 @@ def _serverless(ask: Any, arn: str) -> Any:
     return ask("emr-serverless", "ListTagsForResource", resourceArn=arn)["tags"]
 
 
+def _workgroup(ask: Any, arn: str) -> Any:
+    tags = ask("redshift-serverless", "ListTagsForResource", resourceArn=arn)["tags"]
+    return {tag["key"]: tag["value"] for tag in tags}
+
+
 def _stack(ask: Any, arn: str) -> Any:
     return ask("cloudformation", "DescribeStacks", StackName=arn)["Stacks"][0]["Tags"]
 
@@ -84,5 +89,6 @@ _READERS: dict[str, Read] = {
     "firehose": _delivery_stream,
     "elasticmapreduce": _cluster,
     "emr-serverless": _serverless,
+    "redshift-serverless": _workgroup,
     "cloudformation": _stack,
 }

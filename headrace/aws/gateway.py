@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import unquote
 
-from headrace.aws import codec_json, half_signed, presigned, requested, sigv2
+from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor, sigv2
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -324,6 +324,18 @@ class Gateway:
         return answer
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
+        if not rpc_cbor.is_rpc(request):
+            return self._answer_fallback(request, call)
+        try:
+            service = self._fallback.service_of(request, call.service)
+            return rpc_cbor.answered(
+                request, service, lambda asked: self._answer_fallback(asked, call)
+            )
+        except Exception:
+            log.exception("%s failed in CBOR", call.service)
+            return error_answer(request, call.service, internal_failure(), call.request_id)
+
+    def _answer_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
         service = call.service
         try:
             if call.permit is not None:

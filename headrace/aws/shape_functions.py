@@ -29,7 +29,8 @@ class ShapeCompiler:
     def compile(self, shape: Shape) -> Convert:
         """Return the function of a shape; it raises AwsError for a value of another kind."""
         if isinstance(shape, StructureShape):
-            return self._structure(shape)
+            # A document is whatever the client says.
+            return _as_it_is if shape.is_document_type else self._structure(shape)
         if isinstance(shape, ListShape):
             return self._list(shape)
         if isinstance(shape, MapShape):
@@ -84,3 +85,7 @@ class ShapeCompiler:
             return {key: item(element) for key, element in given.items()}
 
         return convert
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

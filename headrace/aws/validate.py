@@ -29,6 +29,7 @@ Check = Callable[[Any, str, Failures], None]
 MOST_FAILURES_LISTED = 10
 
 _NESTED = (StructureShape, ListShape, MapShape)
+_NULL = "Value null at "
 _MEMBER_MUST = "Member must satisfy constraint: "
 
 
@@ -72,6 +73,19 @@ def validate(
     check(params, "", failures)
     if failures:
         raise AwsError(code, sentence(failures))
+
+
+def lacking(service: str, operation: str, params: Mapping[str, Any]) -> str:
+    """Return AWS's sentence about `params` when a required member is not there; empty when all are.
+
+    It says what else is wrong too, as AWS does.
+    """
+    check = _compiled(service, operation, None)
+    if check is None:
+        return ""
+    failures: Failures = []
+    check(params, "", failures)
+    return sentence(failures) if any(failure.startswith(_NULL) for failure in failures) else ""
 
 
 def sentence(failures: Sequence[str]) -> str:

@@ -94,6 +94,12 @@ class Login:
     is_made: bool = False
 
 
+def user_of(arn: str) -> str:
+    """Return the database user of an IAM user or role, as AWS names it."""
+    name = arn.rpartition("/")[2]
+    return f"IAMR:{name}" if ":role/" in arn else f"IAM:{name}"
+
+
 MayRead = Callable[[str, str, str], str]
 """Takes a role, an action and an ARN; gives the sentence with which AWS refuses it, empty when it does not."""
 
@@ -201,6 +207,23 @@ class Warehouses(Protocol):
         """Connect. Raises WarehouseError, WarehouseUnavailable."""
         ...
 
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
+        """Let a user log in until a time (since 1970), and return its password.
+
+        Raises WarehouseError, WarehouseUnavailable.
+
+        Args:
+            spec: the cluster.
+            user: is made when it is not there.
+            acts_as: as whom its sessions work; empty for itself. Where nobody of that name is, nobody logs in.
+            until_ms: time since 1970.
+            makes: whether whom it acts as is made, too.
+
+        """
+        ...
+
     def load(self, load: Load) -> int:
         """Carry a COPY out once and return its rows, also when it has happened. Raises as `open`, WarehouseNotFound."""
         ...
@@ -227,6 +250,12 @@ class NoWarehouses:
 
     def open(self, spec: ClusterSpec, database: str, login: Login, *, may_read: MayRead) -> Session:
         """See `Warehouses.open`."""
+        raise WarehouseUnavailable("This cloud has no Redshift.")
+
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
+        """See `Warehouses.lend`."""
         raise WarehouseUnavailable("This cloud has no Redshift.")
 
     def load(self, load: Load) -> int:

@@ -12,6 +12,8 @@ from typing import Any
 
 from headrace.iam.key_uses import Grant
 
+_ARN_PARTS = 6
+
 
 def key_arn(key_id: str, account: str, region: str) -> str:
     """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
@@ -86,9 +88,12 @@ def _key_of(key_id: str, account: str, region: str) -> Any:
     from moto.kms.models import kms_backends
 
     if key_id.startswith("arn:"):
-        region, account = key_id.split(":", 5)[3:5]
-    backend: Any = kms_backends[account][region]
+        parts = key_id.split(":", 5)
+        if len(parts) < _ARN_PARTS:
+            return None
+        region, account = parts[3:5]
     try:
+        backend: Any = kms_backends[account][region]
         return backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
         return None

@@ -13,9 +13,11 @@ from botocore import parsers
 from botocore.awsrequest import AWSResponse
 from botocore.config import Config as BotocoreConfig
 from botocore.exceptions import ClientError
+from botocore.validate import ParamValidator
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.model import service_model
 from headrace.core.along import answering, is_asked_for
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -54,6 +56,8 @@ class InProcessCalls:
                     output = getattr(client, method)(**params)
             else:
                 output = getattr(client, method)(**params)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            raise _unsendable(service, operation, params) or error from error
         except ClientError as error:
             details = cast("dict[str, Any]", error.response)
             raise AwsError(
@@ -74,6 +78,16 @@ class InProcessCalls:
         scope = re.search(r"/([^/]+)/aws4_request", http_request.headers.get("authorization", ""))
         response = self._handle(http_request, scope.group(1) if scope else service)
         return aws_response(request.url, response)
+
+
+def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsError | None:
+    """Return what is wrong with parameters that no client can send, in the words of AWS's SDKs; None for nothing."""
+    shape: Any = service_model(service).operation_model(operation).input_shape
+    report: Any = ParamValidator().validate(dict(params), shape)
+    if not report.has_errors():
+        return None
+    said = "; ".join(str(report.generate_report()).splitlines())
+    return AwsError("ValidationException", f"Parameter validation failed: {said}")
 
 
 class _Calling(threading.local):

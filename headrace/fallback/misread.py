@@ -7,7 +7,7 @@ has no error for a wrong token, the code of the service's other refusals (assume
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from json import JSONDecodeError
 from typing import Any, cast
 
@@ -27,15 +27,6 @@ _CODES = {
     "glue": "InvalidInputException",
 }
 _ARN_PARTS = 6
-# What may be set, by docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
-QUEUE_ATTRIBUTES = frozenset(
-    {
-        "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
-        "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod", "Policy",
-        "ReceiveMessageWaitTimeSeconds", "RedriveAllowPolicy", "RedrivePolicy", "SqsManagedSseEnabled",
-        "VisibilityTimeout",
-    }
-)  # fmt: skip
 
 
 def misread(
@@ -53,10 +44,10 @@ def misread(
             return fault
     if service == "sts" and "SAMLAssertion" in params:
         return AwsError("InvalidIdentityToken", "Invalid base64 SAMLResponse")
-    if isinstance(error, AttributeError) and (service, operation) == ("sqs", "CreateQueue"):
-        unknown = [name for name in params.get("Attributes", ()) if name not in QUEUE_ATTRIBUTES]
-        if unknown:
-            return AwsError("InvalidAttributeName", f"Unknown Attribute {unknown[0]}.")
+    known = _FAULTS.get((service, operation))
+    fault = known(params, error) if known is not None else None
+    if fault is not None:
+        return fault
     if isinstance(error, JSONDecodeError) and "Attributes" in params:
         return _document_fault(params["Attributes"])
     if isinstance(error, KeyError) and error.args:
@@ -68,6 +59,59 @@ def misread(
     ):
         return _token_fault(service, operation)
     return None
+
+
+def _destination_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error of a log group's filter whose destination is no ARN (the sentence is assumed)."""
+    if not isinstance(error, ValueError) or params["destinationArn"].count(":") >= _ARN_PARTS - 1:
+        return None
+    return AwsError("InvalidParameterException", "destinationArn is not a valid ARN")
+
+
+def _schema_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error of a schema without a registry's name or a definition (the sentences are assumed)."""
+    registry = params.get("RegistryId")
+    if registry is not None and not any(map(registry.get, ("RegistryName", "RegistryArn"))):
+        return AwsError(
+            "InvalidInputException",
+            "At least one of registryName or registryArn has to be provided.",
+        )
+    if "SchemaDefinition" not in params:
+        return AwsError("InvalidInputException", "Schema definition must be provided.")
+    return None
+
+
+def _table_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error of a table that is not described, which the model does not require (the sentence is assumed)."""
+    if params.get("TableInput") or params.get("OpenTableFormatInput"):
+        return None
+    return AwsError("InvalidInputException", "TableInput must be provided.")
+
+
+def _machine_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
+    """Return the error of a list of no state machine's executions (documented: one of both is required)."""
+    if "stateMachineArn" in params:
+        return None
+    if "mapRunArn" in params:
+        return AwsError("ResourceNotFound", f"Map Run does not exist: '{params['mapRunArn']}'")
+    return AwsError("ValidationException", "Must specify a State Machine ARN or Map Run ARN.")
+
+
+def _index_fault(_: Mapping[str, Any], error: Exception) -> AwsError | None:
+    """Return the error of an index that a table does not have (the sentence is assumed)."""
+    if "Global Secondary Index does not exist" not in str(error):
+        return None
+    return AwsError("ResourceNotFoundException", "Requested resource not found")
+
+
+# Of an operation, what says what is wrong with a request that moto failed at.
+_FAULTS: Mapping[tuple[str, str], Callable[[Mapping[str, Any], Exception], AwsError | None]] = {
+    ("dynamodb", "UpdateTable"): _index_fault,
+    ("glue", "CreateSchema"): _schema_fault,
+    ("glue", "CreateTable"): _table_fault,
+    ("logs", "PutSubscriptionFilter"): _destination_fault,
+    ("stepfunctions", "ListExecutions"): _machine_fault,
+}
 
 
 def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
@@ -147,19 +191,37 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
                 f"Invalid {names[0]}: An expression attribute value used in expression is not defined; attribute"
                 f" value: {value}"
             )
+    if isinstance(error, StopIteration) or (isinstance(error, IndexError) and _has_empty(params)):
+        # moto takes the first type of a value, and there is none.
+        return _invalid(
+            "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
+        )
+    if "Statement" in params:
+        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
     if not isinstance(error, ValueError | TypeError | LookupError):
         return None
     if "SequenceNumber" in params:
         return _invalid("Invalid SequenceNumber")
-    if "Statement" in params:
-        return _invalid("Statement wasn't well formed, can't be processed: Unexpected term")
-    if isinstance(error, LookupError):
+    if isinstance(error, KeyError):
         return None
     if not expressions:
         return None
     # Of several it is not known which.
     name = next(iter(expressions)) if len(expressions) == 1 else "expression"
     return _invalid(f"Invalid {name}: Syntax error")
+
+
+def _has_empty(value: Any) -> bool:
+    """Whether a key anywhere in a request has a value without a type."""
+    if isinstance(value, list):
+        return any(map(_has_empty, cast("list[Any]", value)))
+    if not isinstance(value, Mapping):
+        return False
+    given = cast("Mapping[str, Any]", value)
+    keys: Any = given.get("Key")
+    if isinstance(keys, Mapping) and {} in cast("Mapping[str, Any]", keys).values():
+        return True
+    return any(map(_has_empty, given.values()))
 
 
 def _invalid(text: str) -> AwsError:

@@ -33,6 +33,7 @@ from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
+from headrace.fallback.given import check_given, without_nulls
 from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
 from headrace.fallback.held_policies import policy_held
 from headrace.fallback.held_tags import tags_held
@@ -105,7 +106,7 @@ class MotoServices:
         self._ready = threading.Event()
         self._failure = ""
         self._calls = InProcessCalls(
-            self.handle, ids=ids, clock=clock, endpoint_host=lambda: self.endpoint_host
+            self._answer, ids=ids, clock=clock, endpoint_host=lambda: self.endpoint_host
         )
         # The role sessions, whose credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
@@ -275,6 +276,11 @@ class MotoServices:
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
         """See `headrace.aws.gateway.Fallback.handle`; never raises."""
+        return self._answer(request, service, is_from_outside=True)
+
+    def _answer(
+        self, request: HttpRequest, service: str, *, is_from_outside: bool = False
+    ) -> HttpResponse:
         assert request.call is not None
         service = service_of(request, service)
         try:
@@ -289,14 +295,16 @@ class MotoServices:
             )
             return error_response(service, request, failure)
         try:
-            return self._handle(request, service)
+            return self._handle(request, service, is_from_outside=is_from_outside)
         except AwsError as error:
             return error_response(service, request, error)
 
-    def _handle(self, request: HttpRequest, service: str) -> HttpResponse:
+    def _handle(self, request: HttpRequest, service: str, *, is_from_outside: bool) -> HttpResponse:
         call = request.call
         assert call is not None
         check_body(request)
+        if is_from_outside:
+            request = without_nulls(request)
         if self.strictness is not None:
             self.strictness.check(service, request)
         host = host_of(service, call.region)
@@ -316,6 +324,9 @@ class MotoServices:
             seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
         )
         package, operation = found[0], operation_of(request)
+        # Stacks and state machines may say texts as numbers: what carries them makes no difference.
+        if is_from_outside:
+            check_given(service, operation, request)
         if package == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
             answer = answer_of_session(self.sessions, request)
             if answer is not None:

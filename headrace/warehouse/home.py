@@ -32,6 +32,7 @@ from headrace.core.warehouse import (
 )
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.warehouse import prelude
+from headrace.warehouse.identities import become, lend
 from headrace.warehouse.postgres import HOST, SUPERUSER, PostgresServer, binaries, check_driver
 from headrace.warehouse.session import PgSession, connect
 from headrace.warehouse.sql import quoted_name
@@ -246,7 +247,7 @@ class WarehouseHome:
             )
         else:
             connection = connect(**admin, dbname=database)
-            _become(connection, login)
+            become(connection, login)
         connection.commit()
         return PgSession(connection, self._objects, spec, may_read, role)
 
@@ -265,6 +266,17 @@ class WarehouseHome:
             self._prepared.add(database)
         who = {} if mine else {"user": login.user, "password": login.password}
         return connect(**{**admin, **who, "dbname": database, "options": _SEARCH_PATH})
+
+    def lend(
+        self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
+    ) -> str:
+        """See `Warehouses.lend`. Nobody is let into a server of the user's own."""
+        self.check()
+        if self._real_url:
+            raise WarehouseUnavailable("headrace makes no logins on a PostgreSQL of your own.")
+        admin = self._ready(self._cluster(spec))
+        with connect(**admin, dbname="postgres") as connection:
+            return lend(connection, str(admin["password"]), user, acts_as, until_ms, makes=makes)
 
     def load(self, load: Load) -> int:
         """See `Warehouses.load`. The note that it has happened is in the transaction of its rows."""
@@ -377,17 +389,3 @@ def _furnish_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) ->
         # Two clouds may share the server.
         connection.execute("select pg_advisory_xact_lock(4566)")
         connection.execute(cast("Any", prelude.SQL))
-
-
-def _become(connection: Any, login: Login) -> None:
-    """Make the superuser's session that of somebody whom AWS has identified. Raises WarehouseError."""
-    found = connection.execute(
-        "select 1 from pg_roles where rolname = %s and rolname <> %s", [login.user, SUPERUSER]
-    ).fetchone()
-    if not found and not login.is_made:
-        connection.close()
-        raise WarehouseError("AuthenticationFailed", f'FATAL: user "{login.user}" does not exist')
-    if not found:
-        connection.execute(f"create role {quoted_name(login.user)}")
-    connection.commit()
-    connection.execute(f"set session authorization {quoted_name(login.user)}")

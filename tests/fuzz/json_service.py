@@ -12,9 +12,11 @@ from botocore import parsers
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from tests.fuzz.requests import Known, Requests, json_ready
+from tests.fuzz.upkeep import Upkeep
 from tests.support.cloud import InProcessCloud
 
 JSON = "application/x-amz-json-1.1"
+_PARSER: Any = parsers.create_parser("json")
 
 
 class JsonFuzz:
@@ -41,12 +43,11 @@ class JsonFuzz:
 
     def run(self, operation: str, count: int, seed: int = 1) -> list[int]:
         """Send so many requests to an operation; return the statuses. Fails at the first answer that is none."""
-        self._put_right()
+        upkeep = Upkeep(operation, 25, self._put_right)
         made = Requests(f"{operation}-{seed}", self._known())
         statuses: list[int] = []
         for number in range(count):
-            if number % 25 == 24:
-                self._put_right()
+            upkeep.before(number)
             value = made.of(self.model.operation_model(operation))
             try:
                 body = json.dumps(json_ready(value)).encode()
@@ -56,6 +57,7 @@ class JsonFuzz:
                 body = made.damaged(body)
             try:
                 answer = self.answer(operation, body)
+                upkeep.after(answer.status)
                 self.check(operation, answer)
             except Exception as error:
                 raise AssertionError(f"{operation} {number}: {body!r}") from error
@@ -77,9 +79,8 @@ class JsonFuzz:
         shape: Any = None
         if answer.status == 200:
             shape = self.model.operation_model(operation).output_shape
-        parser = parsers.create_parser("json")
         given = {"status_code": answer.status, "headers": headers, "body": answer.body}
-        parsed = parser.parse(given, shape)
+        parsed = _PARSER.parse(given, shape)
         if answer.status != 200:
             error = parsed["Error"]
             assert error["Code"].endswith(("Exception", "Failure", "Error"))

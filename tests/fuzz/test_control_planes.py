@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from random import Random
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -24,8 +26,10 @@ from headrace.services.emr.actions import ACTIONS as EMR
 from headrace.services.emr_serverless.actions import ACTIONS as EMR_SERVERLESS
 from headrace.services.redshift_data.actions import ACTIONS as REDSHIFT_DATA
 from headrace.services.tagging.actions import ACTIONS as TAGGING
+from tests.fuzz.conftest import cloud_scope
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import check_answer, model_of, request_of
+from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud
 
 REQUESTS = 10
@@ -66,9 +70,10 @@ class Target:
 
     def __init__(self, cloud: InProcessCloud) -> None:
         self.cloud = cloud
-        self.clients = {service: cloud.client(service) for service in BUILT}
+        self.clients = {name: Caller(name, SCOPES[name], cloud.handle) for name in BUILT}
         self.cluster = self.group = self.step = self.ui = self.application = self.set_arn = ""
-        cloud.client("kinesis").create_stream(StreamName="in", ShardCount=1)
+        self.kinesis = Caller("kinesis", "kinesis", cloud.handle)
+        self.kinesis.create_stream(StreamName="in", ShardCount=1)
 
     def put_right(self, service: str) -> None:
         """Make what requests of the service need."""
@@ -136,7 +141,7 @@ class Target:
         """There is nothing to make: without a PostgreSQL every statement fails, and is kept as failed."""
 
     def _put_right_resourcegroupstaggingapi(self) -> None:
-        self.cloud.client("kinesis").add_tags_to_stream(StreamName="in", Tags={"a": "b"})
+        self.kinesis.add_tags_to_stream(StreamName="in", Tags={"a": "b"})
 
     def known(self, service: str) -> dict[str, Any]:
         """Return sound values for members by name."""
@@ -270,9 +275,9 @@ def _template(random: Random) -> str:
     return random.choice(("", "{", "Resources: [", "a: &b\n*b", "\x00", "!Ref x", "null", "[]"))
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with InProcessCloud(tmp_path_factory.mktemp("fuzz") / "data", spark="installed") as cloud:
+@pytest.fixture(scope=cloud_scope)
+def target(place: Path) -> Iterator[Target]:
+    with InProcessCloud(Path(mkdtemp(dir=place)) / "data", spark="installed") as cloud:
         yield Target(cloud)
 
 
@@ -280,12 +285,11 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 def test_no_request_breaks_an_operation(
     target: Target, service: str, operation: str, how_many: Callable[[int, int], int], seed: int
 ):
-    target.put_right(service)
+    upkeep = Upkeep(operation, PUT_RIGHT_EVERY, lambda: target.put_right(service))
     made = Requests(f"{service}-{operation}-{seed}", target.known(service))
     answered = 0
     for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
-        if number % PUT_RIGHT_EVERY == PUT_RIGHT_EVERY - 1:
-            target.put_right(service)
+        upkeep.before(number)
         params = made.of(model_of(service).operation_model(operation))
         if not isinstance(params, dict):
             continue
@@ -293,6 +297,7 @@ def test_no_request_breaks_an_operation(
         if answer is None:
             continue
         answered += 1
+        upkeep.after(answer.status)
         try:
             check_answer(service, operation, answer)
         except Exception as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from botocore.session import get_session
 
 from tests.fuzz.json_service import JsonFuzz
 from tests.fuzz.requests import Known
+from tests.fuzz.upkeep import Caller
 from tests.support.cloud import InProcessCloud
 
 OPERATIONS = get_session().get_service_model("firehose").operation_names
@@ -23,10 +25,10 @@ reached: dict[tuple[str, str], int] = {}
 
 
 @pytest.fixture(scope="module")
-def fuzz(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JsonFuzz]:
-    with InProcessCloud(tmp_path_factory.mktemp("fuzz") / "data") as cloud:
+def fuzz(place: Path) -> Iterator[JsonFuzz]:
+    with InProcessCloud(place / "data") as cloud:
         cloud.client("s3").create_bucket(Bucket="lake")
-        client = cloud.client("firehose")
+        client = Caller("firehose", "firehose", cloud.handle)
 
         def put_right() -> None:
             names = client.list_delivery_streams(Limit=100)["DeliveryStreamNames"]
@@ -109,10 +111,15 @@ def test_no_request_breaks_an_action(
 @pytest.mark.parametrize("operation", ["CreateDeliveryStream", "UpdateDestination"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_destination_breaks_an_action(
-    fuzz: JsonFuzz, monkeypatch: pytest.MonkeyPatch, operation: str, kind: str, nightly: bool
+    fuzz: JsonFuzz,
+    monkeypatch: pytest.MonkeyPatch,
+    operation: str,
+    kind: str,
+    how_many: Callable[[int, int], int],
+    seed: int,
 ):
     monkeypatch.setattr(fuzz, "_known", lambda: known(kind))
-    statuses = fuzz.run(operation, NIGHTLY_REQUESTS if nightly else 6 * REQUESTS, seed=2)
+    statuses = fuzz.run(operation, how_many(6 * REQUESTS, NIGHTLY_REQUESTS), seed + 1)
     assert len(statuses) > REQUESTS // 2
     reached.setdefault((operation, kind), 0)
     reached[operation, kind] += statuses.count(200)

@@ -21,11 +21,13 @@ from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from tests.fuzz.requests import Known, Requests, cbor_ready, json_ready
+from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.cloud import InProcessCloud
 
 JSON = "application/x-amz-json-1.1"
 CBOR = "application/x-amz-cbor-1.1"
 MODEL = botocore.session.get_session().get_service_model("kinesis")
+PARSER: Any = parsers.create_parser("json")
 REQUESTS = 100
 NIGHTLY_REQUESTS = 10_000
 ACCOUNT = "000000000000"
@@ -42,7 +44,7 @@ class Target:
 
     def __init__(self, cloud: InProcessCloud) -> None:
         self.cloud = cloud
-        self.client = cloud.client("kinesis")
+        self.client = Caller("kinesis", "kinesis", cloud.handle)
         self.iterators: list[str] = []
         self.consumers: list[str] = []
         self.stream_ids: list[str] = []
@@ -132,8 +134,8 @@ class Target:
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with InProcessCloud(tmp_path_factory.mktemp("fuzz")) as cloud:
+def target(place: Path) -> Iterator[Target]:
+    with InProcessCloud(place / "data") as cloud:
         yield Target(cloud)
 
 
@@ -150,9 +152,8 @@ def check(operation: str, answer: HttpResponse) -> None:
     if headers["content-type"] == CBOR and body:
         value = cbor2.loads(body, semantic_decoders={1: lambda value, _: value / 1000})
         body = json.dumps(json_ready(value)).encode()
-    parser = parsers.create_parser("json")
     shape = MODEL.operation_model(operation).output_shape if answer.status == 200 else None
-    parsed = parser.parse({"status_code": answer.status, "headers": headers, "body": body}, shape)
+    parsed = PARSER.parse({"status_code": answer.status, "headers": headers, "body": body}, shape)
     if answer.status != 200:
         assert parsed["Error"]["Code"].endswith(("Exception", "Failure", "Error"))
         # AWS says no more of a body that it cannot read.
@@ -179,11 +180,10 @@ def encoded(value: Any, content_type: str) -> bytes:
 
 
 def fuzz(target: Target, operation: str, count: int, seed: int) -> None:
-    target.put_right()
+    upkeep = Upkeep(operation, 25, target.put_right)
     made = Requests(f"{operation}-{seed}", target.known())
     for number in range(count):
-        if number % 25 == 24:
-            target.put_right()
+        upkeep.before(number)
         value = made.of(MODEL.operation_model(operation))
         content_type = CBOR if made.random.random() < 0.4 else JSON
         try:
@@ -193,7 +193,9 @@ def fuzz(target: Target, operation: str, count: int, seed: int) -> None:
         if made.random.random() < 0.1:
             body = made.damaged(body)
         try:
-            check(operation, target.answer(operation, body, content_type))
+            answer = target.answer(operation, body, content_type)
+            upkeep.after(answer.status)
+            check(operation, answer)
         except Exception as error:
             raise AssertionError(f"{operation} {number}, {content_type}: {body!r}") from error
 

@@ -7,36 +7,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
-from urllib.parse import quote, urlencode
 
 import botocore.session
 import pytest
 from botocore import parsers
-from botocore.exceptions import BotoCoreError
-from botocore.serialize import create_serializer
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import HttpResponse
 from headrace.aws.operation import operation_name
 from headrace.services.lambda_.actions import ACTIONS
 from tests.fuzz.requests import Requests
+from tests.fuzz.sending import request_of
+from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.clock import HandClock
 from tests.support.lambda_lab import QUEUE, ROLE, LambdaLab, zipped
 from tests.support.streams import STREAM_ARN
 
 MODEL = botocore.session.get_session().get_service_model("lambda")
+PARSER: Any = parsers.create_parser("rest-json")
 BUILT = sorted(map(operation_name, ACTIONS))
 REQUESTS = 6
 NIGHTLY_REQUESTS = 10_000
 CODE = zipped({"app.py": "def handler(event, context):\n    return event\n"})
 ARN = "arn:aws:lambda:us-east-1:000000000000:"
 SIGNING = ARN + "code-signing-config:csc-0123456789abcdef0"
-# The credential scope is what names the service.
-HEADERS = {
-    "authorization": "AWS4-HMAC-SHA256 Credential=000000000000/20260101/us-east-1/lambda/aws4_request, Signature=x",
-    "content-type": "application/json",
-}
 
 
 class Target:
@@ -45,7 +41,7 @@ class Target:
     def __init__(self, lab: LambdaLab, clock: HandClock) -> None:
         self.lab = lab
         self.clock = clock
-        self.client = lab.client()
+        self.client = Caller("lambda", "lambda", lab.handle)
         self.uuid = ""
         self.signing = SIGNING
 
@@ -121,32 +117,14 @@ class Target:
 
     def send(self, operation: str, params: dict[str, Any], random: Random) -> HttpResponse | None:
         """Serialize and send a request, its body now and then damaged; None for what cannot be one."""
-        serializer = create_serializer("rest-json", include_validation=False)
-        try:
-            made = serializer.serialize_to_request(params, MODEL.operation_model(operation))
-            body = made["body"]
-            if not isinstance(body, str | bytes | None):
-                return None
-            body = body.encode() if isinstance(body, str) else body or b""
-            path, _, in_path = made["url_path"].partition("?")
-            text = urlencode(made["query_string"], doseq=True)
-            headers = {str(name).lower(): str(value) for name, value in made["headers"].items()}
-        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError, BotoCoreError):
-            return None  # botocore cannot write every flaw
-        if body and random.random() < 0.15:
-            at = random.randrange(len(body))
-            body = body[:at] + random.randbytes(2) + body[at + 1 :]
-        if any(character in value for value in headers.values() for character in "\r\n"):
-            return None  # no HTTP can carry it
-        query = "&".join(filter(None, (in_path, text)))
-        sent = HttpRequest(made["method"], quote(path, safe="/%"), query, HEADERS | headers, body)
-        return self.lab.handle(sent)
+        sent = request_of("lambda", operation, params, random, "lambda")
+        return None if sent is None else self.lab.handle(sent)
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def target(place: Path) -> Iterator[Target]:
     clock = HandClock()
-    with LambdaLab(tmp_path_factory.mktemp("fuzz") / "data", clock=clock) as lab:
+    with LambdaLab(place / "data", clock=clock) as lab:
         yield Target(lab, clock)
 
 
@@ -161,24 +139,24 @@ def check(operation: str, answer: HttpResponse) -> None:
         return
     shape = MODEL.operation_model(operation).output_shape
     if operation != "Invoke":
-        parser = parsers.create_parser("rest-json")
-        parser.parse({"status_code": answer.status, "headers": headers, "body": answer.body}, shape)
+        given = {"status_code": answer.status, "headers": headers, "body": answer.body}
+        PARSER.parse(given, shape)
 
 
 @pytest.mark.parametrize("operation", BUILT)
 def test_no_request_breaks_an_operation(
     target: Target, operation: str, how_many: Callable[[int, int], int], seed: int
 ):
-    target.put_right()
+    upkeep = Upkeep(operation, 200, target.put_right)
     random = Random(f"{operation} sent {seed}")
     requests = Requests(f"{operation}-{seed}", target.known())
     sent = 0
     for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
+        upkeep.before(number)
         params = requests.of(MODEL.operation_model(operation))
         answer = target.send(operation, params, random) if isinstance(params, dict) else None
         if answer is not None:
             sent += 1
+            upkeep.after(answer.status)
             check(operation, answer)
-        if number % 200 == 199:
-            target.put_right()
     assert sent

@@ -9,15 +9,19 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.http import HttpResponse
+from tests.fuzz.conftest import cloud_scope
 from tests.fuzz.requests import Requests
 from tests.fuzz.sending import check_answer, model_of, request_of
+from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import MotoLab
 
@@ -195,10 +199,13 @@ class Target:
 
     def __init__(self, lab: MotoLab) -> None:
         self.lab = lab
+        self._callers = {
+            service: Caller(service, scope, lab.handle) for service, (scope, _) in USED.items()
+        }
 
     def put_right(self) -> None:
         """Make what is not there."""
-        client = self.lab.client
+        client = self._callers.__getitem__
         for make in (
             lambda: client("sqs").create_queue(QueueName="q"),
             lambda: client("sns").create_topic(Name="t"),
@@ -239,24 +246,10 @@ class Target:
         return None if sent is None else self.lab.handle(sent)
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with MotoLab(tmp_path_factory.mktemp("fuzz") / "data", clock=FakeClock()) as lab:
-        target = Target(lab)
-        target.put_right()
-        yield target
-
-
-# Requests of these are answered now and then with a 501 that names moto, instead of AWS's refusal.
-UNANSWERED = frozenset(
-    {
-        ("events", "PutEvents"),  # a Detail that is no object
-        ("glue", "CreateSchema"),
-        ("glue", "CreateTable"),
-        ("secretsmanager", "ListSecrets"),  # a filter without its key
-        ("stepfunctions", "ListExecutions"),  # of no state machine
-    }
-)
+@pytest.fixture(scope=cloud_scope)
+def target(place: Path) -> Iterator[Target]:
+    with MotoLab(Path(mkdtemp(dir=place)) / "data", clock=FakeClock()) as lab:
+        yield Target(lab)
 
 
 @pytest.mark.slow
@@ -264,17 +257,19 @@ UNANSWERED = frozenset(
 def test_no_request_breaks_an_operation(
     target: Target, service: str, operation: str, how_many: Callable[[int, int], int], seed: int
 ):
+    upkeep = Upkeep(operation, PUT_RIGHT_EVERY, target.put_right)
     made = Requests(f"{service}-{operation}-{seed}", KNOWN)
     for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
-        if number % PUT_RIGHT_EVERY == PUT_RIGHT_EVERY - 1:
-            target.put_right()
+        upkeep.before(number)
         params = made.of(model_of(service).operation_model(operation))
         answer = (
             target.send(service, operation, params, made.random)
             if isinstance(params, dict)
             else None
         )
-        if answer is None or (answer.status == 501 and (service, operation) in UNANSWERED):
+        if answer is not None:
+            upkeep.after(answer.status)
+        if answer is None:
             continue
         try:
             check_answer(service, operation, answer)

@@ -7,29 +7,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
-from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
 import botocore.session
 import pytest
 from botocore import parsers
-from botocore.exceptions import BotoCoreError
-from botocore.serialize import create_serializer
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import HttpResponse
 from headrace.aws.operation import operation_name
 from headrace.services.s3.actions import ACTIONS
 from tests.api.s3.lab import S3Lab
 from tests.fuzz.requests import Requests
+from tests.fuzz.sending import request_of
+from tests.fuzz.upkeep import Caller, Upkeep
 from tests.support.clock import FakeClock
 
 MODEL = botocore.session.get_session().get_service_model("s3")
+PARSER: Any = parsers.create_parser("rest-xml")
 BUILT = sorted(map(operation_name, ACTIONS))
 REQUESTS = 10
 NIGHTLY_REQUESTS = 10_000
 BUCKETS = ("bucket-one", "bucket-two", "bucket-locked")
+MOST_VERSIONS = 100
+THINNED_EVERY = 8
 KEYS = ("k", "dir/k", "dir//k", "..", "ü", "k+k ")
 # What random members would say so seldom that nothing behind it were reached.
 STATUSES = {501, 503}
@@ -41,9 +44,10 @@ class Target:
 
     def __init__(self, lab: S3Lab) -> None:
         self.lab = lab
-        self.client = lab.client()
+        self.client = Caller("s3", "", lab.handle)
         self.ids: list[str] = ["null"]
         self.uploads: list[str] = ["none"]
+        self._rounds = 0
 
     def put_right(self) -> None:
         have = {bucket["Name"] for bucket in self.client.list_buckets()["Buckets"]}
@@ -52,6 +56,9 @@ class Target:
                 self.client.create_bucket(
                     Bucket=name, ObjectLockEnabledForBucket=name == "bucket-locked"
                 )
+        self._rounds += 1
+        for bucket in BUCKETS if self._rounds % THINNED_EVERY == 0 else ():
+            self._thin_out(bucket)
         status = {"Status": "Enabled"}
         self.client.put_bucket_versioning(Bucket="bucket-two", VersioningConfiguration=status)
         self.client.delete_bucket_cors(Bucket="bucket-one")
@@ -61,6 +68,18 @@ class Target:
             self.client.put_object(Bucket="bucket-one", Key=key, Body=b"0123456789")
         upload = self.client.create_multipart_upload(Bucket="bucket-one", Key="k")
         self.uploads = [upload["UploadId"]]
+
+    def _thin_out(self, bucket: str) -> None:
+        """Delete versions and uploads where there are many: each operation would be slower than the last."""
+        found = self.client.list_object_versions(Bucket=bucket, MaxKeys=MOST_VERSIONS)
+        if found["IsTruncated"]:
+            every = [*found.get("Versions", ()), *found.get("DeleteMarkers", ())]
+            ids = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in every]
+            self.client.delete_objects(Bucket=bucket, Delete={"Objects": ids})
+        for upload in self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", ()):
+            self.client.abort_multipart_upload(
+                Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"]
+            )
 
     def known(self) -> dict[str, Any]:
         """Return sound values for members by name."""
@@ -93,40 +112,13 @@ class Target:
 
     def send(self, operation: str, params: dict[str, Any], random: Random) -> HttpResponse | None:
         """Serialize and send a request, its body now and then damaged; None for what cannot be one."""
-        serializer = create_serializer("rest-xml", include_validation=False)
-        try:
-            made = serializer.serialize_to_request(params, MODEL.operation_model(operation))
-        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError, BotoCoreError):
-            # botocore cannot write every flaw
-            return None
-        body = made["body"]
-        if not isinstance(body, str | bytes | None):
-            return None
-        body = body.encode("utf-8", "replace") if isinstance(body, str) else body or b""
-        if body and random.random() < 0.15:
-            at = random.randrange(len(body))
-            body = body[:at] + random.randbytes(2) + body[at + 1 :]
-        path, _, in_path = made["url_path"].partition("?")
-        try:
-            text = urlencode(made["query_string"], doseq=True)
-            headers = {str(name).lower(): str(value) for name, value in made["headers"].items()}
-            sent = HttpRequest(
-                made["method"],
-                quote(path, safe="/%"),
-                "&".join(filter(None, (in_path, text))),
-                headers,
-                body,
-            )
-        except (TypeError, ValueError, UnicodeEncodeError, AttributeError):
-            return None
-        if any(character in value for value in headers.values() for character in "\r\n"):
-            return None  # no HTTP can carry it
-        return self.lab.handle(sent)
+        sent = request_of("s3", operation, params, random, "")
+        return None if sent is None else self.lab.handle(sent)
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    lab = S3Lab(tmp_path_factory.mktemp("fuzz"), FakeClock())
+def target(place: Path) -> Iterator[Target]:
+    lab = S3Lab(place, FakeClock())
     yield Target(lab)
     lab.stop()
 
@@ -144,8 +136,7 @@ def check(operation: str, answer: HttpResponse) -> None:
         # As on AWS, no XML parser reads a key's control characters unless `encoding-type` was asked for:
         # https://docs.aws.amazon.com/AmazonS3/latest/API/API_ListMultipartUploads.html
         if not has_stream and answer.body[:1] == b"<" and not _CONTROL.search(answer.body):
-            parser = parsers.create_parser("rest-xml")
-            parser.parse({"status_code": 200, "headers": headers, "body": answer.body}, shape)
+            PARSER.parse({"status_code": 200, "headers": headers, "body": answer.body}, shape)
     elif answer.body:
         error = ElementTree.fromstring(answer.body)
         assert error.tag == "Error"
@@ -156,12 +147,11 @@ def check(operation: str, answer: HttpResponse) -> None:
 def test_no_request_breaks_an_operation(
     target: Target, operation: str, how_many: Callable[[int, int], int], seed: int
 ):
-    target.put_right()
+    upkeep = Upkeep(operation, 20, target.put_right)
     made = Requests(f"s3-{operation}-{seed}", target.known())
     answered = 0
     for number in range(how_many(REQUESTS, NIGHTLY_REQUESTS)):
-        if number % 20 == 19:
-            target.put_right()
+        upkeep.before(number)
         params = made.of(MODEL.operation_model(operation))
         if not isinstance(params, dict):
             continue
@@ -169,6 +159,7 @@ def test_no_request_breaks_an_operation(
         if answer is None:
             continue
         answered += 1
+        upkeep.after(answer.status)
         try:
             check(operation, answer)
         except Exception as error:

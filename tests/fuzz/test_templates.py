@@ -232,3 +232,32 @@ def test_a_template_exports_a_name_once(templates: InProcessCloud):
 
 def test_every_type_is_known():
     assert all(resource_type(GROUPS[g]["resources"][n]["Type"]) for g, n in resources())
+
+
+def test_no_value_takes_a_whole_member_away(templates: InProcessCloud):
+    queue, nothing = {"Type": "AWS::SQS::Queue"}, {"Ref": "AWS::NoValue"}
+    for number, member in enumerate(("Properties", "Metadata")):
+        body = json.dumps({"Resources": {"A": {**queue, member: nothing}}})
+        ended = outcome(templates.client("cloudformation"), f"nothing-{number}", body)
+        assert ended == ("CREATE_COMPLETE", [])
+
+
+def test_what_a_service_cannot_be_sent_is_named(templates: InProcessCloud):
+    scaled = {"PolicyName": "p", "PolicyType": "TargetTrackingScaling", "ScalingTargetId": "x"}
+    layer = {"LayerVersionArn": "x", "Action": "lambda:GetLayerVersion", "Principal": "*"}
+    keys = {"AttributeDefinitions": [{"AttributeName": "a", "AttributeType": "S"}]}
+    half = {"GenerateSecretString": {"SecretStringTemplate": "{}"}}
+    schema = {"Name": "s", "DataFormat": "AVRO", "Compatibility": "NONE", "Registry": {"x": "x"}}
+    for number, (kind, properties, words) in enumerate(
+        (
+            ("AWS::SecretsManager::Secret", half, "GenerateStringKey"),
+            ("AWS::Glue::Schema", schema, "registryArn has to be provided"),
+            ("AWS::ApplicationAutoScaling::ScalingPolicy", scaled, "x is no scaling target"),
+            ("AWS::Lambda::LayerVersionPermission", layer, "Invalid layer version ARN: x"),
+            ("AWS::DynamoDB::Table", {**keys, "KeySchema": ["x"]}, "parameter KeySchema[0]"),
+        )
+    ):
+        body = json.dumps({"Resources": {"A": {"Type": kind, "Properties": properties}}})
+        ended, reasons = outcome(templates.client("cloudformation"), f"unsendable-{number}", body)
+        assert ended == "ROLLBACK_COMPLETE"
+        assert any(words in reason for reason in reasons), reasons

@@ -161,6 +161,36 @@ Endpoint = TypedDict(
     },
 )
 
+GetCredentialsInput = TypedDict(
+    "GetCredentialsInput",
+    {
+    "customDomainName": NotRequired[str],
+    "dbName": NotRequired[str],
+    "durationSeconds": NotRequired[int],
+    "workgroupName": NotRequired[str],
+    },
+)
+
+GetCredentialsRequest = TypedDict(
+    "GetCredentialsRequest",
+    {
+    "customDomainName": NotRequired[str],
+    "dbName": NotRequired[str],
+    "durationSeconds": NotRequired[int],
+    "workgroupName": NotRequired[str],
+    },
+)
+
+GetCredentialsResponse = TypedDict(
+    "GetCredentialsResponse",
+    {
+    "dbPassword": NotRequired[str],
+    "dbUser": NotRequired[str],
+    "expiration": NotRequired[datetime],
+    "nextRefreshTime": NotRequired[datetime],
+    },
+)
+
 GetNamespaceInput = TypedDict(
     "GetNamespaceInput",
     {
@@ -224,6 +254,27 @@ ListNamespacesResponse = TypedDict(
     {
     "namespaces": list["Namespace"],
     "nextToken": NotRequired[str],
+    },
+)
+
+ListTagsForResourceInput = TypedDict(
+    "ListTagsForResourceInput",
+    {
+    "resourceArn": str,
+    },
+)
+
+ListTagsForResourceRequest = TypedDict(
+    "ListTagsForResourceRequest",
+    {
+    "resourceArn": str,
+    },
+)
+
+ListTagsForResourceResponse = TypedDict(
+    "ListTagsForResourceResponse",
+    {
+    "tags": NotRequired[list["Tag"]],
     },
 )
 
@@ -310,6 +361,38 @@ Tag = TypedDict(
     {
     "key": str,
     "value": str,
+    },
+)
+
+TagResourceInput = TypedDict(
+    "TagResourceInput",
+    {
+    "resourceArn": str,
+    "tags": list["Tag"],
+    },
+)
+
+TagResourceRequest = TypedDict(
+    "TagResourceRequest",
+    {
+    "resourceArn": str,
+    "tags": list["Tag"],
+    },
+)
+
+UntagResourceInput = TypedDict(
+    "UntagResourceInput",
+    {
+    "resourceArn": str,
+    "tagKeys": list[str],
+    },
+)
+
+UntagResourceRequest = TypedDict(
+    "UntagResourceRequest",
+    {
+    "resourceArn": str,
+    "tagKeys": list[str],
     },
 )
 

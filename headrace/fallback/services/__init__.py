@@ -21,7 +21,7 @@ _LATER = {
     "moto.glue.models": ("glue", "patch"),
     "moto.glue.responses": ("glue", "patch_responses"),
     "moto.iotdata.models": ("iot_rules", "patch"),
-    "moto.kinesisanalyticsv2.responses": ("gaps", "kinesis_analytics"),
+    "moto.kinesisanalyticsv2.responses": ("kinesis_analytics", "patch"),
     "moto.kms.models": ("gaps", "kms"),
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.rds.models": ("gaps", "rds"),

@@ -19,6 +19,7 @@ import msgspec
 
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import RowKey, Rows
+from headrace.fallback.services import dynamodb_checks
 from headrace.fallback.services import dynamodb_legacy as legacy
 from headrace.fallback.services.dynamodb_items import (
     Copies,
@@ -73,6 +74,7 @@ def patch() -> None:
         background: Any = thread
         # At once, under the lock of the request, so that what it makes is kept with it.
         background.start = _run_now
+    dynamodb_checks.patch(handler)
     handler.update_table = _updating(DynamoHandler.update_table)
     pickles.reduces(Table, _reduce_table)
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.warehouse import ClusterSpec
+from headrace.core.warehouse import ClusterSpec, WarehouseError, WarehouseUnavailable
 from headrace.fallback.current import CURRENT
 
 
 def patch(module: Any) -> None:
-    """Replace the endpoint that moto makes up, and drop a cluster's tables with it."""
+    """Replace the endpoint and the credentials that moto makes up, and drop a cluster's tables with it."""
     cluster: Any = module.Cluster
     backend: Any = module.RedshiftBackend
     made_up = cluster.endpoint.fget
@@ -48,8 +48,33 @@ def patch(module: Any) -> None:
             )
         return deleted
 
+    made_up_login = backend.get_cluster_credentials
+
+    def get_cluster_credentials(
+        self: Any, cluster_identifier: str, db_user: str, auto_create: bool, duration_seconds: int
+    ) -> dict[str, Any]:
+        login = made_up_login(self, cluster_identifier, db_user, auto_create, duration_seconds)
+        warehouses, spec = CURRENT.warehouses, _spec(self.clusters[cluster_identifier])
+        # Without a server nobody logs in by any password.
+        if warehouses is None or warehouses.endpoint_of(spec) is None:
+            return login
+        try:
+            login["DbPassword"] = warehouses.lend(
+                spec,
+                login["DbUser"],
+                acts_as=db_user,
+                until_ms=round(login["Expiration"].timestamp() * 1000),
+                makes=auto_create,
+            )
+        except (WarehouseError, WarehouseUnavailable) as error:
+            from moto.redshift.exceptions import RedshiftClientError
+
+            raise RedshiftClientError("UnsupportedOperation", str(error)) from error
+        return login
+
     cluster.endpoint = property(endpoint)
     backend.delete_cluster, backend.modify_cluster = delete_cluster, modify_cluster
+    backend.get_cluster_credentials = get_cluster_credentials
 
 
 def _spec(cluster: Any) -> ClusterSpec:

@@ -101,6 +101,17 @@ def _check_protocol(response: Any) -> None:
     protocol = response._get_param("Protocol")
     if protocol not in _PROTOCOLS:
         raise _invalid(f"Amazon SNS does not support this protocol string: {protocol}")
+    if not response._get_param("Endpoint"):
+        raise _invalid("Endpoint")  # assumed: as AWS says it of a subject
+
+
+def _check_batch(response: Any) -> None:
+    """Refuse a batch without messages. Source: API_PublishBatch (EmptyBatchRequest)."""
+    if not response._get_param("PublishBatchRequestEntries"):
+        from moto.sns.exceptions import SNSException
+
+        empty = "The batch request doesn't contain any entries."
+        raise SNSException("EmptyBatchRequest", empty)
 
 
 def _check_tags(response: Any) -> None:
@@ -121,6 +132,7 @@ def _check_same_tags(response: Any) -> None:
 
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "publish": _check_publish,
+    "publish_batch": _check_batch,
     "subscribe": _check_protocol,
     "tag_resource": _check_tags,
     "create_topic": _check_same_tags,

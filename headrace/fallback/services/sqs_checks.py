@@ -13,6 +13,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 _MOST_ENTRIES = 10
+# What may be set, by docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
+QUEUE_ATTRIBUTES = frozenset(
+    {
+        "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
+        "KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "MaximumMessageSize", "MessageRetentionPeriod", "Policy",
+        "ReceiveMessageWaitTimeSeconds", "RedriveAllowPolicy", "RedrivePolicy", "SqsManagedSseEnabled",
+        "VisibilityTimeout",
+    }
+)  # fmt: skip
 _ENTRY_ID = re.compile(r"[\w-]{1,80}", re.ASCII)
 _TOO_LONG = "One or more parameters {}. Reason: Message must be shorter than {} bytes."
 
@@ -133,8 +142,10 @@ _BOUNDS = {
 
 
 def _check_bounds(response: Any) -> None:
-    """Refuse an attribute of a queue that is no number, or is out of bounds."""
+    """Refuse an attribute of a queue that there is not or may not be set, is no number, or is out of bounds."""
     for name, value in (response._get_param("Attributes") or {}).items():
+        if name not in QUEUE_ATTRIBUTES:
+            raise _refused("InvalidAttributeName", f"Unknown Attribute {name}.")
         bounds, text = _BOUNDS.get(name), str(value)
         is_number = text.isascii() and text.isdigit() and len(text) < 10
         if bounds is not None and not (is_number and int(text) in bounds):
@@ -144,6 +155,9 @@ def _check_bounds(response: Any) -> None:
 def _check_changes(response: Any) -> None:
     _check_bounds(response)
     given = response._get_param("Attributes") or {}
+    if not given:
+        # Of what users report of AWS: the query protocol's name of the member.
+        raise _refused("MissingParameter", "The request must contain the parameter Attribute.Name.")
     if "FifoQueue" not in given:
         return
     queue = response.sqs_backend.get_queue(response._get_queue_name())

@@ -16,6 +16,7 @@ from headrace.fallback.asl import Outcome, Run, Started
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
+from headrace.fallback.services import state_aliases
 
 DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
 
@@ -31,6 +32,7 @@ def patch(responses: Any) -> None:
     backend.list_executions = _listing(backend.list_executions)
     backend.start_execution = _of_version(backend.start_execution)
     response = responses.StepFunctionResponse
+    state_aliases.patch(response, backend)
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _checked(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition

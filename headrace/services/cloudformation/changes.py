@@ -17,7 +17,7 @@ from headrace.services.cloudformation.change_details import (
     without_values,
 )
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_member
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
@@ -273,7 +273,7 @@ def _joins_unknown(value: Any, scope: Scope) -> bool:
 def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     scope.allowance_bytes = limits.PRODUCED_BYTES
     try:
-        return evaluate(definition.get("Properties", {}), scope)
+        return evaluate_member(definition, "Properties", scope)
     except ResourceFailed as error:
         raise TemplateError(str(error)) from error
 

@@ -96,6 +96,11 @@ def evaluate(value: Any, scope: Scope) -> Any:
         raise TemplateError("Template error: functions are nested too deeply") from error
 
 
+def evaluate_member(definition: Mapping[str, Any], name: str, scope: Scope) -> Any:
+    """Return the value of a resource's member, such as `Properties`; `{}` for none and for `AWS::NoValue`."""
+    return evaluate({name: definition.get(name, {})}, scope).get(name, {})
+
+
 def _evaluate(value: Any, scope: Scope) -> Any:
     if isinstance(value, str):
         return _dynamic(value, scope) if _DYNAMIC_START in value else value

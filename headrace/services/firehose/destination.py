@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.core.values import mapped
 from headrace.services.firehose import prefix, serde
-from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.limits import (
     CONVERSION_DEFAULT_BUFFER_MIB,
     CONVERSION_MIN_BUFFER_MIB,
@@ -98,7 +98,7 @@ def updated(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, 
                 "Dynamic Partitioning cannot be enabled or disabled after the delivery stream is created."
             )  # assumed
     if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
-        raise invalid("S3 backup cannot be disabled once it is enabled.")  # assumed
+        raise backup_stays()
     return checked({**present, **change})
 
 

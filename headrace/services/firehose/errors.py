@@ -41,6 +41,14 @@ def invalid(message: str) -> AwsError:
     return AwsError("InvalidArgumentException", message)
 
 
+def backup_stays() -> AwsError:
+    """A backup of all records cannot be ended.
+
+    Observed by others: github.com/awsdocs/amazon-kinesis-data-firehose-developer-guide/issues/11 (Splunk, 2020).
+    """
+    return invalid("Disabling S3 backup is not currently supported.")
+
+
 def not_built(what: str) -> AwsError:
     """AWS does this and headrace does not: it is refused, not accepted and then ignored."""
     return invalid(f"headrace does not support {what} yet.")

@@ -11,10 +11,12 @@ from typing import Any, cast
 
 import msgspec
 
+from headrace.core.values import mapped
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
 from headrace.services.firehose.queries import Found, Queries, is_json
+from headrace.services.firehose.query_keys import keys_in
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, is_partitioned, processors_of
 
@@ -118,13 +120,21 @@ def check_keys(destination: Mapping[str, Any]) -> None:
     names = partition_names(str(destination.get("Prefix") or ""))
     found = processors_of(destination)
     wanted = {namespace for namespace, _ in names}
+    # The sentences stand in aws-cdk's source (aws-kinesisfirehose/lib/private/helpers.ts, observed by others, 2025).
+    if not mapped(destination, "ProcessingConfiguration").get("Enabled"):
+        raise invalid("Processing Configuration is not enabled when DataPartitioning is enabled")
     if QUERY in wanted and "MetadataExtraction" not in found:
         raise invalid(
             "MetadataExtraction processor should be present when S3 Prefix has partitionKeyFromQuery namespace."
-        )  # assumed
+        )
     if LAMBDA in wanted and "Lambda" not in found:
         raise invalid(
-            "Lambda processor should be present when S3 Prefix has partitionKeyFromLambda namespace."
-        )  # assumed
+            "Lambda should be present when S3 Prefix contains keys from partitionKeyFromLambda namespace"
+        )
+    given = keys_in(found.get("MetadataExtraction", {}).get("MetadataExtractionQuery", ""))
+    if given and not given <= {name for namespace, name in names if namespace == QUERY}:
+        raise invalid(
+            "MetaDataExtraction JQ Query can't contain keys that are not present in the S3 Prefix expression"
+        )
     if len(set(names)) > MOST_KEYS:
         raise invalid(f"At most {MOST_KEYS} partition keys can be in a prefix.")  # assumed

@@ -37,6 +37,8 @@ from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
+# What Lambda answers for a function that took too long.
+_TIMED_OUT = b'"Sandbox.Timedout"'
 # Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
 _ACCESS_DENIED = "Lambda.InvokeAccessDenied"
 _NO_ACCESS = (
@@ -232,6 +234,12 @@ def _invoke(
 def _reason(answer: InvokeResult | None) -> tuple[str, str]:
     if answer is None:
         return "Lambda.ResourceNotFoundException", "The specified Lambda function does not exist."
+    if answer.function_error == "Unhandled" and _TIMED_OUT in answer.payload:
+        # Observed by others: an error line of 2022 in a public test of a pipeline.
+        return (
+            "Lambda.FunctionTimedOut",
+            "The Lambda function invocation timed out. Increase the Timeout setting in the Lambda function.",
+        )
     return (
         "Lambda.FunctionError",
         "The Lambda function was successfully invoked but it returned an error result.",

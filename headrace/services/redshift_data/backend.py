@@ -12,7 +12,7 @@ from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import Acting, EventBusSender, Guard
-from headrace.core.warehouse import Login, Session, Warehouses
+from headrace.core.warehouse import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.announcing import LateAnnouncer, announce
 from headrace.services.redshift_data.errors import invalid, no_target, not_found
@@ -123,7 +123,7 @@ class RedshiftData:
         else:
             arn = make_arn("redshift-serverless", call.region, call.account, "workgroup/*")
             self._ask(call, "redshift-serverless", "GetCredentials", arn)
-        return Login(_identity(acting), is_made=True)
+        return Login(user_of(acting.arn), is_made=True)
 
     def _ask(self, call: Call, service: str, action: str, arn: str) -> None:
         if call.permit is not None:
@@ -310,9 +310,3 @@ class RedshiftData:
 def _principal(call: Call) -> str:
     acting = None if call.permit is None else call.permit.acting
     return acting.arn if acting is not None else make_arn("iam", "", call.account, "root")
-
-
-def _identity(acting: Acting) -> str:
-    """Return the database user of a user or a role, as AWS names it."""
-    name = acting.arn.rpartition("/")[2]
-    return f"IAMR:{name}" if ":role/" in acting.arn else f"IAM:{name}"

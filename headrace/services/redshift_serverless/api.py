@@ -7,6 +7,7 @@ from headrace.core.ids import Ids
 from headrace.core.warehouse import Warehouses
 from headrace.services.redshift_serverless.actions import ACTIONS
 from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.errors import translate
 from headrace.services.redshift_serverless.fidelity import FIDELITY
 from headrace.services.redshift_serverless.profile import PROFILE
 from headrace.services.redshift_serverless.store import Store
@@ -26,7 +27,7 @@ def redshift_serverless_api(serverless: RedshiftServerless) -> ServiceApi:
         name="redshift-serverless",
         backend=serverless,
         actions=ACTIONS,
-        translate=lambda _: None,
+        translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
     )

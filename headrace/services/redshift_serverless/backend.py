@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headrace.aws.operation import Call
 from headrace.core.ids import Ids
-from headrace.core.warehouse import ClusterSpec, Warehouses
-from headrace.services.redshift_serverless.errors import conflict, not_built, not_found
-from headrace.services.redshift_serverless.limits import ADMIN, BASE_CAPACITY, DATABASE, PORT
+from headrace.core.warehouse import ClusterSpec, Warehouses, user_of
+from headrace.services.redshift_serverless.errors import (
+    conflict,
+    invalid,
+    not_built,
+    not_found,
+    too_many_tags,
+)
+from headrace.services.redshift_serverless.limits import ADMIN, BASE_CAPACITY, DATABASE, PORT, TAGS
 from headrace.services.redshift_serverless.state import Namespace, Workgroup
 from headrace.services.redshift_serverless.store import Key, Store
 
@@ -61,6 +67,7 @@ class RedshiftServerless:
                 roles=[str(role) for role in given.get("iamRoles") or ()],
                 default_role=str(given.get("defaultIamRoleArn") or ""),
                 settings={name: given[name] for name in _OF_NAMESPACE if name in given},
+                tags=tags_of(given),
             )
             self._store.put_namespace(namespace)
         return namespace
@@ -141,6 +148,7 @@ class RedshiftServerless:
                     "publiclyAccessible": False,
                     **{name: given[name] for name in _OF_WORKGROUP if name in given},
                 },
+                tags=tags_of(given),
             )
             # First: tables whose home nobody knows could not be deleted.
             self._store.put_namespace(replace(namespace, home=workgroup.name))
@@ -179,10 +187,27 @@ class RedshiftServerless:
             self._store.delete_workgroup(workgroup)
         return workgroup
 
+    # --- logins -------------------------------------------------------------------------------
+
     def address(self, call: Call, workgroup: Workgroup) -> tuple[str, int]:
         """Return where a workgroup is reached; AWS's name where there is no PostgreSQL to be had."""
+        named = f"{workgroup.name}.{workgroup.account}.{workgroup.region}.redshift-serverless.amazonaws.com"
+        return self._warehouses.endpoint_of(self._spec(call, workgroup)) or (named, workgroup.port)
+
+    def lend(self, call: Call, name: str, *, until_ms: int) -> tuple[str, str]:
+        """Return a database user for the caller, and the password that it has until a time. Raises AwsError.
+
+        The account itself, whom AWS gives a user without rights, works as the administrator, as by the Data API.
+        """
+        spec = self._spec(call, self.workgroup(call, name))
+        acting = None if call.permit is None else call.permit.acting
+        user = user_of(acting.arn) if acting else "IAM:root"
+        acts_as = "" if acting else spec.user
+        return user, self._warehouses.lend(spec, user, acts_as=acts_as, until_ms=until_ms)
+
+    def _spec(self, call: Call, workgroup: Workgroup) -> ClusterSpec:
         namespace = self.namespace(call, workgroup.namespace)
-        spec = ClusterSpec(
+        return ClusterSpec(
             "workgroup",
             workgroup.account,
             workgroup.region,
@@ -194,8 +219,53 @@ class RedshiftServerless:
             tuple(namespace.roles),
             namespace.default_role,
         )
-        named = f"{workgroup.name}.{workgroup.account}.{workgroup.region}.redshift-serverless.amazonaws.com"
-        return self._warehouses.endpoint_of(spec) or (named, workgroup.port)
+
+    # --- tags ---------------------------------------------------------------------------------
+
+    def tags(self, call: Call, arn: str) -> dict[str, str]:
+        """Return the tags of a namespace or a workgroup. Raises AwsError."""
+        with self._lock:
+            return dict(self._tagged(call, arn).tags)
+
+    def tag(self, call: Call, arn: str, added: Mapping[str, str]) -> None:
+        """Add tags, or change the values of those that are there. Raises AwsError."""
+        with self._lock:
+            self._retag(call, arn, {**self._tagged(call, arn).tags, **added})
+
+    def untag(self, call: Call, arn: str, gone: Collection[str]) -> None:
+        """Remove tags; those that are not there are no error. Raises AwsError."""
+        with self._lock:
+            left = self._tagged(call, arn).tags.items()
+            self._retag(call, arn, {key: value for key, value in left if key not in gone})
+
+    def _tagged(self, call: Call, arn: str) -> Namespace | Workgroup:
+        for item in (*self.namespaces(call), *self.workgroups(call)):
+            if item.arn == arn:
+                return item
+        raise not_found("resource", arn)
+
+    def _retag(self, call: Call, arn: str, tags: dict[str, str]) -> None:
+        check_tags(tags)
+        item = replace(self._tagged(call, arn), tags=tags)
+        if isinstance(item, Namespace):
+            self._store.put_namespace(item)
+        else:
+            self._store.put_workgroup(item)
+
+
+def tags_of(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tags that a request gives. Raises AwsError."""
+    tags = {str(tag["key"]): str(tag["value"]) for tag in given.get("tags") or ()}
+    check_tags(tags)
+    return tags
+
+
+def check_tags(tags: Mapping[str, str]) -> None:
+    """Raise AwsError where a resource may not have these tags."""
+    if len(tags) > TAGS:
+        raise too_many_tags()
+    if any(key.lower().startswith("aws:") for key in tags):
+        raise invalid("Tag keys that begin with aws: are reserved.")
 
 
 def _key(call: Call, name: str) -> Key:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from headrace.aws.errors import AwsError
+from headrace.core.warehouse import WarehouseError, WarehouseUnavailable
+from headrace.services.redshift_serverless.limits import TAGS
 
 
 def invalid(message: str) -> AwsError:
@@ -28,3 +30,19 @@ def not_found(kind: str, name: str) -> AwsError:
 def not_built(what: str) -> AwsError:
     """AWS does this and headrace does not."""
     return invalid(f"headrace does not support {what} of Redshift Serverless yet.")
+
+
+def too_many_tags() -> AwsError:
+    """More tags than a resource may have."""
+    return AwsError("TooManyTagsException", f"A resource can have at most {TAGS} tags.", 400)
+
+
+def translate(error: Exception) -> AwsError | None:
+    """Turn a domain error into AWS's."""
+    match error:
+        case WarehouseUnavailable():
+            return invalid(str(error))
+        case WarehouseError():
+            return AwsError("InternalServerException", str(error), 500)
+        case _:
+            return None

@@ -22,11 +22,13 @@ _WORKGROUP: dict[str, FidelityLevel] = {
     "trackName": "stored",
 }
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    "CreateNamespace": {**_NAMESPACE, "tags": "ignored", "redshiftIdcApplicationArn": "ignored"},
+    "CreateNamespace": {**_NAMESPACE, "redshiftIdcApplicationArn": "ignored"},
     "UpdateNamespace": {**_NAMESPACE, "logDestinationType": "ignored"},
     # No snapshot is taken.
     "DeleteNamespace": {"finalSnapshotName": "ignored", "finalSnapshotRetentionPeriod": "ignored"},
-    "CreateWorkgroup": {**_WORKGROUP, "tags": "ignored"},
+    "CreateWorkgroup": _WORKGROUP,
     "UpdateWorkgroup": _WORKGROUP,
+    # A login is for every database, as it is on AWS without a name.
+    "GetCredentials": {"dbName": "ignored"},
     "ListWorkgroups": {"ownerAccount": "ignored"},
 }

@@ -30,6 +30,7 @@ class Namespace:
     default_role: str = ""
     home: str = ""
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    tags: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def arn(self) -> str:
@@ -50,6 +51,7 @@ class Workgroup:
     namespace: str
     port: int
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    tags: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def arn(self) -> str:

@@ -19,6 +19,8 @@ from headrace.services.s3.state import Bucket, StoredObject
 NAME = "ObjectLockConfiguration"
 MODES = ("GOVERNANCE", "COMPLIANCE")
 _DAYS_OF_A_YEAR = 365
+# A hundred years, documented in object-lock-managing.html; the sentences about the period are assumed.
+_MOST_DAYS = 100 * _DAYS_OF_A_YEAR
 _MODE_HEADER = "x-amz-object-lock-mode"
 _DATE_HEADER = "x-amz-object-lock-retain-until-date"
 _BYPASS_HEADER = "x-amz-bypass-governance-retention"
@@ -200,6 +202,15 @@ def check_configuration(value: Mapping[str, Any], bucket: Bucket) -> None:
         has_one = bool(default.get("Days")) != bool(default.get("Years"))
         if default.get("Mode") not in MODES or not has_one:
             raise malformed_xml()
+        days = int(default.get("Days") or 0) + int(default.get("Years") or 0) * _DAYS_OF_A_YEAR
+        if not 0 < days <= _MOST_DAYS:
+            raise invalid_argument(
+                "Default retention period must be a positive integer value"
+                if days < 0
+                else "Default retention period is too large",
+                "Days" if default.get("Days") else "Years",
+                str(default.get("Days") or default["Years"]),
+            )
     if bucket.versioning != "Enabled":
         raise AwsError(
             "InvalidBucketState",

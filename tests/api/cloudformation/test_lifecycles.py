@@ -49,11 +49,11 @@ SLOW_GROUPS = {
 # What services remember of what was: moto a deleted resource's tags, identities and default groups of networks, EMR
 # Serverless terminated applications, KMS keys that wait for their deletion, Glue, SSM and Secrets Manager versions,
 # Kinesis closed shards, RDS its own snapshots; a user pool's client its own id, once it is changed; EC2 the order of
-# launch templates; API Gateway that a domain had no paths.
+# launch templates; API Gateway that a domain had no paths and a plan no keys.
 _REMEMBERED = re.compile(
     r"/\.?_?tagg(er|ing_service)|emr_serverless_applications|kms/.*/keys/|/\.?versions/|/_parameters/|version_stages"
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
-    r"|/\.?extended_config|base_path_mappings/[^/]*$|/rds:|launch_template_insert_order"
+    r"|/\.?extended_config|base_path_mappings/[^/]*$|usage_plan_keys/[^/]*$|/rds:|launch_template_insert_order"
     r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
     r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|db_parameter_groups/default\."
 )

@@ -46,6 +46,24 @@ def processors(*kinds: str, **more: Any) -> dict[str, Any]:
     return {"ProcessingConfiguration": {"Enabled": True, "Processors": given}, **more}
 
 
+def extraction(query: str) -> dict[str, Any]:
+    given = {"MetadataExtractionQuery": query, "JsonParsingEngine": "JQ-1.6"}
+    parameters = [{"ParameterName": n, "ParameterValue": v} for n, v in given.items()]
+    return {"Type": "MetadataExtraction", "Parameters": parameters}
+
+
+def partitioned(source: str, *given: dict[str, Any]) -> dict[str, Any]:
+    """Return a destination's members for dynamic partitioning by the key k, with processors."""
+    processing = {"ProcessingConfiguration": {"Enabled": True, "Processors": list(given)}}
+    return {
+        "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 60},
+        "DynamicPartitioningConfiguration": {"Enabled": True},
+        "Prefix": f"!{{partitionKeyFrom{source.title()}:k}}/",
+        "ErrorOutputPrefix": "bad/",
+        **(processing if given else {}),
+    }
+
+
 def refused(call: Any, **params: Any) -> tuple[str, str]:
     with pytest.raises(ClientError) as caught:
         call(**params)
@@ -144,6 +162,19 @@ def test_a_name_that_is_taken(firehose: Any):
                 "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 59},
             },
             "BufferingHints.IntervalInSeconds must be at least 60 seconds when Dynamic",
+        ),
+        (partitioned("query"), "Processing Configuration is not enabled when DataPartitioning is"),
+        (
+            partitioned("query", {"Type": "AppendDelimiterToRecord"}),
+            "MetadataExtraction processor should be present when S3 Prefix has partitionKeyFromQuery",
+        ),
+        (
+            partitioned("lambda", extraction("{}")),
+            "Lambda should be present when S3 Prefix contains keys from partitionKeyFromLambda",
+        ),
+        (
+            partitioned("query", extraction("{k:.k,other:.o}")),
+            "MetaDataExtraction JQ Query can't contain keys that are not present in the S3 Prefix",
         ),
         (
             {"CloudWatchLoggingOptions": {"Enabled": True}},

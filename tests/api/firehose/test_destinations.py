@@ -143,6 +143,31 @@ def test_another_destination_takes_over(cloud: InProcessCloud, firehose: Any, se
     wait_until(lambda: len(server.requests) == 1)
 
 
+def test_splunk_is_refused_in_awss_words(firehose: Any):
+    given = {"HECEndpointType": "Raw", "HECToken": TOKEN, "S3Configuration": S3}
+    for url in ("splunk.example:8088", "https://splunk.example:8088/services/collector"):
+        with pytest.raises(ClientError, match="Supported endpoint format is https://<domain>:<p"):
+            firehose.create_delivery_stream(
+                DeliveryStreamName="d",
+                SplunkDestinationConfiguration={**given, "HECEndpoint": url},
+            )
+    firehose.create_delivery_stream(
+        DeliveryStreamName="d",
+        SplunkDestinationConfiguration={
+            **given,
+            "HECEndpoint": "https://splunk.example:8088",
+            "S3BackupMode": "AllEvents",
+        },
+    )
+    with pytest.raises(ClientError, match="Disabling S3 backup is not currently supported"):
+        firehose.update_destination(
+            DeliveryStreamName="d",
+            CurrentDeliveryStreamVersionId="1",
+            DestinationId="destinationId-000000000001",
+            SplunkDestinationUpdate={"S3BackupMode": "FailedEventsOnly"},
+        )
+
+
 def test_templates_make_and_change_destinations(cloud: InProcessCloud, server: Endpoint):
     """A domain, and delivery streams to it by its attributes, to an endpoint, and to Splunk."""
     with hec() as splunk:

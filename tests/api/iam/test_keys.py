@@ -277,7 +277,10 @@ def test_a_stream_is_as_good_as_its_key(cloud: InProcessCloud):
     kms, kinesis = cloud.client("kms"), cloud.client("kinesis")
     kinesis.create_stream(StreamName="keys", ShardCount=1)
     start = {"StreamName": "keys", "EncryptionType": "KMS"}
-    for key_id in ("alias/none", "11111111-1111-1111-1111-111111111111"):
+    for key_id in (
+        *("alias/none", "11111111-1111-1111-1111-111111111111"),
+        *("arn:", "arn:aws:kms:nowhere:1:key/x"),
+    ):
         found = refusal(kinesis.start_stream_encryption, **start, KeyId=key_id)
         assert found[:2] == ("KMSNotFoundException", 400)
     own = kms.create_key()["KeyMetadata"]["Arn"]

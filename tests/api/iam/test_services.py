@@ -335,3 +335,31 @@ def test_a_job_runs_own_policy_limits_what_it_does_in_s3(cloud: InProcessCloud):
     assert answer("GetObject lake in/a", limit) == 204
     for line in ("GetObject lake out/a", "PutObject lake in/a", "ListObjectsV2 lake in"):
         assert (answer(line, limit), answer(line, "")) == (403, 204)
+
+
+def test_a_call_in_cbor_needs_the_permission_too(cloud: InProcessCloud):
+    """What reads a call's parameters reads JSON: `headrace/aws/rpc_cbor.py` gives it that."""
+    make_role(cloud, "of-metrics", allow("cloudwatch:ListMetrics", "*"))
+    role = f"arn:aws:iam::{ACCOUNT}:role/of-metrics"
+    made = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="s1")["Credentials"]
+    scope = f"{made['AccessKeyId']}/20260101/{REGION}/monitoring/aws4_request"
+    headers = {
+        "smithy-protocol": "rpc-v2-cbor",
+        "content-type": "application/cbor",
+        "x-amz-security-token": made["SessionToken"],
+        "authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+    }
+    bodies = [
+        cloud.handle(
+            HttpRequest(
+                "POST",
+                f"/service/GraniteServiceVersion20100801/operation/{operation}",
+                "",
+                headers,
+                b"\xa0",
+            )
+        ).body
+        for operation in ("ListMetrics", "DescribeAlarms")
+    ]
+    denied = [b"AccessDenied" in body for body in bodies if isinstance(body, bytes)]
+    assert denied == [False, True]

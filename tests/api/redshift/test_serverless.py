@@ -112,12 +112,57 @@ def test_what_is_refused(serverless: Any, cloud: InProcessCloud, name: str):
     )
 
 
+def test_tags(serverless: Any, name: str):
+    serverless.create_namespace(namespaceName="tagged", tags=[{"key": "a", "value": "1"}])
+    for arn in (
+        serverless.get_namespace(namespaceName="tagged")["namespace"]["namespaceArn"],
+        serverless.get_workgroup(workgroupName=name)["workgroup"]["workgroupArn"],
+    ):
+        serverless.tag_resource(
+            resourceArn=arn, tags=[{"key": "a", "value": "2"}, {"key": "b", "value": ""}]
+        )
+        shown = serverless.list_tags_for_resource(resourceArn=arn)["tags"]
+        assert shown == [{"key": "a", "value": "2"}, {"key": "b", "value": ""}]
+        serverless.untag_resource(resourceArn=arn, tagKeys=["a", "none"])
+        shown = serverless.list_tags_for_resource(resourceArn=arn)["tags"]
+        assert shown == [{"key": "b", "value": ""}]
+        many = [{"key": str(n), "value": ""} for n in range(50)]
+        assert (
+            refusal(serverless.tag_resource, resourceArn=arn, tags=many) == "TooManyTagsException"
+        )
+        own = [{"key": "aws:x", "value": ""}]
+        assert refusal(serverless.tag_resource, resourceArn=arn, tags=own) == "ValidationException"
+    serverless.delete_namespace(namespaceName="tagged")
+    gone = arn.replace("workgroup/", "workgroup/x")
+    assert (
+        refusal(serverless.list_tags_for_resource, resourceArn=gone) == "ResourceNotFoundException"
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"durationSeconds": 899}, {"durationSeconds": 3601}, {"customDomainName": "a.b"}]
+)
+def test_logins_that_cannot_be(serverless: Any, name: str, given: dict[str, Any]):
+    who = {"workgroupName": name} if "durationSeconds" in given else {}
+    assert refusal(serverless.get_credentials, **who, **given) == "ValidationException"
+
+
+def test_a_login_needs_a_workgroup_and_a_server_of_the_clouds(serverless: Any, name: str):
+    assert refusal(serverless.get_credentials, workgroupName="none") == "ResourceNotFoundException"
+    # The tests' PostgreSQL counts as the user's own: nobody is let into it.
+    assert refusal(serverless.get_credentials, workgroupName=name) == "ValidationException"
+
+
 def test_a_template_makes_both(cloud: InProcessCloud, serverless: Any):
     template = {
         "Resources": {
             "Namespace": {
                 "Type": "AWS::RedshiftServerless::Namespace",
-                "Properties": {"NamespaceName": "of-a-stack", "AdminUsername": "boss"},
+                "Properties": {
+                    "NamespaceName": "of-a-stack",
+                    "AdminUsername": "boss",
+                    "Tags": [{"Key": "team", "Value": "lake"}],
+                },
             },
             "Workgroup": {
                 "Type": "AWS::RedshiftServerless::Workgroup",
@@ -146,6 +191,9 @@ def test_a_template_makes_both(cloud: InProcessCloud, serverless: Any):
     assert stack()["Outputs"][0]["OutputValue"]
     found = serverless.get_workgroup(workgroupName="of-a-stack")["workgroup"]
     assert (found["namespaceName"], found["baseCapacity"]) == ("of-a-stack", 16)
+    namespace = serverless.get_namespace(namespaceName="of-a-stack")["namespace"]
+    tags = serverless.list_tags_for_resource(resourceArn=namespace["namespaceArn"])["tags"]
+    assert {"key": "team", "value": "lake"} in tags
     formation.delete_stack(StackName="s")
     until(lambda: len(serverless.list_namespaces()["namespaces"]) == 1)
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from headrace.aws.errors import AwsError
+from headrace.core.ports import InvokeResult
 from headrace.services.firehose.destination import check_processors
 from headrace.services.firehose.transform import Stopping
+from headrace.services.lambda_.runtime.platform_log import timed_out
 from tests.support.objects import Killed
 from tests.unit.firehose.lab import CONVERSION, FUNCTION, SHARD, Lab, processing
 
@@ -81,6 +83,18 @@ def test_a_failing_function_is_tried_four_times_then_its_records_are_set_aside(l
     (failure,) = errors(lab)
     assert (failure["errorCode"], failure["attemptsMade"]) == ("Lambda.FunctionError", 4)
     assert len(lab.functions.events) == 4
+
+
+def test_a_function_that_takes_too_long(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    late = timed_out("r", 3.0, 0).payload
+    result = InvokeResult(late, "Unhandled", "$LATEST", "r")
+    monkeypatch.setattr(lab.functions, "invoke", lambda *_: result)
+    lab.put(b"one")
+    lab.deliver()
+    (failure,) = errors(lab)
+    # Observed by others in an error output of AWS's, 2022.
+    assert (failure["errorCode"], failure["attemptsMade"]) == ("Lambda.FunctionTimedOut", 4)
+    assert failure["errorMessage"].startswith("The Lambda function invocation timed out.")
 
 
 def test_a_function_that_is_not_there(lab: Lab):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
@@ -154,7 +155,12 @@ def _delete_permission(context: Context, physical_id: str, properties: Propertie
 
 
 def _layer_of(properties: Properties) -> dict[str, Any]:
-    layer, _, version = str(properties["LayerVersionArn"]).rpartition(":")
+    arn = str(properties["LayerVersionArn"])
+    layer, _, version = arn.rpartition(":")
+    if not (version.isascii() and version.isdigit()):
+        raise AwsError(
+            "InvalidParameterValueException", f"Invalid layer version ARN: {arn}"
+        )  # assumed
     return {"LayerName": layer, "VersionNumber": int(version)}
 
 

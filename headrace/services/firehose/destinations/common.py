@@ -12,7 +12,7 @@ from headrace.core.values import mapped
 from headrace.services.firehose.destination import check_processors, checked_s3, hints_of
 from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
-from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.permits import denied_secret
 from headrace.services.firehose.ports import Ports
@@ -84,7 +84,7 @@ def check_backup_stays(present: Mapping[str, Any], made: Mapping[str, Any], rule
     """Raise AwsError when a backup of all records is to end. Source: the model's text of S3BackupMode."""
     first, every = rules.backup_modes
     if present.get("S3BackupMode") == every and made["S3BackupMode"] == first:
-        raise invalid(f"S3BackupMode cannot be updated from {every} to {first}.")  # assumed
+        raise backup_stays()
 
 
 def described(configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from headrace.services.firehose.destinations import common, redshift_errors
 from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
-from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import DELIVERED, Failed
 from headrace.services.firehose.permits import SESSION, check_object
 from headrace.services.firehose.ports import Ports
@@ -84,7 +84,7 @@ class RedshiftDestination:
                 **change.pop("S3BackupUpdate"),
             }
         if present.get("S3BackupMode") == "Enabled" and change.get("S3BackupMode") == "Disabled":
-            raise invalid("S3 backup cannot be disabled once it is enabled.")  # assumed
+            raise backup_stays()
         return self.checked(common.merged(present, change))
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,8 +38,15 @@ class SplunkDestination:
         """See `Destination.checked`."""
         made = common.checked(given, RULES)
         parts = urlsplit(str(made["HECEndpoint"]))
-        if parts.scheme not in ("https", "http") or not parts.hostname:
-            raise invalid(f"Invalid HECEndpoint: {made['HECEndpoint']}")  # assumed
+        if (
+            parts.scheme not in ("https", "http")
+            or not parts.hostname
+            or parts.path not in ("", "/")
+        ):
+            # Observed by others: github.com/hashicorp/terraform-provider-aws/issues/6541.
+            raise invalid(
+                "Invalid HECEndpoint. Supported endpoint format is https://<domain>:<port>."
+            )
         made.setdefault("HECAcknowledgmentTimeoutInSeconds", DEFAULT_ACK_S)
         common.check_secret(made, "HECToken", is_needed=True)
         return made

@@ -1,14 +1,20 @@
-"""Redshift Serverless' operations: namespaces and workgroups. Snapshots, usage limits, credentials are not here."""
+"""Redshift Serverless' operations: namespaces, workgroups, logins, tags. Snapshots and usage limits are not here."""
 
 from __future__ import annotations
 
 from headrace.aws.operation import Action
+from headrace.services.redshift_serverless.actions.credentials import get_credentials
 from headrace.services.redshift_serverless.actions.namespaces import (
     create_namespace,
     delete_namespace,
     get_namespace,
     list_namespaces,
     update_namespace,
+)
+from headrace.services.redshift_serverless.actions.tags import (
+    list_tags_for_resource,
+    tag_resource,
+    untag_resource,
 )
 from headrace.services.redshift_serverless.actions.workgroups import (
     create_workgroup,
@@ -29,4 +35,8 @@ ACTIONS: list[Action] = [
     list_workgroups,
     update_workgroup,
     delete_workgroup,
+    get_credentials,
+    tag_resource,
+    untag_resource,
+    list_tags_for_resource,
 ]

@@ -101,7 +101,8 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
                 {"StorageClass": stored.storage_class},
             )
         days = int((request.get("RestoreRequest") or {}).get("Days") or 0)
-        if days < 1:
+        # More than any object is kept for; AWS's own limit is not documented.
+        if not 1 <= days <= 36_500:
             raise malformed_xml()
         was_restored = bool(stored.restored_until)
         # AWS rounds up to the next midnight.

@@ -223,5 +223,5 @@ def test_a_description_shows_no_password_and_an_update_keeps_it():
     assert changed["Password"] == "Secret123"
     assert changed["S3Configuration"] == {**made["S3Configuration"], "Prefix": "x/"}
     backup = {"S3BackupMode": "Enabled", "S3BackupConfiguration": S3}
-    with pytest.raises(AwsError, match="cannot be disabled"):
+    with pytest.raises(AwsError, match="Disabling S3 backup is not currently supported"):
         kind.updated(kind.checked(GIVEN | backup), {"S3BackupMode": "Disabled"})

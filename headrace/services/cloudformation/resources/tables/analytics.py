@@ -112,9 +112,12 @@ TYPES = [
         create=[Call("CreateNamespace")],
         id="NamespaceName",
         read=Call("GetNamespace", {"namespaceName": "@id"}),
+        update=[Call("UpdateNamespace", {"namespaceName": "@id"})],
         delete=[Call("DeleteNamespace", {"namespaceName": "@id"})],
         name="NamespaceName",
         name_lower=True,
+        # Its tables go with it, and its workgroup keeps it from going.
+        holder=True,
         attributes={
             "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",
             "Namespace.NamespaceId": "@answer.namespace.namespaceId",
@@ -126,6 +129,7 @@ TYPES = [
         create=[Call("CreateWorkgroup")],
         id="WorkgroupName",
         read=Call("GetWorkgroup", {"workgroupName": "@id"}),
+        update=[Call("UpdateWorkgroup", {"workgroupName": "@id"})],
         delete=[Call("DeleteWorkgroup", {"workgroupName": "@id"})],
         name="WorkgroupName",
         name_lower=True,

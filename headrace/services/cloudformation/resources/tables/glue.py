@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
 
 _NAME = {"Name": "@id"}
@@ -17,6 +18,11 @@ def _registry(values: Values) -> dict[str, str] | None:
         return None
     if given.get("Arn"):
         return {"RegistryArn": given["Arn"]}
+    if not given.get("Name"):
+        # The sentence is assumed.
+        raise AwsError(
+            "InvalidInputException", "One of registryName or registryArn has to be provided."
+        )
     return {"RegistryName": given["Name"]}
 
 

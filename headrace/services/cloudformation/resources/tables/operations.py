@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -21,7 +22,10 @@ def _target(part: int) -> MadeOf:
     def find(values: Values) -> str | None:
         given = values.get(_PARTS[part])
         if given is None and values.get("ScalingTargetId"):
-            given = str(values.get("ScalingTargetId")).split("|")[part]
+            target = str(values.get("ScalingTargetId"))
+            if target.count("|") != len(_PARTS) - 1:
+                raise AwsError("ValidationException", f"{target} is no scaling target.")  # assumed
+            given = target.split("|")[part]
         return given
 
     return made_of(_PARTS[part], "ScalingTargetId")(find)

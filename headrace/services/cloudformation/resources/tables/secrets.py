@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -37,9 +38,17 @@ def _secret(values: Values) -> str | None:
     password = values.context.call("secretsmanager", "GetRandomPassword", params)["RandomPassword"]
     if "SecretStringTemplate" not in rules:
         return str(password)
-    return json.dumps(
-        {**json.loads(rules["SecretStringTemplate"]), rules["GenerateStringKey"]: password}
-    )
+    try:
+        template = json.loads(rules["SecretStringTemplate"])
+    except (TypeError, ValueError):
+        template = None
+    if not isinstance(template, dict) or "GenerateStringKey" not in rules:
+        # The sentence is assumed.
+        raise AwsError(
+            "InvalidParameterException",
+            "SecretStringTemplate must be a JSON object, and GenerateStringKey the name of its new member.",
+        )
+    return json.dumps({**template, rules["GenerateStringKey"]: password})
 
 
 _ID = {"SecretId": "@id"}

@@ -46,6 +46,20 @@ def _has_machine(values: Values) -> bool:
     )
 
 
+def _has_alias(values: Values) -> bool:
+    """Whether the machine has one of that name: CreateStateMachineAlias answers the same request again with success."""
+    routes = _routes(values)
+    name = values.get("Name")
+    if not (routes and name):
+        return False
+    machine_arn = str(routes[0]["stateMachineVersionArn"]).rpartition(":")[0]
+    params = {"stateMachineAliasArn": f"{machine_arn}:{name}"}
+    found = values.context.found(
+        "stepfunctions", "DescribeStateMachineAlias", params, params["stateMachineAliasArn"]
+    )
+    return bool(found)
+
+
 @made_of("RoutingConfiguration", "DeploymentPreference")
 def _routes(values: Values) -> list[dict[str, Any]] | None:
     """Return where an alias leads; a deployment preference leads it to its version at once.
@@ -121,6 +135,7 @@ TYPES = [
         name="Name",
         name_length=80,
         unique=False,
+        exists=_has_alias,
         attributes={"Arn": "@id"},
     ),
     Declared(

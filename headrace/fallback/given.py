@@ -1,0 +1,95 @@
+"""Refuses requests to moto's services whose members are missing or of another type: moto believes what it is sent.
+
+AWS's services read a request by their model before they look at anything, and so refuse a number where there should be
+a text (`SerializationException`), and a required member that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, cast
+
+import msgspec
+
+from headrace.aws import codec_json, codec_moto
+from headrace.aws.errors import AwsError
+from headrace.aws.http import HttpRequest
+from headrace.aws.validate import lacking
+from headrace.fallback.request_kinds import changes_rows_only
+
+log = logging.getLogger(__name__)
+
+# How a service calls the error of a member that is not there, which it says in the words of AWS's validation framework
+# (recorded: SNS, EventBridge, DynamoDB; the others are assumed to be alike). The rest say it otherwise: moto does.
+_CODES = {
+    "cloudwatch": "ValidationError",
+    "iam": "ValidationError",
+    "logs": "InvalidParameterException",
+    "sns": "ValidationError",
+    "sts": "ValidationError",
+    **dict.fromkeys(
+        (
+            *("dynamodb", "dynamodbstreams", "events", "glue", "kms", "pipes", "scheduler"),
+            *("secretsmanager", "ssm", "stepfunctions"),
+        ),
+        "ValidationException",
+    ),
+}
+
+
+def check_given(service: str, operation: str, request: HttpRequest) -> None:
+    """Raise AwsError when a request breaks its operation's model in a way that no service of AWS takes.
+
+    `service` is botocore's name of it. A request that cannot be read at all is left to moto, which has its own words.
+    """
+    if "smithy-protocol" in request.headers:
+        return
+    try:
+        operation, params = _read(service, operation, request)
+    except AwsError as fault:
+        if fault.code == "SerializationException":
+            raise
+        return
+    except Exception:
+        log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
+        return
+    code = _CODES.get(service)
+    said = lacking(service, operation, params) if code and params is not None else ""
+    if said:
+        raise AwsError(str(code), said)
+
+
+def without_nulls(request: HttpRequest) -> HttpRequest:
+    """Return a request in JSON without the members that are null: to AWS they are not there, moto reads them.
+
+    What cannot be read is returned as it is.
+    """
+    if b"null" not in request.body or "x-amz-target" not in request.headers:
+        return request
+    try:
+        value = msgspec.json.decode(request.body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return request
+    return replace(request, body=msgspec.json.encode(_stripped(value)))
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+        return {name: _stripped(item) for name, item in pairs if item is not None}
+    if isinstance(value, list):
+        return [_stripped(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:
+    """Return a request's operation and parameters; None for those not looked at. Raises what the codecs raise."""
+    if "x-amz-target" in request.headers:
+        content_type = request.headers.get("content-type", codec_json.JSON_1_1)
+        params = codec_json.decode_input(service, operation, request.body, content_type)
+        return operation, params
+    # Credentials are asked for seldom; messages and rows often, and moto looks at those itself.
+    if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
+        return operation, None
+    return codec_moto.parse_request(service, request)

@@ -1,0 +1,45 @@
+"""DynamoDB refuses a Query without a key, and a transaction's entry without one action: moto fails at them.
+
+The sentences are those that dynalite's and moto's tests observed on AWS.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+
+def patch(handler: Any) -> None:
+    """Put the checks before methods of moto's responses; the caller does it once."""
+    for name, check in (("query", _check_query), ("transact_write_items", _check_actions)):
+        setattr(handler, name, _after(check, getattr(handler, name)))
+
+
+def _after(check: Any, method: Any) -> Any:
+    @functools.wraps(method)
+    def checked(self: Any) -> Any:
+        check(self.body)
+        return method(self)
+
+    return checked
+
+
+def _check_query(body: Mapping[str, Any]) -> None:
+    if not body.get("KeyConditionExpression") and not body.get("KeyConditions"):
+        raise _invalid(
+            "Either the KeyConditions or KeyConditionExpression parameter must be specified in the request."
+        )
+
+
+def _check_actions(body: Mapping[str, Any]) -> None:
+    for entry in body.get("TransactItems") or ():
+        if len([action for action in entry.values() if action is not None]) != 1:
+            raise _invalid("TransactItems can only contain one of Check, Put, Update or Delete")
+
+
+def _invalid(message: str) -> Exception:
+    from moto.dynamodb.exceptions import MockValidationException
+
+    return MockValidationException(message)
