@@ -1,4 +1,4 @@
-"""Which actions on which resources a request stands for: what IAM is asked before an operation runs. Pure functions.
+"""Finds the actions and resources for which a request needs permission, before its operation runs. Pure functions.
 
 Names and resource types come from `authorization.json`; what differs, service by service, from `requests/`. An
 operation whose needs nobody has written down has none, and `why_unknown` says so.

@@ -1,4 +1,4 @@
-"""Why a decision is as it is: every statement of every policy, whether it applied, and if not what did not fit."""
+"""Explains a decision: for every statement of every policy, whether it applied, and if not which part did not match."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a policy says a value must be: literal runs, in which marks are wildcards, and variables. Thread-safe."""
+    """A compiled text: literal parts, wildcards and variables, against which values are matched. Thread-safe."""
 
     source: str
     parts: tuple[str | Variable, ...]

@@ -28,7 +28,7 @@ from headrace.services.firehose.state import DeliveryStream, Intent, is_partitio
 
 @dataclass(slots=True)
 class Pending:
-    """A delivery that is decided on: its buffer, what is left of it, and what was refused for good.
+    """A planned delivery: its buffer, the records that are left to deliver, and those that were refused for good.
 
     Attributes:
         again: an earlier try may have put some of its objects.

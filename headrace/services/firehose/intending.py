@@ -1,4 +1,4 @@
-"""Decides on a delivery: which records, and what the objects are called."""
+"""Plans a delivery, to be stored before it begins: its records, and the names and kinds of its objects."""
 
 from __future__ import annotations
 
