@@ -109,8 +109,8 @@ def _account_of(resource: str, request: Request) -> str:
         bucket = resource.removeprefix("arn:aws:s3:::").partition("/")[0]
         return request.find("s3", "owner", bucket) or request.account
     parts = resource.split(":", 5)
-    said = parts[4] if len(parts) == 6 else ""
-    return said if said.isdigit() else request.account
+    named = parts[4] if len(parts) == 6 else ""
+    return named if named.isdigit() else request.account
 
 
 # Operations that have another name than their action.

@@ -91,6 +91,6 @@ def _misfit(
 
 def _unmet(condition: Condition, values: Values) -> str:
     found = values(condition.key)
-    said = ", ".join(text.source for text in condition.values)
+    wanted = ", ".join(text.source for text in condition.values)
     has = f"is {', '.join(found)}" if found else "is not in the request"
-    return f"{condition.operator} on {condition.key} wants {said}, which {has}"
+    return f"{condition.operator} on {condition.key} wants {wanted}, which {has}"

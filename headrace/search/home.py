@@ -158,10 +158,10 @@ class SearchHome:
         """Answer a request below `PATH`; `rest` is what follows it."""
         if len(rest) < 3 or self._real_url:
             where = self._real_url and urlsplit(self._real_url).netloc.rpartition("@")[2]
-            said = (
+            sentence = (
                 f"The documents are at {where}." if where else f"Ask {PATH}/account/region/domain."
             )
-            return _response(request, Reply(404, SearchError(404, "not_found", said).body()))
+            return _response(request, Reply(404, SearchError(404, "not_found", sentence).body()))
         account, region, name, *path = rest
         try:
             self._check(name, account, region)

@@ -100,19 +100,19 @@ class LiveState:
             return detail
         name = target["Name"]
         is_read = drift["StackResourceDriftStatus"] in ("IN_SYNC", "MODIFIED")
-        said: dict[str, Any] = {
+        state: dict[str, Any] = {
             "BeforeValueFrom": "ACTUAL_STATE" if is_read else "PREVIOUS_DEPLOYMENT_STATE",
             "AfterValueFrom": "TEMPLATE",
         }
         if name in _drifted_in(drift):
             actual = json.loads(drift["ActualProperties"]).get(name)
-            said["Drift"] = {
+            state["Drift"] = {
                 "PreviousValue": _text(resource.properties.get(name)),
                 "ActualValue": _text(actual),
                 # In milliseconds: see `moments`.
                 "DriftDetectionTimestamp": self.read_ms,
             }
-        return {**detail, "Target": {**target, **said}}
+        return {**detail, "Target": {**target, **state}}
 
 
 def live_state(
