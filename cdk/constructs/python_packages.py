@@ -59,7 +59,7 @@ if os.path.isdir(_folder):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the wheels are for.
+    """The platform and the version of Python that the wheels are for.
 
     Attributes:
         python: `3.11`.

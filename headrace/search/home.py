@@ -1,4 +1,4 @@
-"""Where what is put into OpenSearch domains lives: in the data directory, or in the user's own server.
+"""Finds the server of an OpenSearch domain: the small one in the data directory, or the user's own.
 
 A domain of the data directory answers below `/_headrace/opensearch/<account>/<region>/<domain>`.
 """

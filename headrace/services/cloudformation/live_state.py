@@ -1,4 +1,4 @@
-"""What a stack's resources are now, for change sets that take drift back (DeploymentMode REVERT_DRIFT).
+"""Reads the present state of a stack's resources, for change sets that revert drift (DeploymentMode REVERT_DRIFT).
 
 Such a change set compares the template with the resources as they are, not with the last deployment; carried out, it
 changes what has drifted, makes what is gone again, and leaves alone what the template now says as it is. When it fails,
