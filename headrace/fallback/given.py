@@ -21,7 +21,7 @@ from headrace.fallback.request_kinds import changes_rows_only
 log = logging.getLogger(__name__)
 
 # How a service calls the error of a member that is not there, which it says in the words of AWS's validation framework
-# (recorded: SNS, EventBridge, DynamoDB; the others are assumed to be alike). The rest say it otherwise: moto does.
+# (recorded: SNS; the others are assumed to be alike). The rest say it otherwise: moto does.
 _CODES = {
     "cloudwatch": "ValidationError",
     "iam": "ValidationError",

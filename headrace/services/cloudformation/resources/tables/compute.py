@@ -23,11 +23,17 @@ def _state(values: Values) -> str:
     return str(values.get("State") or "ENABLED")
 
 
+@made_of("Type")
+def _type(values: Values) -> str:
+    # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
+    return str(values.get("Type")).upper()
+
+
 TYPES = [
     Declared(
         "AWS::Batch::ComputeEnvironment",
         "batch",
-        create=[Call("CreateComputeEnvironment", {"state": _state})],
+        create=[Call("CreateComputeEnvironment", {"state": _state, "type": _type})],
         id="@answer.computeEnvironmentArn",
         update=[Call("UpdateComputeEnvironment", {"computeEnvironment": "@id"})],
         delete=[
