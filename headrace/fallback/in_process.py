@@ -87,8 +87,8 @@ def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsE
     report: Any = ParamValidator().validate(dict(params), shape)
     if not report.has_errors():
         return None
-    said = "; ".join(str(report.generate_report()).splitlines())
-    return AwsError("ValidationException", f"Parameter validation failed: {said}")
+    sentence = "; ".join(str(report.generate_report()).splitlines())
+    return AwsError("ValidationException", f"Parameter validation failed: {sentence}")
 
 
 class _Calling(threading.local):

@@ -155,9 +155,9 @@ class PostgresServer:
         ]  # fmt: skip
         made = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
         if made.returncode:
-            said = made.stderr.decode("utf-8", "replace").strip().splitlines()
+            printed = made.stderr.decode("utf-8", "replace").strip().splitlines()
             raise WarehouseUnavailable(
-                f"PostgreSQL's initdb failed: {said[-1] if said else made.returncode}."
+                f"PostgreSQL's initdb failed: {printed[-1] if printed else made.returncode}."
             )
         # Whole or not at all.
         half.rename(self._data)
@@ -177,12 +177,12 @@ class PostgresServer:
             )
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
-            said = self._logged_since(logged_bytes)
+            printed = self._logged_since(logged_bytes)
             # The shell outlives the server: only the log tells that it has given up.
-            has_ended = self._child.poll() is not None or _GAVE_UP in said
+            has_ended = self._child.poll() is not None or _GAVE_UP in printed
             if has_ended or time.monotonic() > deadline_s:
                 self._end_shell()
-                if has_ended and _TAKEN in said:
+                if has_ended and _TAKEN in printed:
                     return False
                 raise WarehouseUnavailable(
                     f"PostgreSQL did not start; see {self.folder / 'log'}: {self._last_line()}"

@@ -1,4 +1,4 @@
-"""Making and changing the resources of one stack.
+"""Creates and updates the resources of one stack.
 
 Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
 A resource with which anything goes wrong ends in a FAILED state with the reason.

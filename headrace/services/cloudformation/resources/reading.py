@@ -1,4 +1,4 @@
-"""What a resource is now: its properties, read back from its service in the form that its template gives them.
+"""Reads a resource's properties back from its service, in the form that templates give them.
 
 A reading has looks: calls whose answers hold properties. What a template says is the guide: a property's members are
 looked for under their names without regard to case, and only those that the template names are compared, as on AWS.
