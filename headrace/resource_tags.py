@@ -44,10 +44,10 @@ class ResourceTags:
             return {}  # the service itself says that it is not there
 
 
-def _pairs(said: Any) -> dict[str, str]:
-    if isinstance(said, Mapping):
-        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", said).items()}
-    listed = cast("list[Mapping[str, Any]]", said or [])
+def _pairs(given: Any) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
+    listed = cast("list[Mapping[str, Any]]", given or [])
     return {str(tag["Key"]): str(tag.get("Value") or "") for tag in listed}
 
 

@@ -14,7 +14,7 @@ import time
 from scripts.simulated_flights import run
 
 # Some tens of megabytes.
-_SEEDS_BETWEEN_COLLECTIONS = 25
+_SEEDS_BETWEEN_COLLECTIONS = 10
 
 
 def main() -> int:

@@ -158,31 +158,29 @@ class _Flights:
     def _reshard(self) -> None:
         """Split or merge a shard of one of the streams; what gets no answer is left to be seen."""
         stream = self._chosen.choice((FLIGHTS, ENRICHED))
-        shards = self._undisturbed_shards(stream)
-        shards.sort(key=lambda shard: int(shard["HashKeyRange"]["StartingHashKey"]))
+        shards = [
+            shard
+            for shard in self.cloud.cloud.kinesis.reader.shards(arn_of(self.cloud, stream))
+            if shard.ending_sequence_number is None
+        ]
+        shards.sort(key=lambda shard: int(shard.starting_hash_key))
         try:
             if len(shards) < MOST_SHARDS:
                 shard = self._chosen.choice(shards)
-                keys = shard["HashKeyRange"]
-                middle = (int(keys["StartingHashKey"]) + int(keys["EndingHashKey"])) // 2
+                middle = (int(shard.starting_hash_key) + int(shard.ending_hash_key)) // 2
                 self._kinesis.split_shard(
                     StreamName=stream,
-                    ShardToSplit=shard["ShardId"],
+                    ShardToSplit=shard.shard_id,
                     NewStartingHashKey=str(middle),
                 )
             else:
                 self._kinesis.merge_shards(
                     StreamName=stream,
-                    ShardToMerge=shards[0]["ShardId"],
-                    AdjacentShardToMerge=shards[1]["ShardId"],
+                    ShardToMerge=shards[0].shard_id,
+                    AdjacentShardToMerge=shards[1].shard_id,
                 )
         except (ConnectionClosedError, ClientError):
             return
-
-    def _undisturbed_shards(self, stream: str) -> list[dict[str, Any]]:
-        with self.cloud.undisturbed():
-            shards = self._kinesis.list_shards(StreamName=stream)["Shards"]
-        return [one for one in shards if "EndingSequenceNumber" not in one["SequenceNumberRange"]]
 
     # --- checking -----------------------------------------------------------------------------
 
@@ -276,12 +274,15 @@ class _Flights:
 
     def _check_failures(self, flights: list[tuple[str, StreamRecord]]) -> None:
         sqs = self.cloud.client("sqs")
-        queue_url = sqs.get_queue_url(QueueName=FAILURES)["QueueUrl"]
+        queue_url = f"{self.cloud.endpoint_url}/{self.cloud.account}/{FAILURES}"
         named: set[tuple[str, int]] = set()
         good = {(s, int(r.sequence_number)) for s, r in flights if _event_id(r.data) is not None}
-        while messages := sqs.receive_message(
-            QueueUrl=queue_url, MaxNumberOfMessages=10, VisibilityTimeout=3600
-        ).get("Messages"):
+        most, full = 10, True
+        while full:
+            messages = sqs.receive_message(
+                QueueUrl=queue_url, MaxNumberOfMessages=most, VisibilityTimeout=3600
+            ).get("Messages", ())
+            full = len(messages) == most
             for message in messages:
                 batch = json.loads(message["Body"])["KinesisBatchInfo"]
                 place = (batch["shardId"], int(batch["startSequenceNumber"]))
@@ -298,10 +299,17 @@ def _user_records(data: bytes) -> list[bytes]:
     return [data] if users is None else [payload for _, payload in users]
 
 
+class _Identified(msgspec.Struct):
+    event_id: str
+
+
+_identified = msgspec.json.Decoder(_Identified).decode
+
+
 def _event_id(data: bytes) -> str | None:
     try:
-        return str(json.loads(data)["event_id"])
-    except (ValueError, KeyError, TypeError):
+        return _identified(data).event_id
+    except msgspec.DecodeError:
         return None
 
 

@@ -22,7 +22,7 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from boto3.session import Session
 from botocore.config import Config
@@ -264,28 +264,11 @@ def feed(cloud: Cloud, stack: str, flow: Sequence[str]) -> str:
 # --- a case ---------------------------------------------------------------------------------------
 
 
-class Outcome(Protocol):
+class Outcome:
     """What became of a case: whether it deploys, data flows (None: nothing has to), and it is destroyed."""
 
-    name: str
-    flow: Sequence[str]
-    deploys: bool
-    flows: bool | None
-    destroys: bool
-    why: str
-
-    @property
-    def passes(self) -> bool:
-        """Whether all was as it should be."""
-        ...
-
-
-class Case:
-    """One stack, and what became of it."""
-
-    def __init__(self, name: str, template: Path, flow: Sequence[str]) -> None:
-        self.name, self.template = name, template
-        self.flow: Sequence[str] = flow
+    def __init__(self, name: str, flow: Sequence[str]) -> None:
+        self.name, self.flow = name, flow
         self.deploys = self.destroys = False
         self.flows: bool | None = None
         self.why = ""
@@ -294,6 +277,14 @@ class Case:
     def passes(self) -> bool:
         """Whether all was as it should be."""
         return self.deploys and self.destroys and self.flows is not False
+
+
+class Case(Outcome):
+    """One stack, and what became of it."""
+
+    def __init__(self, name: str, template: Path, flow: Sequence[str]) -> None:
+        super().__init__(name, flow)
+        self.template = template
 
     def run(self, cloud: Cloud) -> None:
         """Deploy, feed and destroy it."""

@@ -38,20 +38,12 @@ class Unexpected(Exception):
     """A line did not do what it should; the message is what it printed last."""
 
 
-class CommandCase:
+class CommandCase(strangers.Outcome):
     """Lines that somebody types, and what became of them."""
 
     def __init__(self, name: str, told: Mapping[str, Any], folder: Path) -> None:
-        self.name, self._told, self._folder = name, told, folder / name
-        self.flow: Sequence[str] = [each.replace("$CASE", name) for each in told.get("flow", [])]
-        self.deploys = self.destroys = False
-        self.flows: bool | None = None
-        self.why = ""
-
-    @property
-    def passes(self) -> bool:
-        """Whether all was as it should be."""
-        return self.deploys and self.destroys and self.flows is not False
+        super().__init__(name, [each.replace("$CASE", name) for each in told.get("flow", [])])
+        self._told, self._folder = told, folder / name
 
     def run(self, cloud: strangers.Cloud) -> None:
         """Type the lines, put something in, and take all away."""

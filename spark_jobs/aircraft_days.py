@@ -1,4 +1,4 @@
-"""What an aircraft did in a row: session windows per tail number; see `spark_jobs/common/`.
+"""Groups each aircraft's flights into sessions: session windows per tail number; see `spark_jobs/common/`.
 
 A session is flights of one tail number with at most eight hours from one to the next; it ends eight hours after its
 last. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and for good: tailnum,

@@ -1,4 +1,4 @@
-"""The batch layer: the view of all flights in an archive before a cut, made whole; see `spark_jobs/common/views.py`.
+"""The batch layer: computes the view of all archived flights before a cut; see `spark_jobs/common/views.py`.
 
     spark-submit --py-files s3://.../spark_jobs.zip s3://.../batch_view.py --archive s3://bucket/flights/ \
         --before 2013-02-01T00:00:00Z --output s3://bucket/views/batch/

@@ -1,4 +1,4 @@
-"""Flights with what the fleet's register says of their aircraft: a stream joined with a table that changes under way.
+"""Joins flights with the register of aircraft: a stream joined with a table that changes while the query runs.
 
 The register is a folder of Parquet, `--planes`, with tailnum, year, manufacturer, model and seats, which
 somebody else replaces or adds to. It is read anew for each micro-batch, so a flight is joined with the register as it

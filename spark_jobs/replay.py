@@ -1,4 +1,4 @@
-"""Kappa: the view of all flights by reading the stream from its beginning with the speed layer's own code.
+"""Kappa architecture: computes the view of all flights from the whole stream, by the speed layer's code.
 
 The arguments are `speed_view.py`'s without `--since`. A replay writes beside what is served, under an output and a
 checkpoint of its own; once it has caught up, the readers are pointed to it. See `spark_jobs/common/views.py`.

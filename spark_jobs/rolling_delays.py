@@ -1,4 +1,4 @@
-"""Delays by airport over the last hour, anew every quarter: hopping windows; see `spark_jobs/common/`.
+"""Delays by airport over the last hour, every 15 minutes: hopping windows; see `spark_jobs/common/`.
 
 Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, every window as it stands,
 made at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),

@@ -1,4 +1,4 @@
-"""The serving layer: the batch and the speed view, added; see `spark_jobs/common/views.py`.
+"""The serving layer: adds the batch view and the speed view; see `spark_jobs/common/views.py`.
 
     spark-submit --py-files s3://.../spark_jobs.zip s3://.../serve.py --batch s3://bucket/views/batch/
         --speed s3://bucket/views/speed/ --output s3://bucket/views/served/

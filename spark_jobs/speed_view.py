@@ -1,4 +1,4 @@
-"""The speed layer: the view of the flights from a cut on, kept by a stream; see `spark_jobs/common/views.py`.
+"""The speed layer: updates the view of the flights after a cut from a stream; see `spark_jobs/common/views.py`.
 
 Under `--output`: `deltas/batch=N/`, what micro-batch N adds; the view is their sum, `read_view()`. With `--since` left
 out all flights count, which is the whole of a Kappa architecture: `replay.py`. See `common/events.py` for which

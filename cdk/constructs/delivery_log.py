@@ -12,7 +12,7 @@ from constructs import Construct
 
 
 class DeliveryLog:
-    """Makes both in a construct of the delivery stream's.
+    """The log group and its stream, as a child of the delivery stream's construct.
 
     Attributes:
         group_arn: what the role of the delivery stream must be allowed to write to.

@@ -26,7 +26,7 @@ _NO_TYPES = ("tinyint", "smallint")
 
 
 class IcebergDelivery(StreamDelivery):
-    """Inserts the records of `source`, each a JSON object, into a table; or changes and deletes its rows.
+    """Inserts the records of `source`, each a JSON object, into a table, or updates and deletes its rows by them.
 
     Attributes:
         database, table: the catalogue's entries.

@@ -59,7 +59,7 @@ if os.path.isdir(_folder):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the wheels are for.
+    """The platform and the version of Python that the wheels are for.
 
     Attributes:
         python: `3.11`.
@@ -201,8 +201,8 @@ def _install(requirements: Path, target: Target, folder: Path) -> None:
 
 
 def _last_words(lines: Sequence[str]) -> str:
-    said = [line.strip() for line in lines if line.strip() and not line.startswith("WARNING")]
-    return " / ".join(said[-_TAIL_LINES:]) or "pip said nothing."
+    printed = [line.strip() for line in lines if line.strip() and not line.startswith("WARNING")]
+    return " / ".join(printed[-_TAIL_LINES:]) or "pip said nothing."
 
 
 def _cache() -> Path:

@@ -19,7 +19,7 @@ from constructs import Construct
 
 from cdk.constructs import python_packages
 from headrace.spark.package import build
-from headrace.spark_submit.needs import ReleaseTooOld, check_release
+from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
 
 # Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)

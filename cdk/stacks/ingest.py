@@ -1,4 +1,4 @@
-"""The two streams: `flights`, the events as they come, and `flights-enriched`, what `enrich` makes of them."""
+"""The two streams: `flights` for raw events, and `flights-enriched` for the output of the function `enrich`."""
 
 from __future__ import annotations
 

@@ -208,18 +208,16 @@ def _error_members(service: str, code: str) -> frozenset[str]:
     return frozenset(shape.members)
 
 
-_WITHOUT_CONTROLS = bytes(
-    ord("?") if byte < ord(" ") and byte not in b"\t\n\r" else byte for byte in range(256)
-)
+# Control characters cannot be in XML at all, escaped or not.
+_CONTROLS = {code: "?" for code in range(ord(" ")) if code not in b"\t\n\r"}
+_WITHOUT_CONTROLS = bytes(ord("?") if byte in _CONTROLS else byte for byte in range(256))
 
 
 def _elements(fields: Mapping[str, Any]) -> str:
-    return "".join(f"<{name}>{_xml_text(str(value))}</{name}>" for name, value in fields.items())
-
-
-def _xml_text(text: str) -> str:
-    # Control characters cannot be in XML at all, escaped or not.
-    return escape("".join(c if c >= " " or c in "\t\n\r" else "?" for c in text))
+    return "".join(
+        f"<{name}>{escape(str(value).translate(_CONTROLS))}</{name}>"
+        for name, value in fields.items()
+    )
 
 
 def without_controls(body: bytes, content_type: str) -> bytes:

@@ -47,7 +47,7 @@ class Connection(Protocol):
 
 
 class Register(Protocol):
-    """The server as it counts connections: all that one needs that only waits for its end."""
+    """The server's list of open connections, which is all that a connection waiting for its end uses."""
 
     @property
     def bounds(self) -> Bounds:
@@ -69,7 +69,7 @@ class Register(Protocol):
 
 
 class Receiver(Register, Protocol):
-    """The server as far as a request is on its way in."""
+    """The part of the server that a connection uses while a request arrives."""
 
     @property
     def bodies(self) -> Bodies:
@@ -88,7 +88,7 @@ class Receiver(Register, Protocol):
 
 
 class Answerer(Receiver, Protocol):
-    """The server whole, as a connection sees it that takes requests and writes their answers."""
+    """All of the server that a connection uses to take requests and write their answers."""
 
     @property
     def at_once(self) -> Callable[[HttpRequest], HttpResponse | Future[HttpResponse] | None]:

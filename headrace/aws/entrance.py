@@ -59,7 +59,7 @@ class PageGuard(Protocol):
 
 
 class Entrance:
-    """Judges requests and leads them on. With no `authentication` nobody has to prove who they are.
+    """Checks requests and passes them on. Without `authentication` signatures are not verified.
 
     Args:
         pages: answers a request to one of the cloud's own paths.

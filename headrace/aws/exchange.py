@@ -1,4 +1,4 @@
-"""One request and its answer, with what the pair holds of the server meanwhile: memory, files, a place in line."""
+"""One request and its answer, and the server's resources that they hold: memory, files, a place in the queue."""
 
 from __future__ import annotations
 

@@ -66,14 +66,17 @@ def _drop(given: HttpResponse) -> None:
 
 def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> Facts:
     action = _action(request, call.service)
-    stream = shard = ""
-    if api is not None and api.subject is not None:
+
+    def place() -> tuple[str, str]:
+        if api is None or api.subject is None:
+            return "", ""
         try:
-            stream, shard = api.subject(request, action, call)
+            return api.subject(request, action, call)
         except (AwsError, ValueError, TypeError, KeyError):
             # A request of the wrong form is of no stream, and is refused further on.
-            stream = shard = ""
-    return Facts(call.service, action, call.account, stream, shard)
+            return "", ""
+
+    return Facts(call.service, action, call.account, place)
 
 
 def _action(request: HttpRequest, service: str) -> str:

@@ -9,6 +9,7 @@ cloud has none. Thread-safe; without a rule a request pays one look at an empty 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast
 
@@ -31,15 +32,35 @@ class FaultRefused(ValueError):
     """A rule that says something impossible; its text is one clear sentence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Facts:
-    """What a rule may ask of a request. Stream and shard are empty where it names none."""
+    """What a rule may ask of a request.
+
+    Attributes:
+        place: gives its stream and its shard, each empty where it names none. Asked only when a rule wants to know:
+            the request is read for it.
+    """
 
     service: str
     action: str
-    account: str = ""
-    stream: str = ""
-    shard: str = ""
+    account: str
+    place: Callable[[], tuple[str, str]]
+    _known: tuple[str, str] | None = None
+
+    @property
+    def stream(self) -> str:
+        """The name of its stream."""
+        return self._found()[0]
+
+    @property
+    def shard(self) -> str:
+        """The id of its shard."""
+        return self._found()[1]
+
+    def _found(self) -> tuple[str, str]:
+        if self._known is None:
+            self._known = self.place()
+        return self._known
 
 
 @dataclass(slots=True)
@@ -77,8 +98,8 @@ class Rule:
         return (
             self.service in (None, facts.service)
             and self.action in (None, facts.action)
-            and self.stream in (None, facts.stream)
-            and self.shard in (None, facts.shard)
+            and (self.stream is None or self.stream == facts.stream)
+            and (self.shard is None or self.shard == facts.shard)
         )
 
     def described(self) -> dict[str, Any]:

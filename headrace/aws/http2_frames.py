@@ -35,7 +35,7 @@ class Kind(IntEnum):
 
 
 class TooMuch(Exception):
-    """The client asks for more work than any client of good will does (ENHANCE_YOUR_CALM)."""
+    """The client asks for more work than any well-behaved client does (ENHANCE_YOUR_CALM)."""
 
 
 class FrameTooLarge(Exception):
@@ -113,7 +113,7 @@ class FrameReader:
 
 @dataclass(slots=True)
 class Allowance:
-    """So many at once, and so many a second after that.
+    """A token bucket: a number at once, and a number a second after that.
 
     Attributes:
         left: how many more may come now.

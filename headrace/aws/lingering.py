@@ -12,7 +12,7 @@ from headrace.aws.connection import Register
 
 
 class Lingering(asyncio.Protocol):
-    """Takes a connection over once all that will be sent was written."""
+    """Takes a connection over once its last answer is written."""
 
     def __init__(self, server: Register, transport: asyncio.Transport) -> None:
         self._server = server

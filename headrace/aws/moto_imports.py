@@ -1,4 +1,4 @@
-"""Importing moto, one thread at a time.
+"""Imports moto, one thread at a time.
 
 moto's packages import each other in circles. Two threads that import different parts at once can each see the
 other's half-made module and fail, so whoever is about to import any of it takes `IMPORTING` (reentrant), and what

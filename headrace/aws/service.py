@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -103,4 +104,10 @@ class ServiceApi:
 
     def by_name(self) -> dict[str, Action]:
         """Return the actions by operation name."""
-        return {operation_name(action): action for action in self.actions}
+        return _by_name(tuple(self.actions)).copy()
+
+
+# Of each cloud of a process: a test run has one a test.
+@functools.lru_cache(maxsize=100)
+def _by_name(actions: tuple[Action, ...]) -> dict[str, Action]:
+    return {operation_name(action): action for action in actions}

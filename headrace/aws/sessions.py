@@ -85,7 +85,7 @@ class RoleSession:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a program signs with."""
+    """An access key id, a secret and a session token, with which a program signs."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)

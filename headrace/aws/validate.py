@@ -39,7 +39,7 @@ class Wording:
 
     Attributes:
         shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
-            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `said` is what the
+            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `shown` is what the
             sentence about a pattern or an enum names, where that is not the pattern or not all values.
         never_null: lists and maps whose sentences say that what is in them must not be null.
         first: members of structures whose failures come before those of the others.
@@ -244,8 +244,8 @@ class _Compiler:
         return run
 
     def _inside(self, word: str, side: Shape, *, never_null: bool) -> str:
-        said = _sentences(side, self._constraints(side), never_null=never_null)
-        return f"{word} must satisfy constraint: [{', '.join(said)}]"
+        shown = _sentences(side, self._constraints(side), never_null=never_null)
+        return f"{word} must satisfy constraint: [{', '.join(shown)}]"
 
     def _map(self, shape: MapShape) -> Check:
         length = _length(self._constraints(shape))
@@ -283,16 +283,16 @@ def _sentences(shape: Shape, constraints: Mapping[str, Any], *, never_null: bool
     """Return all that a plain value must satisfy, in AWS's words and order."""
     low, high = _bounds(constraints)
     kind = "length" if shape.type_name in ("string", "blob") else "value"
-    said: list[str] = []
+    shown: list[str] = []
     if high is not None:
-        said.append(f"Member must have {kind} less than or equal to {high}")
+        shown.append(f"Member must have {kind} less than or equal to {high}")
     if low is not None:
-        said.append(f"Member must have {kind} greater than or equal to {low}")
+        shown.append(f"Member must have {kind} greater than or equal to {low}")
     if constraints.get("pattern"):
-        said.append(f"Member must satisfy regular expression pattern: {constraints['pattern']}")
+        shown.append(f"Member must satisfy regular expression pattern: {constraints['pattern']}")
     if constraints.get("enum"):
-        said.append(_enum_must(constraints))
-    return [*said, "Member must not be null"] if never_null else said
+        shown.append(_enum_must(constraints))
+    return [*shown, "Member must not be null"] if never_null else shown
 
 
 def _length(constraints: Mapping[str, Any]) -> Check | None:
@@ -343,8 +343,8 @@ def _enum(constraints: Mapping[str, Any]) -> Check | None:
 
 
 def _enum_must(constraints: Mapping[str, Any]) -> str:
-    said = constraints.get("said") or constraints["enum"]
-    return f"Member must satisfy enum value set: [{', '.join(said)}]"
+    shown = constraints.get("shown") or constraints["enum"]
+    return f"Member must satisfy enum value set: [{', '.join(shown)}]"
 
 
 def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
@@ -360,8 +360,8 @@ def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
 
     def run(value: Any, path: str, failures: Failures) -> None:
         if not _matches(compiled, value):
-            said = constraints.get("said") or pattern
-            constraint = f"Member must satisfy regular expression pattern: {said}"
+            shown = constraints.get("shown") or pattern
+            constraint = f"Member must satisfy regular expression pattern: {shown}"
             failures.append(_fail(value, path, constraint))
 
     return run

@@ -15,7 +15,7 @@ from headrace.cli.interrupts import StopAsked
 from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, follow
 from headrace.core.emr_releases import DEFAULT_LABEL
-from headrace.spark_submit.needs import ReleaseTooOld, check_release
+from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
 
 APPLICATION_NAME = "headrace-submit"
 ROLE_NAME = "headrace-submit"

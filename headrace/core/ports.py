@@ -372,7 +372,7 @@ class SchemaCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """As whom a service does something in process, without a request that somebody has signed.
+    """The identity under which a service calls another in process, where there is no signed request.
 
     Attributes:
         arn: a role's or a user's, or a service's name such as `events.amazonaws.com`.
@@ -392,7 +392,7 @@ Keys = Mapping[str, tuple[str, ...]]
 
 
 class Guard(Protocol):
-    """Says whether those for whom services act may do what the services do for them. Never blocks for long."""
+    """Decides whether a service may do something on behalf of a role or a user. Never blocks for long."""
 
     def denial(
         self, acting: Acting, action: str, resource: str, context: Keys | None = None
@@ -451,7 +451,7 @@ FidelityLevel = Literal["enforced", "stored", "ignored"]
 
 
 class JobCredentials(Protocol):
-    """Gives Spark jobs what they sign with."""
+    """Gives Spark jobs the credentials with which they sign requests."""
 
     def __call__(
         self,

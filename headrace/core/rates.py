@@ -1,4 +1,4 @@
-"""A limit of so much a second, as a bucket that fills up again: a second's worth may be saved up. Not thread-safe."""
+"""Limits a rate by a token bucket, which holds at most one second's worth. Not thread-safe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door through which Cloud Control makes resources by CloudFormation's resource types, without importing it."""
+"""The protocol by which Cloud Control uses CloudFormation's resource types without importing CloudFormation."""
 
 from __future__ import annotations
 

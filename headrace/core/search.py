@@ -1,4 +1,4 @@
-"""The protocol through which deliveries find OpenSearch domains. All implementations are thread-safe."""
+"""The protocol by which Firehose finds the server of an OpenSearch domain. All implementations are thread-safe."""
 
 from __future__ import annotations
 

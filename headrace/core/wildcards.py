@@ -108,7 +108,7 @@ def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wi
 
 @dataclass(frozen=True, slots=True)
 class Glob:
-    """A pattern with signs for any run of characters and for any one, as the positions of a machine that are bits.
+    """A pattern with `*` and `?`, matched by a state machine whose set of states is the bits of one number.
 
     Bit i of a state: the first i characters of the pattern have been read. A text takes one step a character, each of a
     few operations on a number of as many bits as the pattern is long; nothing is compiled but these masks.

@@ -1,4 +1,4 @@
-"""The cloud that moto works for at present: moto is one to a process, clouds may be several."""
+"""Holds the cloud that moto works for now: a process has one moto and may have several clouds."""
 
 from __future__ import annotations
 

@@ -126,8 +126,10 @@ def _provider(account: str, host: str) -> Any:
     return next((one for one in list(providers.values()) if str(one.url).rstrip("/") == host), None)
 
 
-def _texts(said: Any) -> tuple[str, ...]:
-    listed = cast("list[Any]", said) if isinstance(said, list) else [] if said is None else [said]
+def _texts(value: Any) -> tuple[str, ...]:
+    listed = (
+        cast("list[Any]", value) if isinstance(value, list) else [] if value is None else [value]
+    )
     return tuple(map(str, listed))
 
 
@@ -160,7 +162,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouc
     qualifier = base64.b64encode(
         hashlib.sha1(f"{issuer}{account}/{name}".encode(), usedforsecurity=False).digest()
     ).decode()
-    said = {
+    given = {
         "saml:aud": recipient,
         "saml:iss": issuer,
         "saml:sub": subject,
@@ -177,7 +179,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouc
     }
     return Vouched(
         provider,
-        {key: (value,) for key, value in said.items() if value},
+        {key: (value,) for key, value in given.items() if value},
         shown,
         _problem_of_assertion(assertion, attributes, role_arn, provider, now_ms),
         next(iter(attributes.get(_SESSION_NAME, ())), ""),
@@ -237,8 +239,8 @@ def _attributes(assertion: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield str(one["@Name"]), tuple(map(_text, _listed(one["saml|AttributeValue"])))
 
 
-def _listed(said: Any) -> list[Any]:
-    return cast("list[Any]", said) if isinstance(said, list) else [said]
+def _listed(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _text(element: Any) -> str:

@@ -1,4 +1,4 @@
-"""Gives parameters that a state, a schedule or an API's integration writes the form that an operation takes.
+"""Converts the parameters of a state, a schedule or an API's integration to the types that the called operation takes.
 
 They name members with a capital letter, whatever the service's API does (documented:
 https://docs.aws.amazon.com/step-functions/latest/dg/supported-services-awssdk.html).

@@ -1,4 +1,4 @@
-"""Refuses requests to moto's services whose members are missing or of another type: moto believes what it is sent.
+"""Refuses requests to moto's services whose members are missing or of another type, which moto does not check.
 
 AWS's services read a request by their model before they look at anything, and so refuse a number where there should be
 a text (`SerializationException`), and a required member that is not there.
@@ -21,7 +21,7 @@ from headrace.fallback.request_kinds import changes_rows_only
 log = logging.getLogger(__name__)
 
 # How a service calls the error of a member that is not there, which it says in the words of AWS's validation framework
-# (recorded: SNS, EventBridge, DynamoDB; the others are assumed to be alike). The rest say it otherwise: moto does.
+# (recorded: SNS; the others are assumed to be alike). The rest say it otherwise: moto does.
 _CODES = {
     "cloudwatch": "ValidationError",
     "iam": "ValidationError",
@@ -55,9 +55,9 @@ def check_given(service: str, operation: str, request: HttpRequest) -> None:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
         return
     code = _CODES.get(service)
-    said = lacking(service, operation, params) if code and params is not None else ""
-    if said:
-        raise AwsError(str(code), said)
+    sentence = lacking(service, operation, params) if code and params is not None else ""
+    if sentence:
+        raise AwsError(str(code), sentence)
 
 
 def without_nulls(request: HttpRequest) -> HttpRequest:

@@ -17,19 +17,8 @@ _ARN_PARTS = 6
 
 def key_arn(key_id: str, account: str, region: str) -> str:
     """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
-    from moto.kms.models import kms_backends
-
-    if not key_id or "alias/aws/" in key_id:
-        return ""
-    if key_id.startswith("arn:"):
-        parts = key_id.split(":", 5)
-        if len(parts) < _ARN_PARTS:
-            return ""
-        region, account = parts[3:5]
-    try:
-        backend: Any = kms_backends[account][region]
-        key = backend.keys[backend.any_id_to_key_id(key_id)]
-    except (KeyError, AttributeError):
+    key = None if not key_id or "alias/aws/" in key_id else _key_of(key_id, account, region)
+    if key is None:
         return ""
     # Some of AWS's own moto makes like a customer's, and gives them their alias.
     is_own = key.key_manager != "CUSTOMER" or any("alias/aws/" in name for name in key.aliases)
@@ -90,16 +79,21 @@ def state_of_key(key_id: str, account: str, region: str) -> tuple[str, str]:
 
     Of AWS's own keys too. `key_id` is an id, an alias, or an ARN of either.
     """
+    key = _key_of(key_id, account, region)
+    return ("", "") if key is None else (str(key.arn), str(key.key_state))
+
+
+def _key_of(key_id: str, account: str, region: str) -> Any:
+    """Return moto's key of an id, an alias or an ARN, whose account and region count; None for none."""
     from moto.kms.models import kms_backends
 
     if key_id.startswith("arn:"):
         parts = key_id.split(":", 5)
         if len(parts) < _ARN_PARTS:
-            return "", ""
+            return None
         region, account = parts[3:5]
     try:
         backend: Any = kms_backends[account][region]
-        key = backend.keys[backend.any_id_to_key_id(key_id)]
+        return backend.keys[backend.any_id_to_key_id(key_id)]
     except (KeyError, AttributeError):
-        return "", ""
-    return str(key.arn), str(key.key_state)
+        return None

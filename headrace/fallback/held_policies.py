@@ -38,8 +38,8 @@ def _group(account: str, region: str, resource: str) -> Any:
 
     statements: list[Any] = []
     for policy in list(_backend(logs_backends, account, region).resource_policies.values()):
-        said: Any = json.loads(policy.policy_document).get("Statement", [])
-        statements += cast("list[Any]", said if isinstance(said, list) else [said])
+        value: Any = json.loads(policy.policy_document).get("Statement", [])
+        statements += cast("list[Any]", value if isinstance(value, list) else [value])
     return {"Version": "2012-10-17", "Statement": statements} if statements else None
 
 

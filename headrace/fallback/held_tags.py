@@ -26,10 +26,10 @@ def tags_held(arn: str) -> dict[str, str]:
         return {}
 
 
-def _pairs(said: Any) -> dict[str, str]:
-    if isinstance(said, Mapping):
-        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", said).items()}
-    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in said or ()}
+def _pairs(given: Any) -> dict[str, str]:
+    if isinstance(given, Mapping):
+        return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
+    return {str(tag["Key"]): str(tag.get("Value") or "") for tag in given or ()}
 
 
 def _holder(account: str, region: str, resource: str, arn: str) -> Any:

@@ -1,4 +1,4 @@
-"""Sends what a rule, a pipe or a connection has for an HTTP endpoint: an API destination, or a method of an API here.
+"""Sends events of rules and pipes to HTTP endpoints: API destinations, and methods of this cloud's own APIs.
 
 Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-api-destinations.html and
 eb-api-gateway-target.html.

@@ -1,4 +1,4 @@
-"""Users, roles and their policies as moto's IAM holds them, for whoever judges what callers may do."""
+"""Reads users, roles and their policies from moto's IAM for the decisions about callers' permissions."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whom policies name: whether IAM has them, and what becomes of their names when they are deleted.
+"""Checks that the principals of policies exist in IAM, and replaces their ARNs by ids when they are deleted.
 
 AWS stores a role or user in a policy by its unique id, and shows the ARN for as long as it exists: after it is
 deleted the id stands there, and a role made anew under the old name is not trusted. Source:

@@ -1,4 +1,4 @@
-"""Tells which member of a request moto could not read, and gives AWS's error for it.
+"""Finds the member of a request that moto could not read, and gives AWS's error for it.
 
 moto believes the tokens, ARNs and expressions that clients send, and fails at those that are none. Sources: the model's
 own errors (`InvalidNextToken`, `InvalidToken`); what users of SNS and DynamoDB report of AWS's sentences; where a model

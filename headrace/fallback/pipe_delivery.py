@@ -39,7 +39,7 @@ class PipeFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What delivering takes of a pipe."""
+    """The settings of a pipe that the delivery of its batches needs."""
 
     arn: str
     source: str

@@ -107,7 +107,7 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What pipes read and write through."""
+    """The services that pipes read from and write to."""
 
     state: State
     supervisor: Supervisor
@@ -182,7 +182,7 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
 
 
 class PipeWorker:
-    """Moves what the source of one pipe has: a `Worker`."""
+    """Moves events from the source of one pipe to its target: a `Worker`."""
 
     def __init__(self, pipe: Pipe, parts: Parts) -> None:
         self.name = f"pipe-{pipe.arn.rpartition('/')[2]}"

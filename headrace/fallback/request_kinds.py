@@ -1,4 +1,4 @@
-"""Classifies requests to moto: those that only read, and those that change only what is stored row by row."""
+"""Tells which requests to moto only read, and which change only what is stored row by row."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EntryKey = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Entry:
-    """An action on a resource, or, ending in `*`, on the many below it.
+    """An action on a resource, or on all resources below it where the ARN ends in `*`.
 
     Attributes:
         pending: calls that nobody has judged yet; `allowed` and `denied` count those that were.

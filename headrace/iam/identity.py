@@ -1,4 +1,4 @@
-"""A caller as the cloud knows one from a key or a service's word: small, hashable, and not yet looked up in IAM."""
+"""A caller as the access key or the calling service names it: small, hashable, and not yet looked up in IAM."""
 
 from __future__ import annotations
 

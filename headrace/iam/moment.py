@@ -1,4 +1,4 @@
-"""The condition keys that a call's moment, session and resource give: the time, where it came from, MFA, tags.
+"""Gives the values of condition keys that depend on one call: its time, source address, MFA session and resource tags.
 
 They are added where a policy asks for them, and only there: a decision on the time holds for no longer than it.
 """

@@ -1,4 +1,4 @@
-"""The report of what AWS would deny: by who, what, on which and why, counted. Plain JSON."""
+"""The report of what AWS would deny: counted by caller, action, resource and reason. Plain JSON."""
 
 from __future__ import annotations
 

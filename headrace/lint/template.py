@@ -1,4 +1,4 @@
-"""A template as the rules see it: resources by type, what a value may be, and which resources it names."""
+"""A template as the rules read it: resources by type, the values that a property may have, the resources it names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which actions on which resources a request stands for: what IAM is asked before an operation runs. Pure functions.
+"""Finds the actions and resources for which a request needs permission, before its operation runs. Pure functions.
 
 Names and resource types come from `authorization.json`; what differs, service by service, from `requests/`. An
 operation whose needs nobody has written down has none, and `why_unknown` says so.
@@ -109,8 +109,8 @@ def _account_of(resource: str, request: Request) -> str:
         bucket = resource.removeprefix("arn:aws:s3:::").partition("/")[0]
         return request.find("s3", "owner", bucket) or request.account
     parts = resource.split(":", 5)
-    said = parts[4] if len(parts) == 6 else ""
-    return said if said.isdigit() else request.account
+    named = parts[4] if len(parts) == 6 else ""
+    return named if named.isdigit() else request.account
 
 
 # Operations that have another name than their action.

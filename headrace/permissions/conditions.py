@@ -109,8 +109,8 @@ def _same(text: Text, value: str, values: Values) -> bool:
 
 
 def _same_without_case(text: Text, value: str, values: Values) -> bool:
-    said = text.resolved(values)
-    return said is not None and said.lower() == value.lower()
+    wanted = text.resolved(values)
+    return wanted is not None and wanted.lower() == value.lower()
 
 
 def _like(text: Text, value: str, values: Values) -> bool:
@@ -127,8 +127,8 @@ def _same_arn(text: Text, value: str, values: Values) -> bool:
 
 
 def _same_bool(text: Text, value: str, values: Values) -> bool:
-    said = (text.resolved(values) or "").lower()
-    return said in ("true", "false") and said == value.lower()
+    wanted = (text.resolved(values) or "").lower()
+    return wanted in ("true", "false") and wanted == value.lower()
 
 
 def _same_bytes(text: Text, value: str, values: Values) -> bool:
@@ -152,8 +152,8 @@ def _compared(
     read: Callable[[str], Decimal | None], compare: Callable[[Decimal, Decimal], bool]
 ) -> _Test:
     def test(text: Text, value: str, values: Values) -> bool:
-        said, found = read(text.resolved(values) or ""), read(value)
-        return said is not None and found is not None and compare(found, said)
+        wanted, found = read(text.resolved(values) or ""), read(value)
+        return wanted is not None and found is not None and compare(found, wanted)
 
     return test
 
@@ -198,11 +198,11 @@ OPERATORS: dict[str, tuple[_Test, bool]] = {
     "arnnotlike": (_same_arn, True),
 }
 _COMPARISONS: dict[str, Callable[[Decimal, Decimal], bool]] = {
-    "equals": lambda found, said: found == said,
-    "lessthan": lambda found, said: found < said,
-    "lessthanequals": lambda found, said: found <= said,
-    "greaterthan": lambda found, said: found > said,
-    "greaterthanequals": lambda found, said: found >= said,
+    "equals": lambda found, wanted: found == wanted,
+    "lessthan": lambda found, wanted: found < wanted,
+    "lessthanequals": lambda found, wanted: found <= wanted,
+    "greaterthan": lambda found, wanted: found > wanted,
+    "greaterthanequals": lambda found, wanted: found >= wanted,
 }
 for _kind, _read in (("numeric", _number), ("date", read_date)):
     for _name, _compare in _COMPARISONS.items():

@@ -35,7 +35,7 @@ def values_of(principal: Principal, access: Access) -> Values:
 
 def keys_of(principal: Principal, access: Access) -> dict[str, tuple[str, ...]]:
     """Return the keys, in lower case, that follow from who calls and where the resource is."""
-    said = {
+    keys = {
         # headrace is called without TLS on this machine; AWS's own clients use it.
         "aws:securetransport": "true",
         "aws:viaawsservice": "false",
@@ -46,17 +46,17 @@ def keys_of(principal: Principal, access: Access) -> dict[str, tuple[str, ...]]:
         "aws:sourceidentity": principal.source_identity,
     }
     if principal.kind == "service":
-        said["aws:principalservicename"] = principal.arn
+        keys["aws:principalservicename"] = principal.arn
     elif principal.kind == "federated":
-        said["aws:principalarn"] = principal.arn
-        said["aws:principalaccount"] = principal.account
+        keys["aws:principalarn"] = principal.arn
+        keys["aws:principalaccount"] = principal.account
     elif principal.kind == "provider":
-        said["aws:federatedprovider"] = principal.arn
+        keys["aws:federatedprovider"] = principal.arn
     elif principal.kind != "anonymous":
-        said["aws:principalarn"] = principal.identity_arn or principal.arn
-        said["aws:principalaccount"] = principal.account
+        keys["aws:principalarn"] = principal.identity_arn or principal.arn
+        keys["aws:principalaccount"] = principal.account
     if principal.kind == "user":
-        said["aws:username"] = principal.name
+        keys["aws:username"] = principal.name
     for name, value in {**principal.tags, **principal.session_tags}.items():
-        said[f"aws:principaltag/{name.lower()}"] = value
-    return {key: (value,) for key, value in said.items() if value}
+        keys[f"aws:principaltag/{name.lower()}"] = value
+    return {key: (value,) for key, value in keys.items() if value}

@@ -111,8 +111,8 @@ class Document:
         """Return the statements about an action (any case), denials first."""
         found = self._by_action.get(action)
         if found is None:
-            said = action.lower()
-            about = [statement for statement in self.statements if statement.has_action(said)]
+            name = action.lower()
+            about = [statement for statement in self.statements if statement.has_action(name)]
             found = tuple(sorted(about, key=lambda statement: statement.effect == "Allow"))
             if len(self._by_action) >= _MOST_ACTIONS_KEPT:
                 self._by_action.clear()
@@ -131,8 +131,8 @@ def parse_document(text: str) -> Document:
         raise UnreadableDocument("The policy is not a JSON object.")
     document = cast("dict[str, Any]", parsed)
     version = str(document.get("Version", "2008-10-17"))
-    said: Any = document.get("Statement", [])
-    statements = cast("list[Any]", said if isinstance(said, list) else [said])
+    value: Any = document.get("Statement", [])
+    statements = cast("list[Any]", value if isinstance(value, list) else [value])
     has_variables = version == WITH_VARIABLES
     return Document(
         text,
@@ -147,24 +147,24 @@ def parse_document(text: str) -> Document:
 def _statement(index: int, parsed: Any, *, has_variables: bool) -> Statement:
     if not isinstance(parsed, dict):
         raise UnreadableDocument(f"Statement {index + 1} is not a JSON object.")
-    said = cast("dict[str, Any]", parsed)
-    effect = said.get("Effect")
+    members = cast("dict[str, Any]", parsed)
+    effect = members.get("Effect")
     if effect not in ("Allow", "Deny"):
         raise UnreadableDocument(f"Statement {index + 1} has no Effect that is Allow or Deny.")
-    not_actions = "NotAction" in said
-    actions = _patterns(said.get("NotAction" if not_actions else "Action", []), is_action=True)
-    not_resources = "NotResource" in said
+    not_actions = "NotAction" in members
+    actions = _patterns(members.get("NotAction" if not_actions else "Action", []), is_action=True)
+    not_resources = "NotResource" in members
     resources: Patterns | None = None
-    if not_resources or "Resource" in said:
-        listed = said["NotResource" if not_resources else "Resource"]
+    if not_resources or "Resource" in members:
+        listed = members["NotResource" if not_resources else "Resource"]
         resources = _patterns(listed, is_action=False, has_variables=has_variables)
-    not_principals = "NotPrincipal" in said
+    not_principals = "NotPrincipal" in members
     principals: Principals | None = None
-    if not_principals or "Principal" in said:
-        principals = _principals(said["NotPrincipal" if not_principals else "Principal"])
+    if not_principals or "Principal" in members:
+        principals = _principals(members["NotPrincipal" if not_principals else "Principal"])
     return Statement(
         index=index,
-        sid=str(said.get("Sid", "")),
+        sid=str(members.get("Sid", "")),
         effect=effect,
         actions=actions,
         not_actions=not_actions,
@@ -172,12 +172,12 @@ def _statement(index: int, parsed: Any, *, has_variables: bool) -> Statement:
         not_resources=not_resources,
         principals=principals,
         not_principals=not_principals,
-        conditions=_conditions(index, said.get("Condition", {}), has_variables=has_variables),
+        conditions=_conditions(index, members.get("Condition", {}), has_variables=has_variables),
     )
 
 
-def _patterns(said: Any, *, is_action: bool, has_variables: bool = False) -> Patterns:
-    sources = _texts(said)
+def _patterns(value: Any, *, is_action: bool, has_variables: bool = False) -> Patterns:
+    sources = _texts(value)
     exact: set[str] = set()
     others: list[Text] = []
     for source in sources:
@@ -194,13 +194,13 @@ def _patterns(said: Any, *, is_action: bool, has_variables: bool = False) -> Pat
     return Patterns(frozenset(exact), tuple(others), "*" in sources, sources)
 
 
-def _principals(said: Any) -> Principals:
-    if said == "*":
-        said = {"AWS": "*"}
-    if not isinstance(said, dict):
+def _principals(value: Any) -> Principals:
+    if value == "*":
+        value = {"AWS": "*"}
+    if not isinstance(value, dict):
         raise UnreadableDocument("A Principal is neither * nor a JSON object.")
     by_kind = {
-        kind: frozenset(_texts(names)) for kind, names in cast("dict[str, Any]", said).items()
+        kind: frozenset(_texts(names)) for kind, names in cast("dict[str, Any]", value).items()
     }
     nobody: frozenset[str] = frozenset()
     return Principals(
@@ -211,11 +211,11 @@ def _principals(said: Any) -> Principals:
     )
 
 
-def _conditions(index: int, said: Any, *, has_variables: bool) -> tuple[Condition, ...]:
-    if not isinstance(said, dict):
+def _conditions(index: int, value: Any, *, has_variables: bool) -> tuple[Condition, ...]:
+    if not isinstance(value, dict):
         raise UnreadableDocument(f"The Condition of statement {index + 1} is not a JSON object.")
     row: list[Condition] = []
-    for operator, keys in cast("dict[str, Any]", said).items():
+    for operator, keys in cast("dict[str, Any]", value).items():
         if not is_operator(operator):
             raise UnreadableDocument(f"Statement {index + 1}: no condition operator {operator}.")
         if not isinstance(keys, dict):
@@ -227,9 +227,9 @@ def _conditions(index: int, said: Any, *, has_variables: bool) -> tuple[Conditio
     return tuple(row)
 
 
-def _texts(said: Any) -> tuple[str, ...]:
+def _texts(given: Any) -> tuple[str, ...]:
     """Return one value or a list of them as texts; a boolean as JSON writes it."""
-    values = cast("list[Any]", said if isinstance(said, list) else [said])
+    values = cast("list[Any]", given if isinstance(given, list) else [given])
     return tuple(
         value if isinstance(value, str) else json.dumps(value).strip('"') for value in values
     )

@@ -1,4 +1,4 @@
-"""Why a decision is as it is: every statement of every policy, whether it applied, and if not what did not fit."""
+"""Explains a decision: for every statement of every policy, whether it applied, and if not which part did not match."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def _misfit(
 
 def _unmet(condition: Condition, values: Values) -> str:
     found = values(condition.key)
-    said = ", ".join(text.source for text in condition.values)
+    wanted = ", ".join(text.source for text in condition.values)
     has = f"is {', '.join(found)}" if found else "is not in the request"
-    return f"{condition.operator} on {condition.key} wants {said}, which {has}"
+    return f"{condition.operator} on {condition.key} wants {wanted}, which {has}"

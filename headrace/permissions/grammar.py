@@ -138,8 +138,8 @@ def _statements(text: str) -> list[dict[str, Any]]:
         raise _malformed(_SYNTAX)
     if not isinstance(document.get("Id", ""), str):
         raise _malformed(_SYNTAX)
-    said = document.get("Statement")
-    listed = cast("list[Any]", said) if isinstance(said, list) else [said]
+    value = document.get("Statement")
+    listed = cast("list[Any]", value) if isinstance(value, list) else [value]
     if not listed or not all(_is_statement(statement) for statement in listed):
         raise _malformed(_SYNTAX)
     return cast("list[dict[str, Any]]", listed)
@@ -159,10 +159,10 @@ def _version(text: str) -> Any:
     return _parsed(text).get("Version")
 
 
-def _is_statement(said: Any) -> bool:
-    if not isinstance(said, dict):
+def _is_statement(value: Any) -> bool:
+    if not isinstance(value, dict):
         return False
-    statement = cast("dict[str, Any]", said)
+    statement = cast("dict[str, Any]", value)
     pairs = (("Action", "NotAction"), ("Resource", "NotResource"), ("Principal", "NotPrincipal"))
     if set(statement) - _ELEMENTS or any(a in statement and b in statement for a, b in pairs):
         return False
@@ -177,15 +177,15 @@ def _is_statement(said: Any) -> bool:
     )
 
 
-def _is_texts(said: Any) -> bool:
-    listed = cast("list[Any]", said) if isinstance(said, list) else [said]
+def _is_texts(value: Any) -> bool:
+    listed = cast("list[Any]", value) if isinstance(value, list) else [value]
     return all(isinstance(text, str) or text is None for text in listed)  # IAM takes null in a list
 
 
-def _is_condition(said: Any) -> bool:
-    if not isinstance(said, dict):
+def _is_condition(given: Any) -> bool:
+    if not isinstance(given, dict):
         return False
-    for operator, keys in cast("dict[str, Any]", said).items():
+    for operator, keys in cast("dict[str, Any]", given).items():
         if not isinstance(keys, dict) or (keys and not is_operator(operator)):
             return False
         for values in cast("dict[str, Any]", keys).values():
@@ -235,20 +235,20 @@ def _check_elements(statement: dict[str, Any], kind: PolicyKind) -> None:
         return
     if kind == "trust" and has_resource:
         raise _malformed("Has prohibited field Resource")
-    said = statement.get("Principal", statement.get("NotPrincipal"))
-    if not said:
+    value = statement.get("Principal", statement.get("NotPrincipal"))
+    if not value:
         raise _malformed("Missing required field Principal")
-    _check_principal(said)
+    _check_principal(value)
     if kind == "resource" and not has_resource:
         raise _malformed("Policy statement must contain resources.")
 
 
-def _check_principal(said: Any) -> None:
-    if said == "*":
+def _check_principal(value: Any) -> None:
+    if value == "*":
         return
-    if not isinstance(said, dict):
-        raise _malformed(f'Invalid principal in policy: "{said}"')
-    for kind, names in cast("dict[str, Any]", said).items():
+    if not isinstance(value, dict):
+        raise _malformed(f'Invalid principal in policy: "{value}"')
+    for kind, names in cast("dict[str, Any]", value).items():
         if kind not in ("AWS", "Service", "Federated", "CanonicalUser") or not _is_texts(names):
             raise _malformed(_SYNTAX)
         for name in cast("list[str]", names if isinstance(names, list) else [names]):
@@ -281,8 +281,8 @@ def _is_provider(name: str) -> bool:
 
 def _listed(statement: dict[str, Any], *names: str) -> Iterator[str]:
     for name in names:
-        said = statement.get(name, [])
-        listed = cast("list[Any]", said if isinstance(said, list) else [said])
+        value = statement.get(name, [])
+        listed = cast("list[Any]", value if isinstance(value, list) else [value])
         yield from (text for text in listed if text is not None)
 
 

@@ -98,8 +98,8 @@ def _idle(sources: Iterable[str], used: set[str]) -> tuple[str, ...]:
 
 def _conditions(access: Access) -> _Conditions:
     kept: list[tuple[str, str]] = []
-    for key, said in _KEPT_KEYS.items():
-        kept += [(said, value) for value in access.context.get(key, ())]
+    for key, name in _KEPT_KEYS.items():
+        kept += [(name, value) for value in access.context.get(key, ())]
     return tuple(kept)
 
 

@@ -1,4 +1,4 @@
-"""Whether a statement's Principal or NotPrincipal speaks of a caller, and how directly. Pure functions.
+"""Decides whether a statement's Principal or NotPrincipal matches a caller, and how directly. Pure functions.
 
 A caller has several names at once: a role's session is the session, the role and the account. How a resource's policy
 names it matters: what is granted to an account only lets the account's own policies decide, what is granted to a role

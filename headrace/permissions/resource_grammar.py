@@ -135,9 +135,9 @@ def check_resource_policy(service: str, text: str, exists: Exists) -> None:
 def missing_principal(text: str, exists: Exists) -> str:
     """Return the first principal of a policy that IAM does not have; empty if it has all. The policy is well formed."""
     for statement in statements_of(text):
-        said = statement.get("Principal", statement.get("NotPrincipal"))
-        if isinstance(said, dict):
-            for name in listed(cast("dict[str, Any]", said).get("AWS", [])):
+        value = statement.get("Principal", statement.get("NotPrincipal"))
+        if isinstance(value, dict):
+            for name in listed(cast("dict[str, Any]", value).get("AWS", [])):
                 if not exists(str(name)):
                     return str(name)
     return ""
@@ -154,9 +154,9 @@ def actions_of(statement: dict[str, Any]) -> Iterator[str]:
         yield from (str(one) for one in listed(statement.get(name, [])))
 
 
-def listed(said: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
     """Return a list as it is, and all else as a list of one."""
-    return cast("list[Any]", said) if isinstance(said, list) else [said]
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
 def _is_of(vendor: str, action: str) -> bool:

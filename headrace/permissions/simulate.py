@@ -99,9 +99,9 @@ def _start_of(parameters: Mapping[str, Any]) -> int:
     return int(marker)
 
 
-def _keys_in(said: Any) -> Iterator[str]:
-    if isinstance(said, dict):
-        members = cast("dict[str, Any]", said)
+def _keys_in(given: Any) -> Iterator[str]:
+    if isinstance(given, dict):
+        members = cast("dict[str, Any]", given)
         condition = members.get("Condition")
         if isinstance(condition, dict):
             for keys in cast("dict[str, Any]", condition).values():
@@ -109,11 +109,11 @@ def _keys_in(said: Any) -> Iterator[str]:
                     yield from cast("dict[str, Any]", keys)
         for value in members.values():
             yield from _keys_in(value)
-    elif isinstance(said, list):
-        for value in cast("list[Any]", said):
+    elif isinstance(given, list):
+        for value in cast("list[Any]", given):
             yield from _keys_in(value)
-    elif isinstance(said, str):
-        yield from (key.strip() for key in _VARIABLE.findall(said))
+    elif isinstance(given, str):
+        yield from (key.strip() for key in _VARIABLE.findall(given))
 
 
 # --- one result -----------------------------------------------------------------------------------
@@ -161,11 +161,11 @@ def _statement(match: Match) -> dict[str, Any]:
 def _missing(access: Access, policies: Policies, values: Values) -> list[str]:
     """Return the keys that statements about the access ask for and nobody gave."""
     asked = {key for key in keys_asked(access, policies) if not values(key)}
-    said = {
+    value = {
         key.lower(): key
         for key in context_keys(policy.document.text for _, policy in layers_of(policies))
     }
-    return sorted(said.get(key, key) for key in asked)
+    return sorted(value.get(key, key) for key in asked)
 
 
 def position_of(text: str, index: int) -> tuple[dict[str, int], dict[str, int]]:

@@ -28,7 +28,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What a policy says a value must be: literal runs, in which marks are wildcards, and variables. Thread-safe."""
+    """A compiled text: literal parts, wildcards and variables, against which values are matched. Thread-safe."""
 
     source: str
     parts: tuple[str | Variable, ...]
@@ -81,9 +81,9 @@ def compile_text(
     source: str, *, has_variables: bool, has_wildcards: bool, in_lower_case: bool = False
 ) -> Text:
     """Return a policy's text, ready to match. `in_lower_case`: for what is compared without regard to case."""
-    said = source.lower() if in_lower_case else source
+    given = source.lower() if in_lower_case else source
     signs = _SIGNS if has_wildcards else _NO_SIGNS
-    parts = _parts(said, signs) if has_variables else (_marked(said, signs),)
+    parts = _parts(given, signs) if has_variables else (_marked(given, signs),)
     if any(isinstance(part, Variable) for part in parts):
         return Text(source, parts, is_literal=False)
     text = "".join(part for part in parts if isinstance(part, str))
@@ -97,17 +97,17 @@ def _marked(text: str, signs: Mapping[str, str]) -> str:
     return text
 
 
-def _parts(said: str, signs: Mapping[str, str]) -> tuple[str | Variable, ...]:
+def _parts(text: str, signs: Mapping[str, str]) -> tuple[str | Variable, ...]:
     row: list[str | Variable] = []
     place = 0
     while True:
-        start = said.find("${", place)
-        end = said.find("}", start)
+        start = text.find("${", place)
+        end = text.find("}", start)
         if start < 0 or end < 0:
-            row.append(_marked(said[place:], signs))
+            row.append(_marked(text[place:], signs))
             return tuple(row)
-        row.append(_marked(said[place:start], signs))
-        inner = said[start + 2 : end]
+        row.append(_marked(text[place:start], signs))
+        inner = text[start + 2 : end]
         row.append(inner if inner in _LITERALS else _variable(inner))
         place = end + 1
 

@@ -1,1 +1,1 @@
-"""A small OpenSearch: indexes in a SQLite file, asked by OpenSearch's REST, for who has no real one."""
+"""A small OpenSearch for users who run no real one: indexes in a SQLite file, behind OpenSearch's REST interface."""

@@ -1,4 +1,4 @@
-"""Aggregations: buckets by terms and by date, and what is counted, summed and compared in them."""
+"""Computes aggregations: buckets by terms and by date, and counts, sums and extremes in them."""
 
 from __future__ import annotations
 

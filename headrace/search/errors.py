@@ -1,4 +1,4 @@
-"""What the small OpenSearch refuses, in OpenSearch's form: a status, a type, and a reason."""
+"""The errors of the small OpenSearch, in OpenSearch's form: a status, a type, and a reason."""
 
 from __future__ import annotations
 

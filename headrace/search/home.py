@@ -1,4 +1,4 @@
-"""Where what is put into OpenSearch domains lives: in the data directory, or in the user's own server.
+"""Finds the server of an OpenSearch domain: the small one in the data directory, or the user's own.
 
 A domain of the data directory answers below `/_headrace/opensearch/<account>/<region>/<domain>`.
 """
@@ -158,10 +158,10 @@ class SearchHome:
         """Answer a request below `PATH`; `rest` is what follows it."""
         if len(rest) < 3 or self._real_url:
             where = self._real_url and urlsplit(self._real_url).netloc.rpartition("@")[2]
-            said = (
+            sentence = (
                 f"The documents are at {where}." if where else f"Ask {PATH}/account/region/domain."
             )
-            return _response(request, Reply(404, SearchError(404, "not_found", said).body()))
+            return _response(request, Reply(404, SearchError(404, "not_found", sentence).body()))
         account, region, name, *path = rest
         try:
             self._check(name, account, region)

@@ -1,4 +1,4 @@
-"""What the connector that EMR bundles (`aws-kinesis`) takes, and what our source and sink are to be given for it.
+"""Translates the options of EMR's bundled connector (`aws-kinesis`) to those of headrace's source and sink.
 
 For `format("aws-kinesis")` in steps on the local cloud: `connector/` from Spark 4.0 on, `connector35/`
 on 3.5.

@@ -29,7 +29,7 @@ class TrimHorizon:
 
 @dataclass(frozen=True)
 class Latest:
-    """Wherever the stream ends when the query first looks. Pinned to `AtTimestamp` by an empty first batch."""
+    """The end of the stream when the query starts. An empty first batch replaces it by an `AtTimestamp`."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Running `spark-submit` on this machine: what EMR's steps and EMR Serverless' job runs have in common."""
+"""Runs `spark-submit` on this machine for EMR's steps and EMR Serverless' job runs."""

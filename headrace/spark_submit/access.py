@@ -1,4 +1,4 @@
-"""Has what a job does in S3 judged as its role: what EMR reads and writes for it, and each of its own file accesses.
+"""Asks whether a job's role may access S3: for the files that EMR reads and writes for it, and for the job's own.
 
 A job sees `s3://` as plain files, so that no request says what it does. `S3OfRole` (`java/S3OfRole.java`), the
 FileSystem of a job that has a role, tells headrace of each access before it happens, with the credentials of the role.

@@ -1,4 +1,4 @@
-"""The stand-in for `aws-kinesis`, the connector that EMR's image carries: who gets it, and what it brings along.
+"""Gives jobs headrace's replacement for `aws-kinesis`, the connector of EMR's image: who gets it, and its files.
 
 It is `headrace.spark` under the connector's name, on the path of jobs that name the connector (its jar, or
 `aws-kinesis` in their arguments or their file), from Spark 3.5 on. It is Python, and Spark wants PyArrow for a source

@@ -25,6 +25,8 @@ from headrace.store.room import DiskFull, Room
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
 _GROWING = ("INSERT", "UPDATE", "REPLACE")
+# Made once: `json.dumps` makes an encoder for each call that asks for other separators than its own.
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class NewerFormat(Exception):
@@ -181,7 +183,7 @@ class Documents:
         self._database.execute(
             f"INSERT INTO {self._table} VALUES (?, ?)"
             " ON CONFLICT(key) DO UPDATE SET value = excluded.value",
-            (key, json.dumps(value, separators=(",", ":"))),
+            (key, _encode(value)),
         )
 
     def get(self, key: str) -> Any | None:

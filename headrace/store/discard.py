@@ -30,7 +30,11 @@ def discard(folder: Path) -> None:
 
 def clear(parent: Path, known: set[str]) -> None:
     """Remove the folders in `parent` that a kill left; keep, and report, unknown ones that hold records."""
-    for folder in parent.glob("*"):
+    try:
+        folders = list(parent.iterdir())
+    except FileNotFoundError:
+        return
+    for folder in folders:
         if folder.name in known:
             continue
         if folder.name.endswith(DELETED_SUFFIX) or not _holds_records(folder):

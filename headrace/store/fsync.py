@@ -1,4 +1,4 @@
-"""Puts a file or a folder on the disk, whatever the kernel still holds of it."""
+"""Forces a file or a folder onto the disk by fsync, so that it outlasts a power cut."""
 
 from __future__ import annotations
 

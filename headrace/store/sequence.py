@@ -14,6 +14,7 @@ are read as what they are.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 _VERSION = 2
@@ -39,14 +40,19 @@ class SequenceBase:
     shard_number: int
 
     def first_of(self, index: int, now_ms: int) -> int:
-        """Return the number of the record `index`, arrived at `now_ms`; add STEP for each next one."""
+        """Return the number of the record `index`, arrived at `now_ms`; add STEP for each next one.
+
+        A child is created in a later second than its parents, which may be the next one: what arrives until then has
+        the second of its creation, so that no number is below the shard's first.
+        """
+        arrived_s = max(now_ms // 1000, self.created_s)
         nibble = self.shard_number & 0xF
         value = _VERSION
         value = (value << 36) | (self.created_s & 0xF_FFFF_FFFF)
         value = (value << 4) | nibble
         value = (value << 64) | index
         value = (value << 8) | 0
-        value = (value << 36) | (now_ms // 1000 & 0xF_FFFF_FFFF)
+        value = (value << 36) | (arrived_s & 0xF_FFFF_FFFF)
         value = (value << 32) | (self.shard_number & 0xFFFF_FFFF)
         return (value << 4) | _VERSION
 
@@ -69,6 +75,8 @@ class Sequence:
     seconds: int
 
 
+# Who waits at the end of a shard asks for the same position again and again.
+@functools.lru_cache(maxsize=10_000)
 def parse(text: str) -> Sequence:
     """Return a number's parts. Raises InvalidSequence."""
     if not text.isascii() or not text.isdigit() or len(text) > 129:

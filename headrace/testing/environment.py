@@ -57,31 +57,47 @@ def pointing_at(endpoint_url: str, *, account: str, region: str) -> dict[str, st
     }
 
 
-@contextlib.contextmanager
-def variables(values: Mapping[str, str | None]) -> Generator[None]:
+class Variables:
+    """Environment variables that are had again and again; None removes one.
+
+    They are encoded once, and compared with what `os.environ` keeps of the system's: what is so already is left alone.
+    """
+
+    def __init__(self, values: Mapping[str, str | None]) -> None:
+        environ: Any = os.environ
+        self._kept: dict[Any, Any] = environ._data  # noqa: SLF001 - its own look-up encodes and decodes each time
+        self._wanted: list[tuple[Any, Any]] = [
+            (environ.encodekey(name), None if value is None else environ.encodevalue(value))
+            for name, value in values.items()
+        ]
+
+    @contextlib.contextmanager
+    def entered(self) -> Generator[None]:
+        """Have these variables inside the block, and those of before after it."""
+        look = self._kept.get
+        before = [(name, look(name)) for name, _ in self._wanted]
+        self._put(self._wanted)
+        try:
+            yield
+        finally:
+            self._put(before)
+
+    def _put(self, values: list[tuple[Any, Any]]) -> None:
+        kept = self._kept
+        for name, value in values:
+            if kept.get(name) == value:
+                continue
+            if value is None:
+                os.unsetenv(name)
+                del kept[name]
+            else:
+                os.putenv(name, value)
+                kept[name] = value
+
+
+def variables(values: Mapping[str, str | None]) -> contextlib.AbstractContextManager[None]:
     """Have these variables inside the block, and those of before after it; None removes one."""
-    before = {name: os.environ.get(name) for name in values}
-    _change(before, values)
-    try:
-        yield
-    finally:
-        put(before)
-
-
-def put(values: Mapping[str, str | None]) -> None:
-    """Set variables; None removes one."""
-    _change({name: os.environ.get(name) for name in values}, values)
-
-
-def _change(before: Mapping[str, str | None], values: Mapping[str, str | None]) -> None:
-    """Set variables that have the values of `before`. What is so already is left alone: setting is the dear part."""
-    for name, value in values.items():
-        if before[name] == value:
-            continue
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+    return Variables(values).entered()
 
 
 @contextlib.contextmanager

@@ -277,7 +277,7 @@ class InProcessEnvironment:
         with (
             _RUNNING,
             self._modules.entered(),
-            variables_of.variables(self._variables),
+            self._variables.entered(),
             variables_of.default_session(self._session),
         ):
             handler.begin(request_id)
@@ -293,7 +293,7 @@ class InProcessEnvironment:
                 root.removeHandler(handler)
 
     @functools.cached_property
-    def _variables(self) -> dict[str, str | None]:
+    def _variables(self) -> variables_of.Variables:
         built = build_environment(
             self.spec,
             runtime_api="",
@@ -309,7 +309,8 @@ class InProcessEnvironment:
         }
         if not self._credentials.session_token:
             kept.pop("AWS_SESSION_TOKEN", None)
-        return {**dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE")), **kept}
+        astray = dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE"))
+        return variables_of.Variables({**astray, **kept})
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:

@@ -1,4 +1,4 @@
-"""Makes of a sample what production makes of a stream: duplicates, late and broken records, hot keys, reshards.
+"""Turns sample records into a stream as production has it: duplicates, late and broken records, hot keys, reshards.
 
 As an iterator for load (`stream`), and as a hypothesis strategy (`streams`), so that a failing stream shrinks to its
 few records. `play` puts either into a stream of a cloud.

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,14 +35,14 @@ class Modules:
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
         """Have this environment's modules, and its folders first on the path."""
-        hidden = self._take() if self._names & sys.modules.keys() else {}
+        hidden = self._take(sys.modules) if self._names & sys.modules.keys() else {}
+        last = next(reversed(sys.modules))
         sys.modules.update(self._own)
         loaded = len(sys.modules)
         sys.path[:0] = self._folders
         if not self._own:
             for folder in self._folders:
-                if (finder := sys.path_importer_cache.get(folder)) is not None:
-                    _forget_files(finder)
+                sys.path_importer_cache[folder] = _finder(folder)
         try:
             yield
         finally:
@@ -39,23 +50,54 @@ class Modules:
                 for name in self._own:
                     del sys.modules[name]
             else:
-                self._own = self._take()
+                self._own = self._take(_since(last, loaded - len(self._own)))
             sys.modules.update(hidden)
             for folder in self._folders:
                 with contextlib.suppress(ValueError):
                     sys.path.remove(folder)
 
-    def _take(self) -> dict[str, ModuleType]:
+    def _take(self, among: Iterable[str]) -> dict[str, ModuleType]:
         """Take the modules with this function's names out of those that are loaded."""
-        packages = tuple(f"{name}." for name in self._names)
-        names = [name for name in sys.modules if name in self._names or name.startswith(packages)]
+        own = self._names
+        names = [name for name in among if name.partition(".")[0] in own]
         return {name: sys.modules.pop(name) for name in names}
 
 
-def _forget_files(finder: Any) -> None:
-    """Have a finder look at its folder again: files there may be new."""
-    if hasattr(finder, "invalidate_caches"):
-        finder.invalidate_caches()
+def _since(last: str, loaded: int) -> Iterable[str]:
+    """Return the names of the modules that have come since `last` did, as the last of so many; or those of all.
+
+    There are thousands of others: looking through them takes as long as a small function runs.
+    """
+    new = list(itertools.takewhile(lambda name: name != last, reversed(sys.modules)))
+    return reversed(new) if len(sys.modules) - len(new) == loaded else list(sys.modules)
+
+
+class _KeptSource(SourceFileLoader):
+    """Loads a module's code; that of a file that has not changed is read once for all environments."""
+
+    def get_code(self, fullname: str) -> Any:
+        """See `importlib.abc.InspectLoader`."""
+        try:
+            status = Path(self.path).stat()
+        except OSError:
+            return super().get_code(fullname)
+        return _code_of(fullname, self.path, status.st_mtime_ns, status.st_size)
+
+
+# By the file, its time of change and its size.
+@functools.lru_cache(maxsize=1000)
+def _code_of(fullname: str, path: str, mtime_ns: int, size_bytes: int) -> Any:
+    return SourceFileLoader(fullname, path).get_code(fullname)
+
+
+def _finder(folder: str) -> FileFinder:
+    """Return what finds the modules of a folder, looking at it anew: files there may be new."""
+    return FileFinder(
+        folder,
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (_KeptSource, SOURCE_SUFFIXES),
+        (SourcelessFileLoader, BYTECODE_SUFFIXES),
+    )
 
 
 def _top_level(folder: Path) -> list[str]:

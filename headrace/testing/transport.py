@@ -134,7 +134,8 @@ def _host(aws_host: str, route: Route) -> str:
 def whole(answer: HttpResponse | Future[HttpResponse], request: HttpRequest) -> HttpResponse:
     """Return an answer with its body as bytes, once it is there: what a socket would have brought."""
     response = answer.result(_LONGEST_ANSWER_S) if isinstance(answer, Future) else answer
-    response = when_done(response).result(_LONGEST_ANSWER_S)
+    if response.waits:
+        response = when_done(response).result(_LONGEST_ANSWER_S)
     body = response.body
     if isinstance(body, FileSlice):
         data = _sliced(body)

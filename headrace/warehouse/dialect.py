@@ -1,4 +1,4 @@
-"""Turns Redshift's SQL into PostgreSQL's: what is stored otherwise is left out, what cannot be done is refused by name.
+"""Translates Redshift's SQL to PostgreSQL's: drops storage attributes, and refuses what PostgreSQL cannot do by name.
 
 Distribution and sort keys, encodings and backups change nothing in what a query gives. Primary, unique and foreign keys
 are not enforced, as in Redshift (docs.aws.amazon.com/redshift/latest/dg/t_Defining_constraints.html), but a primary

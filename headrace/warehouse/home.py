@@ -1,4 +1,4 @@
-"""Where Redshift's clusters and workgroups live: a PostgreSQL each in the data directory, or one of the user's own.
+"""Finds the PostgreSQL of a Redshift cluster or workgroup: one each in the data directory, or the user's own.
 
 A cluster's server is made and started when it is first asked for, and again when the cloud starts. Its administrator
 has the name and the password that the cluster was made with; whoever AWS has identified already comes in as that user.

@@ -1,4 +1,4 @@
-"""IAM identities as users of a cluster's server: in a session of the superuser's, or with a password for a while.
+"""Maps IAM identities to users of a cluster's server: in a superuser's session, or with a temporary password.
 
 A password is made of the server's own secret and the user's name: it stays the same when it is asked for again, and
 over a restart, so that nobody's connection settings are made useless by somebody else's call. PostgreSQL refuses it

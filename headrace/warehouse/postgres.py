@@ -155,9 +155,9 @@ class PostgresServer:
         ]  # fmt: skip
         made = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
         if made.returncode:
-            said = made.stderr.decode("utf-8", "replace").strip().splitlines()
+            printed = made.stderr.decode("utf-8", "replace").strip().splitlines()
             raise WarehouseUnavailable(
-                f"PostgreSQL's initdb failed: {said[-1] if said else made.returncode}."
+                f"PostgreSQL's initdb failed: {printed[-1] if printed else made.returncode}."
             )
         # Whole or not at all.
         half.rename(self._data)
@@ -177,18 +177,24 @@ class PostgresServer:
             )
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
-            said = (self.folder / "log").read_bytes()[logged_bytes:].decode("utf-8", "replace")
+            printed = self._logged_since(logged_bytes)
             # The shell outlives the server: only the log tells that it has given up.
-            has_ended = self._child.poll() is not None or _GAVE_UP in said
+            has_ended = self._child.poll() is not None or _GAVE_UP in printed
             if has_ended or time.monotonic() > deadline_s:
                 self._end_shell()
-                if has_ended and _TAKEN in said:
+                if has_ended and _TAKEN in printed:
                     return False
                 raise WarehouseUnavailable(
                     f"PostgreSQL did not start; see {self.folder / 'log'}: {self._last_line()}"
                 )
             time.sleep(_LOOK_EVERY_S)
         return True
+
+    def _logged_since(self, offset_bytes: int) -> str:
+        """Return what the server has logged after an offset: the log of earlier starts can be long."""
+        with (self.folder / "log").open("rb") as log:
+            log.seek(offset_bytes)
+            return log.read().decode("utf-8", "replace")
 
     def _end_shell(self) -> None:
         """End the shell of a server that did not start, and with it the server."""

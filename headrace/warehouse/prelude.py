@@ -1,4 +1,4 @@
-"""What every database of a cluster has beside the client's own tables: Redshift's functions, its log of load errors.
+"""Creates what every database of a cluster needs: Redshift's functions and its log of load errors.
 
 They are in the schema `headrace`, which the search path ends with. `headrace.loads` names the COPY statements of
 deliveries that have happened, in the transaction of each.

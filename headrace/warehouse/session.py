@@ -68,13 +68,13 @@ def connect(**parameters: Any) -> psycopg.Connection[Any]:
     return cast("psycopg.Connection[Any]", made)
 
 
-def _as_connecting(said: str) -> WarehouseError:
+def _as_connecting(text: str) -> WarehouseError:
     """Return why there is no connection, which libpq says in words alone."""
-    sentence = said.strip().splitlines()[-1] if said.strip() else "no connection"
+    sentence = text.strip().splitlines()[-1] if text.strip() else "no connection"
     kind: Kind = "ConnectionFailed"
-    if "password authentication failed" in said or ("role " in said and "does not exist" in said):
+    if "password authentication failed" in text or ("role " in text and "does not exist" in text):
         kind = "AuthenticationFailed"
-    elif "database " in said and "does not exist" in said:
+    elif "database " in text and "does not exist" in text:
         kind = "DatabaseNotFound"
     at = sentence.find("FATAL:")
     return WarehouseError(kind, sentence[at:] if at >= 0 else sentence)

@@ -30,7 +30,7 @@ TRIES = 6
 
 
 class NotPut(RuntimeError):
-    """The stream refused records to the end."""
+    """The stream refused records at every attempt."""
 
 
 @functools.cache

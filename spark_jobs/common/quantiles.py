@@ -23,7 +23,7 @@ LEAST = 8
 
 
 class Quantiles:
-    """Takes whole numbers, and tells which is at a share of them. For one thread.
+    """Takes whole numbers, and estimates their quantiles. For one thread.
 
     Attributes:
         count: how many numbers it has taken.

@@ -230,6 +230,41 @@ def test_a_template_exports_a_name_once(templates: InProcessCloud):
     assert any("Export with name twice is already exported" in reason for reason in reasons)
 
 
+NOTHING = {"Ref": "AWS::NoValue"}
+
+
+@pytest.mark.parametrize("where", ["Properties", "Metadata", "UpdatePolicy", "CreationPolicy"])
+def test_a_resource_without_a_part_is_made(templates: InProcessCloud, where: str):
+    """Assumed: where the whole of a part is no value, it is as if the part was left out."""
+    body = {"Resources": {"A": {"Type": "AWS::SQS::Queue", where: NOTHING}}}
+    cfn = templates.client("cloudformation")
+    assert outcome(cfn, f"no-{where}", json.dumps(body)) == ("CREATE_COMPLETE", [])
+
+
+@pytest.mark.parametrize("text", ["a${AWS::NoValue}b", ["a${v}b", {"v": NOTHING}]])
+def test_no_value_inside_a_text_is_empty(templates: InProcessCloud, text: Any):
+    """Assumed; strangers' templates write `${AWS::NoValue}` where a text must be."""
+    body = {
+        "Resources": {"A": {"Type": "AWS::SQS::Queue"}},
+        "Outputs": {"O": {"Value": {"Fn::Sub": text}}},
+    }
+    cfn = templates.client("cloudformation")
+    name = f"empty-{type(text).__name__}"
+    made = cfn.create_stack(StackName=name, TemplateBody=json.dumps(body))
+    cfn.get_waiter("stack_create_complete").wait(StackName=name)
+    (stack,) = cfn.describe_stacks(StackName=made["StackId"])["Stacks"]
+    assert stack["Outputs"] == [{"OutputKey": "O", "OutputValue": "ab"}]
+
+
+def test_properties_that_become_a_text_are_refused(templates: InProcessCloud):
+    """Assumed: as properties that are written as a text."""
+    body = {"Resources": {"A": {"Type": "AWS::SQS::Queue", "Properties": {"Ref": "AWS::Region"}}}}
+    assert outcome(templates.client("cloudformation"), "text", json.dumps(body)) == (
+        "ValidationError",
+        ["Template format error: [/Resources/A/Properties] must be an object."],
+    )
+
+
 def test_every_type_is_known():
     assert all(resource_type(GROUPS[g]["resources"][n]["Type"]) for g, n in resources())
 

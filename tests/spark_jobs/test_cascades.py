@@ -38,9 +38,10 @@ def test_a_day_without_a_flight_ends_a_streak() -> None:
 
 
 def test_cascades_of_a_stream_out_of_order_are_those_of_pandas_in_order(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, nightly: bool
 ) -> None:
-    batches = cut(late(flights(4000)), 1000)
+    count = 4000 if nightly else 2000
+    batches = cut(late(flights(count)), count // 4)
     expected = reference.kept(batches, DELAY)
     feed = Feed(spark, tmp_path / "input")
     argv = arguments(tmp_path, "--watermark", "2 hours")
@@ -56,5 +57,5 @@ def test_cascades_of_a_stream_out_of_order_are_those_of_pandas_in_order(
     assert dropped == expected.dropped > 20
     wanted = reference.cascades(expected.rows, expected.closed)
     found = table(tmp_path / "output" / "cascades")
-    assert len(wanted) > 20
+    assert len(wanted) > count // 200
     assert reference.differing(wanted, found, ["event_id"]).empty

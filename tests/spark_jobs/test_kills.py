@@ -20,6 +20,8 @@ from tests.support.server import wait_until
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
+    # Each start is a JVM; in `make test` tests/spark/test_kills.py and the core on Spark 3.5 kill drivers.
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
@@ -70,10 +72,10 @@ def fed(spark: SparkSession, folder: Path, count: int) -> list[list[Event]]:
 
 
 def test_sessions_are_those_of_an_unbroken_run_after_a_kill(
-    spark: SparkSession, tmp_path: Path, nightly: bool
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     batches = fed(spark, tmp_path, 3000)
-    for batch in (1, 3, 4) if nightly else (3,):
+    for batch in (1, 3, 4):
         kill_amid("aircraft_days", tmp_path, batch)
     finish("aircraft_days", tmp_path)
 
@@ -84,7 +86,6 @@ def test_sessions_are_those_of_an_unbroken_run_after_a_kill(
     assert reference.differing(wanted, found, ["tailnum", "session_start"]).empty
 
 
-@pytest.mark.slow
 def test_cascades_are_those_of_an_unbroken_run_after_kills(
     spark: SparkSession, tmp_path: Path
 ) -> None:

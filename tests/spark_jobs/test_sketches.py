@@ -249,8 +249,7 @@ def test_the_sample_is_of_the_smallest_draws_and_merges(spark: SparkSession) -> 
     assert set(drawn) != set(names(sketches.sample(whole, seed=1)))
 
 
-@pytest.mark.parametrize("share", [0.01, 0.25, 0.5, 0.9, 0.99])
-def test_quantiles_are_within_their_rank_error(spark: SparkSession, share: float) -> None:
+def test_quantiles_are_within_their_rank_error(spark: SparkSession) -> None:
     # 40,000 different values in four parts, far more than a sketch holds: the rank is the value.
     values = spark.range(40_000).selectExpr("'JFK' AS origin", "id AS dep_delay", "id % 4 AS part")
     parts = [sketches.delays(values.where(f"part = {part}")) for part in range(4)]
@@ -258,6 +257,8 @@ def test_quantiles_are_within_their_rank_error(spark: SparkSession, share: float
     for part in parts[1:]:
         merged = merged.unionByName(part)
 
-    (found,) = sketches.delay_quantile(merged, share).collect()
+    merged.cache()
 
-    assert abs(found["delay"] / 40_000 - share) <= 0.0165
+    for share in (0.01, 0.25, 0.5, 0.9, 0.99):
+        (found,) = sketches.delay_quantile(merged, share).collect()
+        assert abs(found["delay"] / 40_000 - share) <= 0.0165

@@ -92,6 +92,7 @@ def test_a_stream_not_yet_read_serves_the_batch_view(spark: SparkSession, tmp_pa
     assert collected(serve.transform(batch, empty)) == plainly(some)
 
 
+@pytest.mark.slow
 def test_with_dropped_flights_and_restarts_the_speed_view_is_of_those_kept_and_the_batch_heals_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -9,15 +9,17 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_OPTIONS = "-XX:TieredStopAtLevel=1"
+_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"
 
 
 def compile_little() -> None:
-    """Put a `java` before the others, for this process and all that it starts: the one that was found, with an option.
+    """Put a `java` before the others, for this process and all that it starts: the one that was found, with options.
 
-    Spark and the jobs that a cloud starts take it from PATH or JAVA_HOME, where no variable with options would reach
-    them. Without a Java, or when a parent has done it, nothing happens.
+    Spark and the jobs that a cloud starts take it from JAVA_HOME or PATH, where no variable with options would reach
+    them. From PATH alone only spark-submit's own short JVM would come: without JAVA_HOME it starts the job's JVM by its
+    own path.
+    Without a Java, or when a parent has done it, nothing happens.
     """
     home = os.environ.get("JAVA_HOME")
     real = shutil.which("java", path=f"{home}/bin" if home else None)
@@ -31,5 +33,4 @@ def compile_little() -> None:
     program.chmod(0o755)
     os.environ[_MARK] = real
     os.environ["PATH"] = f"{program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    if home:
-        os.environ["JAVA_HOME"] = str(folder)
+    os.environ["JAVA_HOME"] = str(folder)

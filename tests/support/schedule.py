@@ -7,23 +7,22 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-# Together: each line has one Spark session. First what takes longest; files that are not named follow in their order.
+# Together: each line has one Spark session, whose start and first query cost as much as ten others. First what takes
+# longest; files that are not named follow in their order.
 TOGETHER = (
-    ("scripts/test_spark_core.py",),
-    ("pipeline/test_pipeline.py",),
     (
-        "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_kills.py",
+        "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_departures.py",
+        "spark_jobs/test_sketches.py", "spark_jobs/test_cascades.py", "spark_jobs/test_windows.py",
+        "spark_jobs/test_tables.py", "spark_jobs/test_common.py", "spark_jobs/test_convergence.py",
     ),
-    (
-        "spark_jobs/test_departures.py", "spark_jobs/test_windows.py", "spark_jobs/test_sketches.py",
-        "spark_jobs/test_cascades.py", "spark_jobs/test_tables.py", "spark_jobs/test_common.py",
-    ),
-    ("spark_jobs/test_step.py",),
-    ("spark/test_steps.py",),
     (
         "spark/test_source.py", "spark/test_credentials.py", "spark/test_data_loss.py", "spark/test_sink.py",
-        "spark/test_progress.py", "spark/test_kpl.py",
+        "spark/test_versions.py", "spark/test_streams_writes.py", "spark/test_progress.py", "spark/test_kpl.py",
     ),
+    ("pipeline/test_pipeline.py",),
+    ("scripts/test_spark_core.py",),
+    ("spark_jobs/test_step.py",),
+    ("spark/test_steps.py",),
     ("spark/test_kills.py",),
     ("crash/test_pipeline_kills.py",),
     ("crash/test_kinesis_crash.py",),

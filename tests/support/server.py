@@ -17,6 +17,7 @@ from botocore.config import Config as BotocoreConfig
 
 from tests.support.environments import cloud_python
 from tests.support.small_disk import SmallDisk
+from tests.support.warm_server import ForkedProcess, warm_server
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,7 +57,7 @@ class ServerProcess:
         alone = walls_only or disk is not None
         shared = () if alone else ("--function-folder", str(data_dir.parent))
         self._arguments = (*arguments, *shared)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.port = 0
 
     def __enter__(self) -> Self:
@@ -85,13 +86,16 @@ class ServerProcess:
         if self._disk is not None:
             where = self._disk.inside / self.data_dir.relative_to(self._disk.outside)
             log_folder = self._disk.inside.parent  # the disk may be full
-        command = [cloud_python(), "-m", "headrace.cli.main", "up", "--data-dir", str(where),
-                   "--port", str(self.port), *self._arguments]  # fmt: skip
-        with (log_folder / "headrace.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                self._disk.command(*command) if self._disk else command,
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+        arguments = ["up", "--data-dir", str(where), "--port", str(self.port), *self._arguments]
+        log_path = log_folder / "headrace.log"
+        if self._disk is None:
+            self._process = warm_server(cloud_python()).start(arguments, log_path)
+        else:
+            command = self._disk.command(cloud_python(), "-m", "headrace.cli.main", *arguments)
+            with log_path.open("ab") as log:
+                self._process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                )  # fmt: skip
         wait_until(lambda: self._health(run_file), what="the cloud's health")
         return self
 

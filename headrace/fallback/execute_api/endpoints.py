@@ -1,4 +1,4 @@
-"""Sends what an API gets on to an HTTP endpoint: integrations of the types HTTP and HTTP_PROXY.
+"""Forwards an API's requests to an HTTP endpoint: integrations of the types HTTP and HTTP_PROXY.
 
 Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/setup-http-integrations.html and
 http-api-develop-integrations-http.html.

@@ -40,7 +40,7 @@ class Functions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request to an API, and what answering it takes.
+    """A request to an API, with the API, the stage and the services that are needed to answer it.
 
     Attributes:
         path: what follows the API in its address: the stage, unless it is `$default`, and the path.

@@ -1,4 +1,4 @@
-"""What an integration's mappings make of a request and of an answer. Pure functions."""
+"""Applies an integration's mappings to a request and to its answer. Pure functions."""
 
 from __future__ import annotations
 

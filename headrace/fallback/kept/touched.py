@@ -1,4 +1,4 @@
-"""Notes what the current requests have touched in moto: whole services, and single rows of what piles up.
+"""Notes what the current requests have changed in moto: whole services, and single rows of collections that grow.
 
 moto is one to a process, so this is too. Whoever changes moto's state notes it here while it holds `MOTO_LOCK`;
 `KeptState.save` takes the notes and writes the changes in one transaction. A reader beside the lock may add names of

@@ -11,6 +11,7 @@ import sys
 _LATER = {
     "moto.athena.responses": ("gaps", "athena"),
     "moto.backup.models": ("gaps", "backup"),
+    "moto.batch.models": ("networks", "batch"),
     "moto.codebuild.responses": ("gaps", "codebuild"),
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),

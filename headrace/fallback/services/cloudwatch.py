@@ -10,6 +10,7 @@ an hour for 455).
 from __future__ import annotations
 
 import functools
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,10 @@ RAW_MS = 3 * 60 * 1000
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
 MOST_PAGES = 100
+# Of one GetMetricStatistics (documented: API_GetMetricStatistics).
+MOST_DATAPOINTS = 1_440
+# Of one query of GetMetricData: eleven days of seconds. The bound is headrace's.
+MOST_PERIODS = 1_000_000
 DAY_S = 86_400
 # How long points of a period are kept, and what they become part of then.
 PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (3600, 455 * DAY_S))
@@ -49,7 +54,8 @@ def patch() -> None:
         self.metric_data = MetricData()
 
     backend.__init__ = with_data
-    backend.get_metric_data = _of_wanted(CloudWatchBackend.get_metric_data)
+    backend.get_metric_data = _within_data(_of_wanted(CloudWatchBackend.get_metric_data))
+    backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
     pickles.filters(
@@ -180,6 +186,84 @@ def _of_wanted(get: Any) -> Any:
         return get(_Wanted(self, names), queries, *args, **named)
 
     return get_metric_data
+
+
+def _within_data(get: Any) -> Any:
+    """Ask for the times that have data alone: moto goes through each period of a query, were there a million."""
+
+    @functools.wraps(get)
+    def get_metric_data(
+        self: Any,
+        queries: list[dict[str, Any]],
+        start_time: datetime,
+        end_time: datetime,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        periods_s = [int(one["MetricStat"]["Period"]) for one in queries if "MetricStat" in one]
+        for number, period_s in enumerate(periods_s, 1):
+            _check_period(period_s, f"MetricDataQueries.member.{number}.MetricStat.Period")
+        if start_time >= end_time or not periods_s:
+            return get(self, queries, start_time, end_time, *args, **named)
+        times = [datum.timestamp for datum in self.get_all_metrics()]
+        first, last = (min(times), max(times)) if times else (start_time, start_time)
+        # An expression needs all queries together; without one each goes through its own periods.
+        is_apart = len(periods_s) == len(queries)
+        results: list[Any] = []
+        for group in [[one] for one in queries] if is_apart else [queries]:
+            own_s = [int(one["MetricStat"]["Period"]) for one in group if "MetricStat" in one]
+            # Periods begin where they would: at whole multiples after the start.
+            step = timedelta(seconds=math.lcm(*own_s))
+            start = start_time + max(0, (first - start_time) // step) * step
+            end = min(end_time, last + timedelta(seconds=max(own_s)))
+            end = max(start + timedelta(seconds=1), end)
+            if (end - start).total_seconds() / min(own_s) > MOST_PERIODS:
+                from moto.cloudwatch.exceptions import InvalidParameterCombination
+
+                raise InvalidParameterCombination(
+                    f"headrace answers a query of GetMetricData for {MOST_PERIODS:,} periods at most: "
+                    "ask for fewer times."
+                )
+            results += get(self, group, start, end, *args, **named)
+        return results
+
+    return get_metric_data
+
+
+def _of_periods(get: Any) -> Any:
+    @functools.wraps(get)
+    def get_metric_statistics(
+        self: Any,
+        namespace: str,
+        metric_name: str,
+        start_time: datetime,
+        end_time: datetime,
+        period: int,
+        *args: Any,
+        **named: Any,
+    ) -> Any:
+        _check_period(period, "Period")
+        points = math.ceil((end_time - start_time).total_seconds() / period)
+        if points > MOST_DATAPOINTS:
+            from moto.cloudwatch.exceptions import InvalidParameterCombination
+
+            raise InvalidParameterCombination(
+                f"You have requested up to {points:,} datapoints, which exceeds the limit of {MOST_DATAPOINTS:,}. "
+                "You may reduce the datapoints requested by increasing Period, or decreasing the time range."
+            )
+        return get(self, namespace, metric_name, start_time, end_time, period, *args, **named)
+
+    return get_metric_statistics
+
+
+def _check_period(period_s: int, path: str) -> None:
+    """Raise moto's error of a period that CloudWatch does not have (documented: API_MetricStat; its words assumed)."""
+    if period_s not in (1, 5, 10, 20, 30) and (period_s < 1 or period_s % 60):
+        from moto.cloudwatch.exceptions import InvalidParameterValue
+
+        raise InvalidParameterValue(
+            f"The parameter {path} must be 1, 5, 10, 20, 30 or a multiple of 60."
+        )
 
 
 def _get_filtered_metrics(

@@ -23,7 +23,7 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import OUTBOX, Delivery
-from headrace.fallback.services import log_keys
+from headrace.fallback.services import log_keys, query_definitions
 from headrace.fallback.services.bounds import BOUNDS
 from headrace.fallback.services.time_of import use_clock
 
@@ -56,6 +56,7 @@ def patch() -> None:
     backend.put_subscription_filter = _without_looking(backend.put_subscription_filter)
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     log_keys.patch()
+    query_definitions.patch()
     pickles.reduces(models.LogGroup, _reduce_group)
     pickles.filters("logs", lambda _, state: {**state, "queries": {}})
     pickles.carries("logs", _keep_events)

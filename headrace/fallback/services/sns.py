@@ -13,7 +13,7 @@ import functools
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
@@ -124,12 +124,8 @@ class _Logged:
 def _publisher(publish: Any) -> Any:
     @functools.wraps(publish)
     def publish_too(self: Any, message: str, message_id: str, *args: Any, **named: Any) -> None:
-        if self.protocol == "lambda":
-            _to_function(self, message, message_id, *args, **named)
-        elif self.protocol in ("http", "https"):
-            _to_address(self, message, message_id, *args, **named)
-        elif self.protocol == "firehose":
-            _to_delivery_stream(self, message, message_id, *args, **named)
+        if self.protocol in _DELIVERED_HERE:
+            _deliver(self, message, message_id, *args, **named)
         else:
             try:
                 _check_policy(self)
@@ -194,16 +190,12 @@ def _wanted(
 
 def _to_address(
     subscription: Any,
-    message: str,
+    wanted: str,
     message_id: str,
-    subject: str | None = None,
-    message_attributes: Mapping[str, Any] | None = None,
-    group_id: str | None = None,
-    deduplication_id: str | None = None,
-    message_structure: str | None = None,
+    subject: str | None,
+    message_attributes: Mapping[str, Any] | None,
 ) -> None:
-    wanted = _wanted(subscription, message, message_attributes, message_structure)
-    if wanted is None or CURRENT.control is None:
+    if CURRENT.control is None:
         return
     notification = subscription.get_post_data(wanted, message_id, subject, message_attributes)
     is_raw = str(subscription.attributes.get("RawMessageDelivery", "")).lower() == "true"
@@ -229,20 +221,16 @@ def _to_address(
 
 def _to_delivery_stream(
     subscription: Any,
-    message: str,
+    wanted: str,
     message_id: str,
-    subject: str | None = None,
-    message_attributes: Mapping[str, Any] | None = None,
-    group_id: str | None = None,
-    deduplication_id: str | None = None,
-    message_structure: str | None = None,
+    subject: str | None,
+    message_attributes: Mapping[str, Any] | None,
 ) -> None:
     """Put a message into a delivery stream as a line: its JSON has no signature.
 
     Documented: https://docs.aws.amazon.com/sns/latest/dg/firehose-archived-message-format-S3.html
     """
-    wanted = _wanted(subscription, message, message_attributes, message_structure)
-    if wanted is None or CURRENT.control is None:
+    if CURRENT.control is None:
         return
     line = wanted
     if str(subscription.attributes.get("RawMessageDelivery", "")).lower() != "true":
@@ -272,16 +260,12 @@ def _to_delivery_stream(
 
 def _to_function(
     subscription: Any,
-    message: str,
+    wanted: str,
     message_id: str,
-    subject: str | None = None,
-    message_attributes: Mapping[str, Any] | None = None,
-    group_id: str | None = None,
-    deduplication_id: str | None = None,
-    message_structure: str | None = None,
+    subject: str | None,
+    message_attributes: Mapping[str, Any] | None,
 ) -> None:
-    wanted = _wanted(subscription, message, message_attributes, message_structure)
-    if wanted is None or CURRENT.functions is None:
+    if CURRENT.functions is None:
         return
     notification: dict[str, Any] = {
         "Type": "Notification",
@@ -315,6 +299,31 @@ def _to_function(
         service="sns.amazonaws.com",
         source_arn=subscription.topic.arn,
     )
+
+
+_DELIVERED_HERE: dict[str, Callable[..., None]] = {
+    "lambda": _to_function,
+    "http": _to_address,
+    "https": _to_address,
+    "firehose": _to_delivery_stream,
+}
+
+
+def _deliver(
+    subscription: Any,
+    message: str,
+    message_id: str,
+    subject: str | None = None,
+    message_attributes: Mapping[str, Any] | None = None,
+    group_id: str | None = None,
+    deduplication_id: str | None = None,
+    message_structure: str | None = None,
+) -> None:
+    wanted = _wanted(subscription, message, message_attributes, message_structure)
+    if wanted is not None:
+        _DELIVERED_HERE[subscription.protocol](
+            subscription, wanted, message_id, subject, message_attributes
+        )
 
 
 def _now() -> str:

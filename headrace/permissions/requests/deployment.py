@@ -36,7 +36,7 @@ def cloudformation_needs(request: Request) -> Needs:
         "StackPolicyURL": "cloudformation:stackpolicyurl",
     }
     context: dict[str, tuple[str, ...]] = {
-        key: (request.text(said),) for said, key in names.items() if request.text(said)
+        key: (request.text(given),) for given, key in names.items() if request.text(given)
     }
     types = cast("list[str]", request.parameters.get("ResourceTypes") or [])
     if types:
@@ -88,8 +88,8 @@ def glue_needs(request: Request) -> Needs:
 
 
 def _database(request: Request, kinds: tuple[str, ...]) -> str:
-    said = request.text("DatabaseName") or _member(request, "DatabaseInput", "Name")
-    return said or (
+    given = request.text("DatabaseName") or _member(request, "DatabaseInput", "Name")
+    return given or (
         "" if "table" in kinds and "TableName" in request.parameters else request.text("Name")
     )
 
@@ -104,8 +104,8 @@ def _schemas(request: Request) -> tuple[str, ...]:
     row: list[str] = []
     for parameter in ("SchemaId", "RegistryId"):
         for member in ("SchemaArn", "RegistryArn"):
-            said = _member(request, parameter, member)
-            row += [said] if said else []
+            given = _member(request, parameter, member)
+            row += [given] if given else []
         registry, schema = (
             _member(request, parameter, "RegistryName"),
             _member(request, parameter, "SchemaName"),
@@ -120,10 +120,10 @@ def _schemas(request: Request) -> tuple[str, ...]:
 
 
 def _member(request: Request, parameter: str, name: str) -> str:
-    said: Any = request.parameters.get(parameter)
-    if not isinstance(said, Mapping):
+    given: Any = request.parameters.get(parameter)
+    if not isinstance(given, Mapping):
         return ""
-    value = cast("Mapping[str, Any]", said).get(name)
+    value = cast("Mapping[str, Any]", given).get(name)
     return value if isinstance(value, str) else ""
 
 

@@ -103,11 +103,11 @@ def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
 def tags_of(request: Request) -> dict[str, str]:
     """Return the tags that a request gives, whatever their form."""
     for name in ("Tags", "tags", "TagList", "tagList"):
-        said: Any = request.parameters.get(name)
-        if isinstance(said, Mapping):
-            return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", said).items()}
-        if isinstance(said, list):
-            listed = cast("list[Any]", said)
+        given: Any = request.parameters.get(name)
+        if isinstance(given, Mapping):
+            return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
+        if isinstance(given, list):
+            listed = cast("list[Any]", given)
             return dict(_pair(cast("Any", tag)) for tag in listed if isinstance(tag, Mapping))
     return {}
 

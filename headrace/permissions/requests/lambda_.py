@@ -29,8 +29,8 @@ def function_arn(request: Request, name: str, qualifier: str = "") -> str:
     elif ":function:" in name:
         account, bare = name.split(":function:", 1)
     name, _, own = bare.partition(":")
-    said = qualifier or own
-    return make_arn("lambda", region, account, f"function:{name}{':' if said else ''}{said}")
+    named = qualifier or own
+    return make_arn("lambda", region, account, f"function:{name}{':' if named else ''}{named}")
 
 
 def lambda_needs(request: Request) -> tuple[Need, ...] | None:
@@ -84,10 +84,10 @@ def _with_function(request: Request) -> Iterator[Need]:
         else request.parameters.get("Code")
     )
     if request.operation in ("CreateFunction", "UpdateFunctionCode") and isinstance(code, Mapping):
-        said = cast("Mapping[str, Any]", code)
-        if said.get("S3Bucket"):
-            action = "s3:GetObjectVersion" if said.get("S3ObjectVersion") else "s3:GetObject"
-            yield Need(action, (f"arn:aws:s3:::{said['S3Bucket']}/{said.get('S3Key', '')}",))
+        named = cast("Mapping[str, Any]", code)
+        if named.get("S3Bucket"):
+            action = "s3:GetObjectVersion" if named.get("S3ObjectVersion") else "s3:GetObject"
+            yield Need(action, (f"arn:aws:s3:::{named['S3Bucket']}/{named.get('S3Key', '')}",))
 
 
 # --- Kinesis --------------------------------------------------------------------------------------

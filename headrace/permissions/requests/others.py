@@ -103,9 +103,9 @@ def _table(request: Request, name: str) -> str:
 def _of_transaction(request: Request, entries: Iterable[Mapping[str, Any]]) -> tuple[Need, ...]:
     row: dict[tuple[str, str], Need] = {}
     for entry in entries:
-        for kind, said in entry.items():
-            if kind in _OF_TRANSACTION and isinstance(said, Mapping):
-                table = _table(request, str(cast("Mapping[str, Any]", said).get("TableName", "")))
+        for kind, given in entry.items():
+            if kind in _OF_TRANSACTION and isinstance(given, Mapping):
+                table = _table(request, str(cast("Mapping[str, Any]", given).get("TableName", "")))
                 action = f"dynamodb:{_OF_TRANSACTION[kind]}"
                 row[(action, table)] = Need(action, (table,))
     return tuple(row.values())
@@ -116,8 +116,8 @@ def _of_partiql(request: Request) -> Needs:
         request.parameters
     ]  # fmt: skip
     row: list[Need] = []
-    for said in cast("list[Mapping[str, Any]]", listed):
-        text = str(said.get("Statement", ""))
+    for given in cast("list[Mapping[str, Any]]", listed):
+        text = str(given.get("Statement", ""))
         verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
         if verb is None or table is None:
             continue
@@ -144,14 +144,14 @@ def logs_needs(request: Request) -> Needs:
 
 
 def _groups(request: Request) -> list[str]:
-    said: list[str] = []
+    given: list[str] = []
     for name in ("logGroupName", "logGroupIdentifier"):
-        said += [request.text(name)] if request.text(name) else []
+        given += [request.text(name)] if request.text(name) else []
     for name in ("logGroupNames", "logGroupIdentifiers"):
-        said += cast("list[str]", request.parameters.get(name) or [])
+        given += cast("list[str]", request.parameters.get(name) or [])
     return [
         name.removesuffix(":*") if name.startswith("arn:") else request.arn("logs", f"log-group:{name}")
-        for name in said
+        for name in given
     ]  # fmt: skip
 
 
@@ -208,12 +208,12 @@ def kms_needs(request: Request) -> Needs:
 
 
 def _encryption_context(request: Request) -> dict[str, tuple[str, ...]]:
-    said = cast("Mapping[str, str]", request.parameters.get("EncryptionContext") or {})
+    given = cast("Mapping[str, str]", request.parameters.get("EncryptionContext") or {})
     context: dict[str, tuple[str, ...]] = {
-        f"kms:encryptioncontext:{key.lower()}": (value,) for key, value in said.items()
+        f"kms:encryptioncontext:{key.lower()}": (value,) for key, value in given.items()
     }
-    if said:
-        context["kms:encryptioncontextkeys"] = tuple(said)
+    if given:
+        context["kms:encryptioncontextkeys"] = tuple(given)
     return context
 
 
@@ -297,13 +297,13 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
 
 def secrets_needs(request: Request) -> Needs:
     """A secret's ARN ends in six letters that its name does not say; unknown, they stand as `??????`."""
-    said = request.text("SecretId") or (
+    given = request.text("SecretId") or (
         request.text("Name") if request.operation == "CreateSecret" else ""
     )
-    if not said:
+    if not given:
         return None
-    arn = said if said.startswith("arn:") else request.find("secretsmanager", "secret", said)
-    resource = arn or request.arn("secretsmanager", f"secret:{said}-??????")
+    arn = given if given.startswith("arn:") else request.find("secretsmanager", "secret", given)
+    resource = arn or request.arn("secretsmanager", f"secret:{given}-??????")
     return (Need(f"secretsmanager:{request.operation}", (resource,)),)
 
 

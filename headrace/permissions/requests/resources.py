@@ -103,16 +103,16 @@ def _values(
     names = _NAMES.get((prefix.name, kind.name), {})
     found: dict[str, list[str]] = {}
     for variable in kind.variables:
-        said = [
+        values = [
             value
             for name in names.get(variable, (variable,))
             for value in texts.get(name.lower(), ())
             if not value.startswith("arn:")
         ]
         default = _DEFAULTS.get((prefix.name, variable))
-        if not said and default:
-            said = [default]
-        found[variable] = [_bare(variable, value) for value in said]
+        if not values and default:
+            values = [default]
+        found[variable] = [_bare(variable, value) for value in values]
     return found
 
 

@@ -199,11 +199,11 @@ def _copied(request: Request) -> tuple[Need, ...]:
 
 def _source(request: Request) -> tuple[str, str]:
     """Return the ARN and the version that CopySource names (`bucket/key?versionId=v`, a mapping in boto3)."""
-    said: Any = request.parameters.get("CopySource", "")
-    if isinstance(said, dict):
-        named = cast("dict[str, Any]", said)
+    source: Any = request.parameters.get("CopySource", "")
+    if isinstance(source, dict):
+        named = cast("dict[str, Any]", source)
         return f"arn:aws:s3:::{named['Bucket']}/{named['Key']}", str(named.get("VersionId", ""))
-    path, _, version = str(said).partition("?versionId=")
+    path, _, version = str(source).partition("?versionId=")
     path = unquote(path).lstrip("/")
     if path.startswith("arn:"):
         return path, version

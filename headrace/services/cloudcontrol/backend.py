@@ -1,4 +1,4 @@
-"""Single resources: requests that run on threads of their own, and what is known of each resource.
+"""Cloud Control's state and rules: runs each request on a thread of its own, and keeps the resources.
 
 A resource is what a stack has made of it, or what Cloud Control has made of it since. Requests that a killed cloud was
 running are failed at the next start: whether the change was made is seen at the resource itself.

@@ -1,4 +1,4 @@
-"""A request to Cloud Control, and what it leaves of a resource."""
+"""The records of Cloud Control: requests, and the resources that they made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CodeDeploy's deployment of a Lambda alias: its calls go to the new version step by step, and hooks decide.
+"""Shifts a Lambda alias to a new version step by step, as CodeDeploy does; a hook that fails ends the shift.
 
 A stack carries one out when an alias that has the UpdatePolicy CodeDeployLambdaAliasUpdate gets another version. A hook
 is a function that is told two ids, and answers by PutLifecycleEventHookExecutionStatus within an hour. Any failure

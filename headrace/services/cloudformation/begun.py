@@ -1,4 +1,4 @@
-"""Resources that were being made when the cloud was killed: what was made is found, so that a rollback can delete it.
+"""Finds resources whose creation a kill interrupted, so that the rollback can delete them.
 
 Each call that makes something is noted in the transaction in which its service stores it, with the answer where that
 is known by then. After a kill the resource type makes the resource once more from these notes, without calling

@@ -1,4 +1,4 @@
-"""Why a resource's properties change, as the details of a change set say it.
+"""The details of a change set: which properties of a resource change, and why.
 
 A change set has two views (recorded from AWS, tests/conformance/cloudformation). With property values, properties are
 compared as they will be. Without them, a property also counts as changed when it reads an attribute of a resource that

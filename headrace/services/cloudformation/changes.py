@@ -17,7 +17,7 @@ from headrace.services.cloudformation.change_details import (
     without_values,
 )
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_member
+from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
@@ -134,7 +134,7 @@ class ResourceChanges:
             if name in self._skipped:
                 continue
             self._missing_export = ""
-            properties = _evaluated(definition, self._scope)
+            properties = _evaluated(name, definition, self._scope)
             if self._missing_export and not self.warning:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
@@ -270,12 +270,18 @@ def _joins_unknown(value: Any, scope: Scope) -> bool:
     return any(_joins_unknown(one, scope) for one in members.values())
 
 
-def _evaluated(definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+def _evaluated(logical_id: str, definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     scope.allowance_bytes = limits.PRODUCED_BYTES
     try:
-        return evaluate_member(definition, "Properties", scope)
+        properties = evaluate_whole(definition.get("Properties", {}), scope)
     except ResourceFailed as error:
         raise TemplateError(str(error)) from error
+    if not isinstance(properties, dict):
+        # Assumed: a function that gives something else is refused as a value that is written out.
+        raise TemplateError(
+            f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
+        )
+    return cast("dict[str, Any]", properties)
 
 
 def outputs_differ(old_body: str, template: Template) -> bool:

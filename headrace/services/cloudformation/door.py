@@ -1,4 +1,4 @@
-"""Lends the resource types to Cloud Control: makes, changes and deletes single resources that no stack has.
+"""Gives Cloud Control the resource types: creates, changes and deletes single resources outside of stacks.
 
 Implements `headrace.core.resource_types.ResourceTypes`. A change that would make a new resource is refused, as on AWS.
 """

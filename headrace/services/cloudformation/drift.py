@@ -1,4 +1,4 @@
-"""Drift: what a stack's resources are now, compared with the properties that the stack made them with."""
+"""Detects drift: compares a stack's resources as they are with the properties that the stack gave them."""
 
 from __future__ import annotations
 

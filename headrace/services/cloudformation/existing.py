@@ -1,4 +1,4 @@
-"""Refusals to make a resource that exists already: a stack takes over nothing that it did not make.
+"""Refuses to create a resource that exists already, since a stack would otherwise take over what it did not create.
 
 AWS's sentences: `Resource of type ... with identifier ... already exists.` from the handlers of its types, and `...
 already exists in stack ...` when another stack made it (both observed by many users).

@@ -95,8 +95,12 @@ _INSTEAD = {
 
 def _what_instead(unknown: list[str]) -> str:
     """Return what to do about modules and stack sets, as the end of a sentence."""
-    advice = (said for end, said in _INSTEAD.items() if any(kind.endswith(end) for kind in unknown))
-    return "".join(f"; {said}" for said in advice)
+    advice = (
+        sentence
+        for end, sentence in _INSTEAD.items()
+        if any(kind.endswith(end) for kind in unknown)
+    )
+    return "".join(f"; {sentence}" for sentence in advice)
 
 
 def fidelity_of(template: Template) -> list[dict[str, str]]:

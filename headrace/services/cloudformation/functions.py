@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
 
 JOIN_ARGUMENTS = (
     "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to"
@@ -58,7 +58,8 @@ def scalar(item: Any) -> str:
         return "true" if item else "false"
     if isinstance(item, dict | list):
         raise TemplateError("Template error: every Fn::Join value must be a string")
-    return str(item)
+    # Assumed: no value inside a text is an empty one.
+    return "" if item is NO_VALUE else str(item)
 
 
 def select(arguments: list[Any], around: Surroundings) -> Any:

@@ -1,4 +1,4 @@
-"""Imports: a stack takes over resources that exist, as they are.
+"""Imports existing resources into a stack, unchanged.
 
 Which resource is meant is said by identifiers (GetTemplateSummary names them for each type), or found by the names that
 a template gives. AWS's sentences were observed by many, but for those that are marked as assumed.

@@ -96,9 +96,13 @@ def evaluate(value: Any, scope: Scope) -> Any:
         raise TemplateError("Template error: functions are nested too deeply") from error
 
 
-def evaluate_member(definition: Mapping[str, Any], name: str, scope: Scope) -> Any:
-    """Return the value of a resource's member, such as `Properties`; `{}` for none and for `AWS::NoValue`."""
-    return evaluate({name: definition.get(name, {})}, scope).get(name, {})
+def evaluate_whole(value: Any, scope: Scope) -> Any:
+    """Return the value of a resource's whole part, and an empty object where that is `AWS::NoValue`.
+
+    Raises as `evaluate`.
+    """
+    evaluated = evaluate(value, scope)
+    return {} if evaluated is NO_VALUE else evaluated
 
 
 def _evaluate(value: Any, scope: Scope) -> Any:

@@ -1,4 +1,4 @@
-"""What a stack's resources are now, for change sets that take drift back (DeploymentMode REVERT_DRIFT).
+"""Reads the present state of a stack's resources, for change sets that revert drift (DeploymentMode REVERT_DRIFT).
 
 Such a change set compares the template with the resources as they are, not with the last deployment; carried out, it
 changes what has drifted, makes what is gone again, and leaves alone what the template now says as it is. When it fails,
@@ -100,19 +100,19 @@ class LiveState:
             return detail
         name = target["Name"]
         is_read = drift["StackResourceDriftStatus"] in ("IN_SYNC", "MODIFIED")
-        said: dict[str, Any] = {
+        state: dict[str, Any] = {
             "BeforeValueFrom": "ACTUAL_STATE" if is_read else "PREVIOUS_DEPLOYMENT_STATE",
             "AfterValueFrom": "TEMPLATE",
         }
         if name in _drifted_in(drift):
             actual = json.loads(drift["ActualProperties"]).get(name)
-            said["Drift"] = {
+            state["Drift"] = {
                 "PreviousValue": _text(resource.properties.get(name)),
                 "ActualValue": _text(actual),
                 # In milliseconds: see `moments`.
                 "DriftDetectionTimestamp": self.read_ms,
             }
-        return {**detail, "Target": {**target, **said}}
+        return {**detail, "Target": {**target, **state}}
 
 
 def live_state(

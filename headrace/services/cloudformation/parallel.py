@@ -1,4 +1,4 @@
-"""Work on the nodes of a dependency graph, on several at once."""
+"""Runs a function on the nodes of a dependency graph, several at once, each after those it depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Making and changing the resources of one stack.
+"""Creates and updates the resources of one stack.
 
 Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
 A resource with which anything goes wrong ends in a FAILED state with the reason.
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
-from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_member
+from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
@@ -114,7 +114,7 @@ class Provisioner:
         wanted = self._defined(logical_id, definition, depends_on)
         try:
             kind = type_of(wanted.type)
-            properties = evaluate_member(definition, "Properties", self._scope(template))
+            properties = evaluate_whole(definition.get("Properties", {}), self._scope(template))
             if not isinstance(properties, dict):
                 raise ResourceFailed(
                     f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
@@ -122,10 +122,10 @@ class Provisioner:
             properties = cast("dict[str, Any]", properties)
             wanted.properties = properties
             kind.check(logical_id, properties)
-            wanted.metadata = evaluate_member(definition, "Metadata", self._scope(template))
+            wanted.metadata = evaluate_whole(definition.get("Metadata", {}), self._scope(template))
 
             def evaluated(value: Any) -> Any:
-                return evaluate(value, self._scope(template))
+                return evaluate_whole(value, self._scope(template))
 
             signals = creation_policy(definition, evaluated)
             if signals is not None:

@@ -1,4 +1,4 @@
-"""Deleting the resources of one stack, and bringing them back to what they were before an update."""
+"""Deletes the resources of one stack, and restores them to their state before an update."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals: what tells a stack that something outside is ready. They come by SignalResource or to a handle's address.
+"""Signals, by which something outside reports to a stack that it is ready: SignalResource, or a handle's address.
 
 A signal is kept in memory, for as long as the cloud runs: an operation that waits for one is rolled back when the cloud
 is started again. Sentences: observed by many users of wait conditions and creation policies.

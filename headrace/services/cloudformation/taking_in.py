@@ -1,4 +1,4 @@
-"""Taking over one resource that exists into its stack, as it is."""
+"""Imports one existing resource into a stack, unchanged."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ _SEVERITIES = {
 
 
 class Announcer:
-    """The worker that sends changes of state to the default event bus, in their order."""
+    """The worker that sends state changes to the default event bus, in order."""
 
     def __init__(self, store: Store, buses: EventBusSender) -> None:
         self.name = "emr-events"

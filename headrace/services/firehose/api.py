@@ -36,6 +36,8 @@ from headrace.store.check import JOURNALS_FOLDER
 from headrace.store.database import Database
 from headrace.store.marks import Marks
 
+_PUTS = frozenset({"PutRecord", "PutRecordBatch"})
+
 
 def build_firehose(
     *,
@@ -98,6 +100,8 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         raw=RawRequests(firehose).answer_raw,
+        # A write to the page cache. With fsync the thread waits for the disk: not the event loop's.
+        inline=frozenset() if firehose.fsync else _PUTS,
         fidelity=FIDELITY,
         wording=WORDING,
         pages=[

@@ -73,7 +73,7 @@ class Firehose:
         self.losses: list[str] = []
         self._store = store
         self._supervisor = supervisor
-        self._fsync = fsync
+        self.fsync = fsync
         self._reader = streams
         self._ports = ports
         self.guard = ports.guard
@@ -179,6 +179,13 @@ class Firehose:
     def find(self, account: str, region: str, name: str) -> DeliveryStream:
         """Return a delivery stream. Raises AwsError."""
         self._remove_deleted()
+        return self.present(account, region, name)
+
+    def present(self, account: str, region: str, name: str) -> DeliveryStream:
+        """Do as `find`, without waiting for anything: puts ask on the event loop's thread.
+
+        A stream that is deleted by now may still be there, and is not ACTIVE.
+        """
         running = self._running.get((account, region, name))
         if running is None:
             raise not_found(name, account)
@@ -213,6 +220,9 @@ class Firehose:
 
     def _remove_deleted(self) -> None:
         now_ms = self._ports.clock.now_ms()
+        # Whoever makes or deletes a stream holds the lock for long: it is not waited for without need.
+        if not any(running.stream.is_deleting for running in list(self._running.values())):
+            return
         with self.lock:
             for running in list(self._running.values()):
                 if running.stream.is_deleting and now_ms >= running.stream.settles_ms:
@@ -301,7 +311,7 @@ class Firehose:
         """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded."""
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
-        numbers = running.source.put(texts, size_bytes, now_ms, sync=self._fsync)
+        numbers = running.source.put(texts, size_bytes, now_ms, sync=self.fsync)
         running.delivery.reports.incoming(operation, len(texts), size_bytes, now_ms)
         return numbers
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.core.ports import BucketNotFound
+from headrace.services.firehose import output
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
@@ -18,10 +19,8 @@ from headrace.services.firehose.failures import (
     as_lines,
     processing_line,
 )
-from headrace.services.firehose.partitions import LIMIT_OUTPUT
 from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processing import delimiter_of
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.reports import Delivered, Reports
 from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
@@ -29,7 +28,7 @@ from headrace.services.firehose.state import DeliveryStream, Intent, is_partitio
 
 @dataclass(slots=True)
 class Pending:
-    """A delivery that is decided on: its buffer, what is left of it, and what was refused for good.
+    """A planned delivery: its buffer, the records that are left to deliver, and those that were refused for good.
 
     Attributes:
         again: an earlier try may have put some of its objects.
@@ -148,7 +147,7 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
             kept = pending.buffer.sources if intent.partition == BACKUP else pending.buffer.records
             datas = [record.data for record in kept]
         if datas:
-            delimiter = delimiter_of(stream.destination)
+            delimiter = output.delimiter_of(stream.destination)
             bodies[SOURCE_BACKUP] = delimiter.join(datas)
             pending.backup_records, pending.backup_bytes = len(datas), sum(map(len, datas))
     pending.outputs = len(bodies.keys() - {SOURCE_BACKUP})
@@ -176,10 +175,7 @@ def _put(
     encoding = None
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
-        # Its library is loaded when it is used: a cloud must be healthy within a second.
-        from headrace.services.firehose.compress import compressed
-
-        body, encoding = compressed(body, kind, key)
+        body, encoding = output.compressed_as(kind, body, key)
     check_object(ports.guard, s3, key)
     ports.objects.put(
         bucket, key, body, content_type="application/octet-stream", content_encoding=encoding
@@ -194,25 +190,6 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
         [backup if name == SOURCE_BACKUP else stream.bucket, key]
         for name, key in intent.keys.items()
     ]
-
-
-def kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
-    """Return what a delivery of a buffer may write: see `failures`."""
-    if partition == BACKUP:
-        return [SOURCE_BACKUP]
-    destination = DESTINATIONS[stream.destination_kind]
-    kinds = [destination.error_type, *stream.own_errors]
-    if buffer.records or not is_partitioned(stream.destination):
-        kinds.append(DELIVERED)
-    kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})
-    if stream.processors and PROCESSING_FAILED not in kinds:
-        kinds.append(PROCESSING_FAILED)
-    if is_partitioned(stream.destination) and LIMIT_OUTPUT not in kinds:
-        # After a kill, records may be beyond the limit that were not before.
-        kinds.append(LIMIT_OUTPUT)
-    if stream.backup is not None and not stream.has_own_backup:
-        kinds.append(SOURCE_BACKUP)
-    return kinds
 
 
 def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bool) -> Delivered:

@@ -1,15 +1,16 @@
-"""Decides on a delivery: which records, and what the objects are called."""
+"""Plans a delivery, to be stored before it begins: its records, and the names and kinds of its objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.services.firehose.buffers import Buffer
-from headrace.services.firehose.carry import kinds_of
-from headrace.services.firehose.partitions import values_of
+from headrace.services.firehose.buffers import BACKUP, Buffer
+from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.failures import DELIVERED, PROCESSING_FAILED, SOURCE_BACKUP
+from headrace.services.firehose.partitions import LIMIT_OUTPUT, values_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.prefix import name_objects
-from headrace.services.firehose.state import DeliveryStream, Intent
+from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
 
 
 def intend(
@@ -36,7 +37,7 @@ def intend(
         version=stream.version,
         destination=stream.destination,
         keys=_names(
-            stream, partition, buffer.oldest_ms, kinds_of(stream, partition, buffer), ports
+            stream, partition, buffer.oldest_ms, _kinds_of(stream, partition, buffer), ports
         ),
         oldest_ms=buffer.oldest_ms,
         newest_ms=buffer.newest_ms,
@@ -48,6 +49,25 @@ def intend(
         kind=stream.destination_kind,
         partition=partition,
     )
+
+
+def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
+    """Return what a delivery of a buffer may write: see `failures`."""
+    if partition == BACKUP:
+        return [SOURCE_BACKUP]
+    destination = DESTINATIONS[stream.destination_kind]
+    kinds = [destination.error_type, *stream.own_errors]
+    if buffer.records or not is_partitioned(stream.destination):
+        kinds.append(DELIVERED)
+    kinds += sorted({failure.error_type or PROCESSING_FAILED for failure in buffer.failed})
+    if stream.processors and PROCESSING_FAILED not in kinds:
+        kinds.append(PROCESSING_FAILED)
+    if is_partitioned(stream.destination) and LIMIT_OUTPUT not in kinds:
+        # After a kill, records may be beyond the limit that were not before.
+        kinds.append(LIMIT_OUTPUT)
+    if stream.backup is not None and not stream.has_own_backup:
+        kinds.append(SOURCE_BACKUP)
+    return kinds
 
 
 def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:

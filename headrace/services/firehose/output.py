@@ -1,18 +1,27 @@
-"""The bytes of S3 objects: compressed, or converted to the columns of a Glue table."""
+"""The bytes of S3 objects: records joined, compressed, or converted to the columns of a Glue table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace.services.firehose import serde
 from headrace.services.firehose.permits import check_table
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.state import DeliveryStream, processors_of
 
 if TYPE_CHECKING:
     from headrace.services.firehose.convert import Converted
+
+
+def delimiter_of(destination: Mapping[str, Any]) -> bytes:
+    """Return what AppendDelimiterToRecord puts between two records; nothing without that processor.
+
+    It is a newline, whatever the processor's parameters say, and there is none after the last record (observed by
+    others on AWS, 2026).
+    """
+    return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""
 
 
 def compressed_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:

@@ -64,6 +64,7 @@ def name_objects(
     """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
     name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
+    time_zone, extension = stream.time_zone, _extension(stream)
     keys: dict[str, str] = {}
     for kind in kinds:
         text, s3, given, error_type = stream.prefix, stream.s3, list(values), ""
@@ -77,14 +78,14 @@ def name_objects(
         folder = evaluate(
             text,
             oldest_ms,
-            time_zone=stream.time_zone,
+            time_zone=time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
             error_type=error_type,
             values=given,
         )
         suffix = ""
         if kind == DELIVERED:
-            suffix = _extension(stream)
+            suffix = extension
         elif kind == SOURCE_BACKUP:
             suffix = EXTENSIONS.get(str(s3.get("CompressionFormat")), "")
         keys[kind] = folder + name + suffix

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -170,12 +169,3 @@ def _unpacked(data: bytes, messages_only: bool) -> bytes:
     text = inflated(data)
     envelope = checked_logs(text)
     return messages_of(envelope) if messages_only else text
-
-
-def delimiter_of(destination: Mapping[str, Any]) -> bytes:
-    """Return what AppendDelimiterToRecord puts between two records; nothing without that processor.
-
-    It is a newline, whatever the processor's parameters say, and there is none after the last record (observed by
-    others on AWS, 2026).
-    """
-    return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.aws.base64_texts import decoded_bytes, is_base64
+from headrace.aws.base64_texts import padding_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
@@ -68,10 +68,8 @@ class RawRequests:
     def _put(self, name: str, datas: list[str], call: Call, *, is_batch: bool) -> RawAnswer:
         firehose = self._firehose
         stream = firehose.usual(call.account, call.region, name, call.now_ms)
-        if stream is None or not _is_usual(datas):
-            return None
-        size_bytes = decoded_bytes(datas)
-        if size_bytes > BATCH_BYTES:
+        size_bytes = _decoded_bytes(datas)
+        if stream is None or size_bytes is None or size_bytes > BATCH_BYTES:
             return None
         operation = "PutRecordBatch" if is_batch else "PutRecord"
         if call.permit is not None:
@@ -87,13 +85,15 @@ class RawRequests:
         return HttpResponse(200, [_CONTENT_TYPE], body(stream, numbers, call.now_ms))
 
 
-def _is_usual(datas: list[str]) -> bool:
+def _decoded_bytes(datas: list[str]) -> int | None:
+    """Return what the texts are when decoded, in all; None where the action must look closer."""
     if not 0 < len(datas) <= BATCH_RECORDS:
-        return False
+        return None
     lengths = set(map(len, datas))
     if any(length & 3 for length in lengths) or max(lengths) * 3 // 4 > RECORD_BYTES:
-        return False
-    return is_base64(datas, lengths)
+        return None
+    padding = padding_of(datas, lengths)
+    return None if padding is None else sum(map(len, datas)) * 3 // 4 - padding
 
 
 def _encrypted(stream: DeliveryStream, now_ms: int) -> str:

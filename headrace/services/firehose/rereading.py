@@ -1,4 +1,4 @@
-"""Reading records once more after a kill, and what of it is delivered already."""
+"""Reads records again after a kill, and leaves out those that are delivered already."""
 
 from __future__ import annotations
 

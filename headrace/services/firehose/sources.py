@@ -101,7 +101,7 @@ class ShardRead:
 
 
 class Source(Protocol):
-    """Shards to read from."""
+    """A source of a delivery stream: shards, and how to read them."""
 
     def first_positions(self) -> dict[str, str]:
         """Return where a new delivery stream begins, by shard."""

@@ -1,4 +1,4 @@
-"""What processors make of one record before the function sees it: inflated logs, and the parts of an aggregate."""
+"""Splits and inflates one record before the function gets it: compressed logs, and the parts of an aggregate."""
 
 from __future__ import annotations
 

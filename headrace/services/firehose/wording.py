@@ -12,20 +12,20 @@ _JDBC = (
 
 WORDING = Wording(
     shapes={
-        "HttpEndpointUrl": {"pattern": rf"https://.*|{_HERE}", "said": "https://.*"},
-        "ElasticsearchClusterEndpoint": {"pattern": rf"https:.*|{_HERE}", "said": "https:.*"},
+        "HttpEndpointUrl": {"pattern": rf"https://.*|{_HERE}", "shown": "https://.*"},
+        "ElasticsearchClusterEndpoint": {"pattern": rf"https:.*|{_HERE}", "shown": "https:.*"},
         "AmazonopensearchserviceClusterEndpoint": {
             "pattern": rf"https:.*|{_HERE}",
-            "said": "https:.*",
+            "shown": "https:.*",
         },
         "AmazonOpenSearchServerlessCollectionEndpoint": {
             "pattern": rf"https:.*|{_HERE}",
-            "said": "https:.*",
+            "shown": "https:.*",
         },
         # An address as clusters show it here.
         "ClusterJDBCURL": {
             "pattern": rf"{_JDBC}|jdbc:(redshift|postgresql)://(localhost|127\.0\.0\.1):\d{{1,5}}/[a-zA-Z0-9_$-]+",
-            "said": _JDBC,
+            "shown": _JDBC,
         },
     },
     shows_whole=False,

@@ -1,4 +1,4 @@
-"""Counting what happens to a stream, for CloudWatch: statistics by metric, with one lock for each stream.
+"""Counts what happens to a stream, for CloudWatch: statistics by metric, with one lock for each stream.
 
 A request counts as little as it can; `metrics` makes AWS's metrics of the counts every minute.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 
@@ -72,6 +73,7 @@ class StreamRegistry:
             wake()
 
 
+@functools.lru_cache(maxsize=1000)
 def key_of_arn(arn: str) -> Key | None:
     """Return (account, region, name) of a stream's ARN; None for anything else."""
     try:

@@ -281,6 +281,7 @@ def shard_id_of(number: int) -> str:
     return f"shardId-{number:012d}"
 
 
+@functools.lru_cache(maxsize=10_000)
 def shard_number_of(shard_id: str) -> int | None:
     """Return 7 for `shardId-000000000007`, `shard-7`, `-7` and `7`, as AWS does; None for anything else.
 

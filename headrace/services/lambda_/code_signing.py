@@ -1,4 +1,4 @@
-"""Code signing configurations: who must have signed the code of functions, and what becomes of code that nobody has.
+"""Code signing configurations: whose signatures functions' code needs, and what happens to unsigned code.
 
 Nothing here is ever signed by AWS Signer, so every package is an untrusted artifact: a configuration that enforces
 signatures refuses each, as AWS refuses an unsigned one; one that warns lets each through.

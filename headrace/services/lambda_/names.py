@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ class FunctionRef:
         return FunctionRef(self.account, self.region, self.name, qualifier)
 
 
+@functools.lru_cache(maxsize=1000)
 def parse_function(
     text: str, *, account: str, region: str, qualifier: str | None = None
 ) -> FunctionRef:

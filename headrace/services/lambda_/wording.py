@@ -131,7 +131,7 @@ WORDING = Wording(
         "ListLayerVersions.Runtime": {"enum": LAYER_RUNTIMES},
         "PublishLayerVersion.Runtime": {
             "enum": (*KNOWN_RUNTIMES, *LAYER_RUNTIMES),
-            "said": RUNTIMES,
+            "shown": RUNTIMES,
         },
         "RecursiveLoop": {"enum": ("Terminate", "Allow")},
         "InvokeMode": {"enum": ("RESPONSE_STREAM", "BUFFERED")},

@@ -1,4 +1,4 @@
-"""The Data API's state and rules: who runs what where, and what is known of it."""
+"""The Data API's state and rules: running statements, cancelling them, and finding their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SESSION = "RedshiftCopy"
 
 
 class RedshiftData:
-    """Thread-safe."""
+    """All statements and sessions of the Data API. Thread-safe."""
 
     def __init__(
         self,

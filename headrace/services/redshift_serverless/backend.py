@@ -30,7 +30,7 @@ _OF_WORKGROUP = (
 
 
 class RedshiftServerless:
-    """Thread-safe."""
+    """All namespaces and workgroups. Thread-safe."""
 
     def __init__(self, *, ids: Ids, store: Store, warehouses: Warehouses) -> None:
         self._ids = ids

@@ -10,7 +10,7 @@ from headrace.core.arn import make_arn
 
 @dataclass(slots=True)
 class Namespace:
-    """What has the tables.
+    """A namespace: it holds the databases and their tables.
 
     Attributes:
         admin_password: empty when nobody gave one: then nobody logs in by it.
@@ -41,7 +41,7 @@ class Namespace:
 
 @dataclass(slots=True)
 class Workgroup:
-    """By which a namespace is reached. `settings` are members that are shown as they were given."""
+    """A workgroup: the endpoint of a namespace. `settings` are members that are shown as they were given."""
 
     name: str
     account: str

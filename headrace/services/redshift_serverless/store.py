@@ -11,7 +11,7 @@ Key = tuple[str, str, str]
 
 
 class Store:
-    """By account, region and name. Callers hold the backend's lock."""
+    """Namespaces and workgroups by account, region and name. Callers hold the backend's lock."""
 
     def __init__(self, database: Database) -> None:
         self._namespaces = database.documents("redshift_serverless_namespaces")

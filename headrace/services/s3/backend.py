@@ -15,7 +15,6 @@ from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3 import (
     acls,
     encryption,
-    lifecycle,
     limits,
     locks,
     notification_rules,
@@ -216,10 +215,6 @@ class S3:
         kept = shown if upload.checksum else {}
         self.uploads.add_part(upload, number, temporary, verified.etag, kept)
         return verified.etag, shown
-
-    def expiration_header(self, stored: StoredObject) -> list[tuple[str, str]]:
-        """Return the header that says when a rule of the bucket's lifecycle expires an object."""
-        return lifecycle.expiration_header(stored, self.bucket(stored.bucket))
 
     def expire(self, stored: StoredObject) -> None:
         """Remove an object as lifecycle rules do, unless it has changed since it was looked at."""

@@ -1,4 +1,4 @@
-"""Decoding aws-chunked bodies, in which SDKs send uploads, and checking the signatures of their chunks."""
+"""Decodes aws-chunked bodies, in which SDKs send uploads, and checks the signatures of their chunks."""
 
 from __future__ import annotations
 

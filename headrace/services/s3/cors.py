@@ -34,7 +34,7 @@ class _Match:
 
 
 class BucketRules:
-    """Whether buckets' CORS rules let a browser's request in: implements `headrace.aws.front_door.OwnRules`."""
+    """Whether a bucket's CORS rules allow a browser's request: implements `headrace.aws.front_door.OwnRules`."""
 
     def __init__(self, s3: S3, service_of_head: Callable[[HttpRequest], str | None]) -> None:
         self._s3 = s3

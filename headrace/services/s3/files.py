@@ -154,8 +154,10 @@ class ObjectFiles:
         """Make the folder of a key's file; return the file's place and the one in the escape folder, maybe the same."""
         path, escape = self._places(bucket, key)
         if path is not None:
+            folder = path.parent
             with contextlib.suppress(FileExistsError, NotADirectoryError):
-                path.parent.mkdir(parents=True, exist_ok=True)
+                if not folder.is_dir():
+                    folder.mkdir(parents=True, exist_ok=True)
                 if not path.is_dir():
                     return path, escape
         escape.parent.mkdir(parents=True, exist_ok=True)

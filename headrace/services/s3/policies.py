@@ -81,7 +81,7 @@ def _check_grammar(text: str) -> None:
 
 
 def _check_actions(statement: dict[str, Any], bucket: str) -> None:
-    actions = {said: _named(said) for said in actions_of(statement)}
+    actions = {name: _named(name) for name in actions_of(statement)}
     resources = [
         str(one) for one in listed(statement.get("Resource", statement.get("NotResource")))
     ]
@@ -103,13 +103,13 @@ def _check_keys(statement: dict[str, Any]) -> None:
                 raise _malformed("Policy has an invalid condition key")
 
 
-def _named(said: str) -> tuple[Action, ...]:
+def _named(action: str) -> tuple[Action, ...]:
     """Return the actions of S3's that a text stands for. Raises AwsError when there is none."""
     prefix = prefix_named("s3")
     assert prefix is not None
-    vendor, _, name = said.lower().partition(":")
+    vendor, _, name = action.lower().partition(":")
     found: Iterable[Action] = ()
-    if said == "*":
+    if action == "*":
         found = prefix.actions.values()
     elif vendor == "s3":
         if "*" not in name and "?" not in name:

@@ -19,7 +19,7 @@ from xml.sax.saxutils import escape
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.services.s3 import encryption, limits, post_policy
+from headrace.services.s3 import encryption, lifecycle, limits, post_policy
 from headrace.services.s3.backend import S3
 from headrace.services.s3.bodies import params_of_headers
 from headrace.services.s3.checksums import Body
@@ -215,8 +215,9 @@ def _answer(
     location = _location(request, target, stored.key)
     etag = f'"{stored.etag}"'
     headers = [("ETag", etag), ("Location", location), *encryption.headers(stored.encryption)]
-    headers += s3.expiration_header(stored)
-    if s3.bucket(target.bucket).versioning == "Enabled":
+    holder = s3.bucket(target.bucket)
+    headers += lifecycle.expiration_header(stored, holder)
+    if holder.versioning == "Enabled":
         headers.append(("x-amz-version-id", stored.version_id))
     redirect = fields.get("success_action_redirect", fields.get("redirect", ""))
     if _is_url(redirect):

@@ -247,8 +247,9 @@ class HttpFront:
             stored = self._s3.write(target.bucket, target.key, body, params)
         headers = _written_headers(stored.etag, stored.checksums, stored.encryption)
         headers.append(("x-amz-checksum-type", reads.type_of(stored)))
-        headers += self._s3.expiration_header(stored)
-        if self._s3.bucket(target.bucket).versioning == "Enabled":
+        holder = self._s3.bucket(target.bucket)
+        headers += lifecycle.expiration_header(stored, holder)
+        if holder.versioning == "Enabled":
             headers.append(("x-amz-version-id", stored.version_id))
         return HttpResponse(200, headers)
 

@@ -1,4 +1,4 @@
-"""Checking that an input has the members that AWS's model requires; the XML parser does not."""
+"""Checks that an input has the members that AWS's model requires, which the XML parser does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walking the files of a bucket in the order of their keys.
+"""Walks the files of a bucket in the order of their keys.
 
 A page of a listing reads the folders that it needs, not the whole bucket. Symbolic links are neither followed nor
 listed.

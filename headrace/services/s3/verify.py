@@ -1,4 +1,4 @@
-"""Checking the stored objects against their ETags, offline. It reads every byte and writes nothing.
+"""Checks the stored objects against their ETags, offline. It reads every byte and writes nothing.
 
 An ETag is the MD5 of the bytes, or, of an object that came in parts, the MD5 of the MD5s of its parts and their number.
 A file without a row (Spark wrote it) has no ETag to check it against. Neither has a file that was changed after S3

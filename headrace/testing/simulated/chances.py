@@ -1,4 +1,4 @@
-"""How likely it is that something goes wrong in a simulation."""
+"""The probabilities of faults in a simulation."""
 
 from __future__ import annotations
 

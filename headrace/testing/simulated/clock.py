@@ -36,11 +36,11 @@ class VirtualClock:
 
     def now_ms(self) -> int:
         """See `Clock.now_ms`."""
-        return START_MS + self.now_us // 1000
+        return START_MS + self._now_us // 1000
 
     def monotonic_s(self) -> float:
         """See `Clock.monotonic_s`."""
-        return self.now_us / US
+        return self._now_us / US
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
         """See `Clock.wait`: others work meanwhile."""

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gc
 import hashlib
+import math
 import random
 import re
 import shutil
@@ -22,6 +23,7 @@ from headrace.aws.sessions import Credentials
 from headrace.cloud import Cloud
 from headrace.core.config import DEFAULT_ACCOUNT_ID, DEFAULT_REGION, Config
 from headrace.core.ids import Ids
+from headrace.services.lambda_.mappings.backlog import MOST_COUNTED
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
@@ -35,6 +37,7 @@ from headrace.testing.in_process import (
 from headrace.testing.simulated.chances import CALM, Chances
 from headrace.testing.simulated.clients import kept_session
 from headrace.testing.simulated.clock import US, VirtualClock
+from headrace.testing.simulated.copies import copy
 from headrace.testing.simulated.disk import Crashed, Disk
 from headrace.testing.simulated.workers import SeededWorkers
 from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
@@ -88,9 +91,7 @@ class SimulatedCloud(InProcessAccess):
         self.data_dir = temporary_folder()
         self.clock = VirtualClock()
         if start_from is not None:
-            shutil.copytree(
-                start_from, self.data_dir, dirs_exist_ok=True, copy_function=shutil.copyfile
-            )
+            copy(start_from, self.data_dir)
             self.clock.now_us = int((self.data_dir / _TIME).read_text())
         self.disk = Disk()
         # One for each matter: what one of them asks for does not change what another gets.
@@ -100,11 +101,10 @@ class SimulatedCloud(InProcessAccess):
         # Its functions have the account's own keys, so a report on permissions would only take time.
         self._options: dict[str, Any] = {"iam": "off", **options}
         self._in_function = 0
-        self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [
-            mappings_waiting,
-            deliveries_waiting,
-            _events_waiting,
-        ]
+        # How many records wait is not counted where one is enough.
+        self._asks_whether = False
+        looks = [mappings_waiting, deliveries_waiting, _events_waiting]
+        self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [*looks]
         # Called with the data directory of a cloud that has just died; and when another is up, before it does anything.
         self.when_dead: list[Callable[[Path], None]] = []
         self.when_up: list[Callable[[], None]] = []
@@ -161,6 +161,8 @@ class SimulatedCloud(InProcessAccess):
             environments=environments,
             warms_up=False,
         )
+        # Files of a function change by a person's hand, who does nothing in the virtual time of one life.
+        self.cloud.lambda_.code.look_every_s = math.inf
         self.cloud.start()
         self._add_faults()
         self.tell("start", f"boot {self.crashes}")
@@ -290,7 +292,8 @@ class SimulatedCloud(InProcessAccess):
     def page(self, path: str) -> Any:
         """See `CloudAccess.page`. What is looked at again and again is not asked for in JSON."""
         if path == MAPPINGS:
-            return {"mappings": self.cloud.lambda_.mappings.backlogs()}
+            most = 1 if self._asks_whether else MOST_COUNTED
+            return {"mappings": self.cloud.lambda_.mappings.backlogs(most)}
         if path == DELIVERIES:
             return self.cloud.firehose.statuses()
         return super().page(path)
@@ -307,10 +310,11 @@ class SimulatedCloud(InProcessAccess):
         """Whether something waits, asking first where something waited the last time."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         looks = self._looks_for_waiting
+        self._asks_whether = True
         try:
             found = next((look for look in looks if look(self)), None)
         finally:
-            self.disk.is_counting = counting
+            self.disk.is_counting, self._asks_whether = counting, False
         if found is not None and found is not looks[0]:
             looks.remove(found)
             looks.insert(0, found)

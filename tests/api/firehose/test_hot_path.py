@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.aws.http import HttpRequest
 from headrace.services.firehose.raw import JSON
 from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
@@ -114,3 +117,27 @@ def test_both_ways_have_stored_the_same_records(twins: list[InProcessCloud]):
     first, second = map(stored, twins)
     assert first[-2:] == [b"x", b""]
     assert first == second
+
+
+@pytest.mark.parametrize("durability", ["os", "fsync"])
+def test_puts_run_on_the_event_loop_unless_they_wait_for_the_disk(
+    tmp_path: Path, durability: str
+) -> None:
+    with InProcessCloud(tmp_path / "data", durability=durability) as cloud:
+        for operation, never_waits in (
+            ("PutRecord", True),
+            ("PutRecordBatch", True),
+            ("DescribeDeliveryStream", False),
+        ):
+            target = {"x-amz-target": f"Firehose_20150804.{operation}"}
+            request = HttpRequest("POST", "/", headers=target)
+            assert cloud.cloud.gateway.is_inline(request) == (never_waits and durability == "os")
+
+
+def test_puts_do_not_wait_while_another_stream_is_deleted(twins: list[InProcessCloud]) -> None:
+    """Deleting waits for the stream's worker, and holds the lock; the event loop must not wait with it."""
+    body = json.dumps({"DeliveryStreamName": NAME, "Records": [{"Data": "eA=="}]}).encode()
+    for cloud in twins:
+        with ThreadPoolExecutor(1) as pool, cloud.cloud.firehose.lock:
+            status, _ = pool.submit(ask, cloud, "PutRecordBatch", body).result(30)
+        assert status == 200

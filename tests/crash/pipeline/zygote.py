@@ -7,7 +7,6 @@ make clocks jump: nothing in the product knows of it.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -17,7 +16,8 @@ import struct
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+
+from tests.support.warm_server import become_cloud
 
 OFFSET = struct.Struct("<q")
 _IMPORTED_EARLY = (
@@ -38,20 +38,6 @@ def use_clock(path: Path) -> None:
         return time.time_ns() // 1_000_000 + OFFSET.unpack_from(shared)[0]
 
     SystemClock.now_ms = now_ms  # type: ignore[method-assign]
-
-
-def _become_cloud(arguments: list[str], log: str) -> NoReturn:
-    os.setsid()
-    with Path(log).open("ab") as sink, Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(sink.fileno(), 1)
-        os.dup2(sink.fileno(), 2)
-    from headrace.cli.main import main
-
-    with contextlib.suppress(SystemExit):
-        sys.argv = ["headrace", *arguments]
-        main()
-    os._exit(1)  # one that was stopped has left by itself
 
 
 def _load() -> None:
@@ -81,7 +67,7 @@ def serve(clock_file: Path) -> None:
         if "start" in wish:
             pid = os.fork()
             if pid == 0:
-                _become_cloud(wish["start"], wish["log"])
+                become_cloud(wish["start"], wish["log"])
             answer = {"pid": pid}
         else:
             answer = {"status": os.waitstatus_to_exitcode(os.waitpid(wish["wait"], 0)[1])}

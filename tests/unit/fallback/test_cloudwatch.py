@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from headrace.fallback.services import cloudwatch
 from tests.support.moto_lab import MotoLab
@@ -127,3 +128,47 @@ def test_alarms_last_and_data_does_not(lab: MotoLab):
     client = lab.client("cloudwatch")
     assert [a["AlarmName"] for a in client.describe_alarms()["MetricAlarms"]] == ["a"]
     assert client.list_metrics()["Metrics"] == []
+
+
+def data_of(lab: MotoLab, start: datetime, end: datetime, *periods_s: int) -> list[list[float]]:
+    queries = [
+        {
+            "Id": f"q{number}",
+            "MetricStat": {
+                "Metric": {"Namespace": "n", "MetricName": "m"}, "Period": period_s, "Stat": "Sum",
+            },
+        }
+        for number, period_s in enumerate(periods_s)
+    ]  # fmt: skip
+    answer = lab.client("cloudwatch").get_metric_data(
+        MetricDataQueries=queries, StartTime=start, EndTime=end, ScanBy="TimestampAscending"
+    )
+    return [one["Values"] for one in answer["MetricDataResults"]]
+
+
+def test_a_thousand_years_of_seconds_are_answered_at_once(lab: MotoLab):
+    lab.clock.advance(40)
+    put(lab, 1.0, 2.0)
+    lab.clock.advance(120)
+    put(lab, 4.0)
+    start, end = datetime(1970, 1, 1, tzinfo=UTC), datetime(2970, 1, 1, tzinfo=UTC)
+    assert data_of(lab, start, end, 1, 60, 86_400) == [[3.0, 4.0], [3.0, 4.0], [7.0]]
+    assert data_of(lab, now(lab) - timedelta(seconds=180), end, 60, 300) == [[3.0, 4.0], [7.0]]
+
+
+@pytest.mark.parametrize("period_s", [0, 7, 61])
+def test_a_period_that_cloudwatch_does_not_have_is_refused(lab: MotoLab, period_s: int):
+    put(lab, 1.0)
+    with pytest.raises(ClientError, match=r"InvalidParameterValue.*MetricDataQueries\.member\.2"):
+        data_of(lab, now(lab) - timedelta(hours=1), now(lab), 60, period_s)
+    with pytest.raises(ClientError, match=r"InvalidParameterValue.*The parameter Period must be"):
+        statistics(lab, now(lab) - timedelta(hours=1), period_s)
+
+
+def test_more_than_1440_datapoints_are_refused_with_awss_words(lab: MotoLab):
+    start = now(lab) + timedelta(minutes=1) - timedelta(minutes=1441)
+    with pytest.raises(
+        ClientError, match="requested up to 1,441 datapoints, which exceeds the limit of 1,440"
+    ):
+        statistics(lab, start)
+    assert statistics(lab, start + timedelta(minutes=1)) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -110,3 +112,43 @@ def test_results_of_queries_are_bounded(lab: MotoLab, logs: Any, monkeypatch: py
     from moto.logs.models import logs_backends
 
     assert list(logs_backends["000000000000"]["us-east-1"].queries) == ids[-3:]
+
+
+def test_saved_queries_are_stored_changed_found_by_prefix_and_deleted(lab: MotoLab, logs: Any):
+    ids = [
+        logs.put_query_definition(name=name, queryString="fields @message")["queryDefinitionId"]
+        for name in ("b/one", "a", "b/two")
+    ]
+    lab.clock.advance(60)
+    logs.put_query_definition(
+        queryDefinitionId=ids[0], name="b/one", queryString="limit 5", logGroupNames=["g"]
+    )
+
+    first = logs.describe_query_definitions(queryDefinitionNamePrefix="b/", maxResults=1)
+    assert first["queryDefinitions"] == [
+        {
+            "queryLanguage": "CWLI",
+            "queryDefinitionId": ids[0],
+            "name": "b/one",
+            "queryString": "limit 5",
+            "lastModified": lab.clock.now_ms(),
+            "logGroupNames": ["g"],
+        }
+    ]
+    rest = logs.describe_query_definitions(
+        queryDefinitionNamePrefix="b/", nextToken=first["nextToken"]
+    )
+    assert [one["queryDefinitionId"] for one in rest["queryDefinitions"]] == [ids[2]]
+    assert "nextToken" not in rest
+    assert logs.delete_query_definition(queryDefinitionId=ids[1]) == {
+        "success": True,
+        "ResponseMetadata": mock.ANY,
+    }
+    assert len(logs.describe_query_definitions()["queryDefinitions"]) == 2
+    for call in (logs.delete_query_definition, replace_query(logs)):
+        with pytest.raises(logs.exceptions.ResourceNotFoundException):
+            call(queryDefinitionId=ids[1])
+
+
+def replace_query(logs: Any) -> Any:
+    return functools.partial(logs.put_query_definition, name="a", queryString="limit 1")

@@ -82,9 +82,8 @@ def test_the_log_of_a_running_job_is_not_removed(data_dir: Path) -> None:
         folder, ["sleep", "60"], environment={"PATH": os.environ["PATH"]}, cwd=folder
     )
     try:
-        # Between the call that starts it and its first instruction a process has no environment to be known by.
-        wait_until(process.members)
-        (folder / "pid").write_text(str(process.pid))
+        # Between the call that starts it and its first instruction a process has no arguments to be known by.
+        wait_until(lambda: (found := JobProcess.find(folder)) is not None and found.alive)
         EventLogBounds(data_dir, most_total_bytes=1).step()
         assert running.exists()
         assert not ended.exists()

@@ -13,7 +13,7 @@ from headrace.testing.served import ServedCloud
 
 pytest_plugins = ["pytester"]
 
-PLUGIN = ("-p", "headrace.testing.plugin", "-p", "no:cacheprovider")
+PLUGIN = ("-p", "headrace.testing.plugin", "-p", "no:cacheprovider", "-p", "no:kinesis")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a resource type that is data says of itself: its calls, and what their members are made of.
+"""The data that declares a resource type: its API calls, and the properties from which their members are made.
 
 `declared` makes resources by it; the types themselves are in `tables/`.
 """
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources.schemas import schemas
 
 @dataclass(slots=True)
 class Values:
-    """What a call's members are made of.
+    """The properties from which a call's members are made.
 
     Attributes:
         properties: the resource's, evaluated; the physical name is among them.
@@ -56,7 +56,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class MadeOf:
-    """A function that makes a value of properties, and which these are."""
+    """A function that computes a value, and the names of the properties that it uses."""
 
     properties: tuple[str, ...]
     function: Callable[[Values], Any]

@@ -1,4 +1,4 @@
-"""Whether a resource's properties have the types that AWS's schemas say: `property_types.json`.
+"""Checks that a resource's properties have the types of AWS's schemas: `property_types.json`.
 
 Source: the schemas that AWS publishes, as cfn-lint ships them; `python -m scripts.resource_schemas` writes the file.
 The sentence is AWS's, observed: cloudtools/troposphere#1045, aws-cloudformation/cfn-lint#863.

@@ -1,4 +1,4 @@
-"""What a resource is now: its properties, read back from its service in the form that its template gives them.
+"""Reads a resource's properties back from its service, in the form that templates give them.
 
 A reading has looks: calls whose answers hold properties. What a template says is the guide: a property's members are
 looked for under their names without regard to case, and only those that the template names are compared, as on AWS.
@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from headrace.aws.errors import AwsError
 from headrace.aws.model import operation_model
 from headrace.services.cloudformation.resources.base import Context, Made, Properties
+from headrace.services.cloudformation.resources.declaration import value_at
 
 Source = str | Callable[[Any], Any]
 """Where a value stands in a look's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
@@ -131,17 +132,7 @@ def taken(value: Any, source: Source) -> Any:
     """Return what stands at a source in a value; None when there is nothing."""
     if not isinstance(source, str):
         return source(value)
-    if source == ".":
-        return value
-    for key in source.split("."):
-        if isinstance(value, list):
-            items = cast("list[Any]", value)
-            value = items[int(key)] if key.isdigit() and int(key) < len(items) else None
-        elif isinstance(value, Mapping):
-            value = cast("Mapping[str, Any]", value).get(key)
-        else:
-            return None
-    return value
+    return value if source == "." else value_at(value, source)
 
 
 def found_in(

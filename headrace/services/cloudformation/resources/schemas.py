@@ -1,4 +1,4 @@
-"""What AWS's schemas of resource types say, as far as headrace goes by it: `schemas.json`.
+"""Reads the parts of AWS's resource schemas that headrace uses: `schemas.json`.
 
 Source: the schemas that AWS publishes, as cfn-lint ships them; `python -m scripts.resource_schemas` writes the file.
 """

@@ -99,8 +99,9 @@ def _made(context: Context, url: str) -> Made:
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     # What a template no longer says is what a queue has without it.
     gone = {name: default for name, default in _DEFAULTS.items() if name in old and name not in new}
-    params = {"QueueUrl": physical_id, "Attributes": {**gone, **_attributes(new)}}
-    context.call("sqs", "SetQueueAttributes", params)
+    if attributes := {**gone, **_attributes(new)}:
+        params = {"QueueUrl": physical_id, "Attributes": attributes}
+        context.call("sqs", "SetQueueAttributes", params)
     return _made(context, physical_id)
 
 

@@ -19,7 +19,7 @@ _FUNCTIONS = ("Ref", "Condition")
 
 @dataclass(slots=True)
 class Converter:
-    """Converts values, and remembers what the API has no place for.
+    """Converts values, and collects the properties that the API has no member for.
 
     Attributes:
         names: what the API calls a template's key, where that is not seen, at any depth.

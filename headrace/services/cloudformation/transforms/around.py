@@ -1,4 +1,4 @@
-"""What transforms may ask for: where the stack is, its parameters, objects in S3, macros' functions, AWS's policies."""
+"""What transforms may use: the stack's place and parameters, S3 objects, macros' functions, AWS's policies."""
 
 from __future__ import annotations
 

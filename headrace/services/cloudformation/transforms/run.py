@@ -83,12 +83,12 @@ class Transforms:
             raise TransformFailed(
                 f"Received malformed response from transform {event['transformId']}"
             )
-        said = cast("dict[str, Any]", answer)
-        if said.get("status") != "success":
-            message = said.get("errorMessage")
+        given = cast("dict[str, Any]", answer)
+        if given.get("status") != "success":
+            message = given.get("errorMessage")
             why = f"with: {message}" if message else "without an error message."
             raise TransformFailed(f"{failed} {why}")
-        return said
+        return given
 
     def _function_of(self, stack: Stack, name: str) -> str:
         for other, macro in self._stacks.resources_of_type(stack.account, stack.region, MACRO):

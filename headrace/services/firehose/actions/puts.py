@@ -60,7 +60,7 @@ def put_record_batch(
 
 
 def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
-    stream = firehose.find(call.account, call.region, name)
+    stream = firehose.present(call.account, call.region, name)
     if stream.status(call.now_ms) != "ACTIVE":
         raise not_found(name, call.account)  # As on AWS (observed by others, 2026).
     if stream.kind != "DirectPut":

@@ -243,6 +243,6 @@ class _Reading:
         """Judge an answer that the connection's end cuts: sound only when nothing said how long it is."""
         if not self._in_body:
             raise ConnectionLost("The connection ended before the answer.")
-        said = self._answer.headers
-        if "content-length" in said or "chunked" in said.get("transfer-encoding", "").lower():
+        headers = self._answer.headers
+        if "content-length" in headers or "chunked" in headers.get("transfer-encoding", "").lower():
             raise ConnectionLost("The connection ended in the answer.")

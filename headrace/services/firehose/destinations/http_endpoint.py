@@ -215,12 +215,18 @@ def _member_fault(given: dict[str, Any], request_id: str) -> str:
     unreadable = "is not recognized as valid JSON or has unexpected fields"
     if set(given) - {"requestId", "timestamp", "errorMessage"}:
         return unreadable
-    said, time_ms, message = (given.get(n, "") for n in ("requestId", "timestamp", "errorMessage"))
-    if said is None or not isinstance(said, str) or not isinstance(message, str | None):
+    answered_id, time_ms, message = (
+        given.get(n, "") for n in ("requestId", "timestamp", "errorMessage")
+    )
+    if (
+        answered_id is None
+        or not isinstance(answered_id, str)
+        or not isinstance(message, str | None)
+    ):
         return unreadable
-    if not said:
+    if not answered_id:
         return "does not contain a requestId"
-    if said != request_id:
+    if answered_id != request_id:
         return "has a requestId that does not match the request's"
     if "timestamp" not in given:
         return "does not contain a timestamp"

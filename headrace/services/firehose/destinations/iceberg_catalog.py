@@ -30,7 +30,7 @@ ACCESS_DENIED = "Iceberg.AccessDenied"
 
 
 class LostCommit(Exception):
-    """Another commit came first, after what this one was made from was read."""
+    """Another commit came between the read that this one is based on, and this one."""
 
 
 class EntityNotFound(Exception):

@@ -1,4 +1,4 @@
-"""Makes one snapshot of an Iceberg table of what records do to it, exactly once.
+"""Commits the changes that records make to an Iceberg table as one snapshot, exactly once.
 
 A snapshot's summary names the delivery that it came from. Whether a delivery was committed before a kill is looked up
 there. Updates and deletions rewrite the data files that hold their keys (copy on write): pyiceberg writes no delete

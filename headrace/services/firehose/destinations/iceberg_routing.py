@@ -1,4 +1,4 @@
-"""For which Iceberg table a record is, and what it does there: insert, update or delete.
+"""Finds the Iceberg table that a record is for, and its operation there: insert, update or delete.
 
 A function's `otfMetadata` comes first, then the query's answer for what that lacks, then the only table of the
 configuration. Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-format-input-record-different.html

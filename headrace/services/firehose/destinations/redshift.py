@@ -30,7 +30,6 @@ from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import DELIVERED, Failed
 from headrace.services.firehose.permits import SESSION, check_object
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processing import delimiter_of
 from headrace.services.firehose.processors import check_processors
 
 KIND = "Redshift"
@@ -161,7 +160,7 @@ def _put(attempt: Attempt) -> int:
     """Put the records' object and its manifest; return the object's size in bytes."""
     stream, objects = attempt.stream, attempt.ports.objects
     key = attempt.intent.keys[DELIVERED]
-    delimiter = delimiter_of(stream.destination)
+    delimiter = output.delimiter_of(stream.destination)
     body = delimiter.join([record.data for record in attempt.records])
     encoding: str | None = None
     if stream.s3["CompressionFormat"] != "UNCOMPRESSED":

@@ -21,7 +21,6 @@ from headrace.services.firehose.failures import (
 from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.permits import Denied, check_object
-from headrace.services.firehose.processing import delimiter_of
 from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class S3Destination:
         encoding: str | None = None
         if stream.conversion is None:
             if attempt.records:
-                delimiter = delimiter_of(stream.destination)
+                delimiter = output.delimiter_of(stream.destination)
                 joined = delimiter.join([record.data for record in attempt.records])
                 body, encoding = output.compressed_for(stream, joined, key)
         elif attempt.records:

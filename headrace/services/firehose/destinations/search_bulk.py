@@ -1,4 +1,4 @@
-"""OpenSearch's `_bulk`: documents in, and for each what the server said of it."""
+"""Sends documents by OpenSearch's `_bulk`, and reads the server's answer for each."""
 
 from __future__ import annotations
 

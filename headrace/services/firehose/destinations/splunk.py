@@ -13,7 +13,7 @@ from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed, common_members
-from headrace.services.firehose.processing import delimiter_of
+from headrace.services.firehose.output import delimiter_of
 from headrace.services.firehose.transform import Stopping
 
 RULES = common.Rules(

@@ -173,10 +173,10 @@ def _base(endpoint: str) -> str:
 
 
 def _of_status(answer: wire.Answer) -> Refused:
-    said = _object(answer.body).get("code")
-    if said in (10, 11):
+    number = _object(answer.body).get("code")
+    if number in (10, 11):
         return Refused(_CHANNEL, _MESSAGES["Splunk.InvalidDataFormat"])
-    code = _OF_CODE.get(said) if isinstance(said, int) else None
+    code = _OF_CODE.get(number) if isinstance(number, int) else None
     if code is None:
         code = {401: "Splunk.InvalidToken", 403: "Splunk.InvalidToken"}.get(answer.status)
     if code is None:

@@ -1,4 +1,4 @@
-"""Sending events to subscribers: the body of SubscribeToShard's answer, on the event loop, woken by appends.
+"""Sends events to subscribers: the body of SubscribeToShard's answer, on the event loop, woken by appends.
 
 An append wakes its stream's subscriptions through one callback on the loop, however many there are and however
 many appends come before it runs; those with nothing new are not woken.

@@ -1,4 +1,4 @@
-"""Beginning a subscription: SubscribeToShard's request, and its answer over HTTP, which is a stream of events."""
+"""Starts a subscription: SubscribeToShard's request, and its answer over HTTP, which is a stream of events."""
 
 from __future__ import annotations
 

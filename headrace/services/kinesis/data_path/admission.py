@@ -32,7 +32,8 @@ def refusals(
     left = list(sizes)
     faults = kinesis.faults
     if faults is not None and faults.is_partial:
-        facts = Facts("kinesis", "PutRecords", stream.account, stream.name, shard.shard_id)
+        place = (stream.name, shard.shard_id)
+        facts = Facts("kinesis", "PutRecords", stream.account, lambda: place)
         for at, error in faults.refusals(facts, len(left)).items():
             refused[left[at]] = Refused(error.code, error.message)
         left = [i for i in left if i not in refused]

@@ -1,4 +1,4 @@
-"""Reading records: shard iterators, and reading a shard's log from one. Every way to read shares this.
+"""Reads records: makes shard iterators, and reads a shard's log from one. Every way to read shares this.
 
 An iterator is opaque and authenticated, and lives five minutes. It is base64 of eight bytes that say 1, a MAC and the
 fields that the MAC covers, as long as AWS's, which depends on the stream's name: clients size columns by it. The key is

@@ -1,4 +1,4 @@
-"""Putting records, once they are decoded: choosing shards, appending, waking readers, counting.
+"""Puts decoded records: chooses shards, appends, wakes readers, counts.
 
 `put_many` puts any records; `put_one` is shorter, for one record and a stream without throttling, faults or metrics of
 shards; `put_usual` checks and puts a request as SDKs send it.

@@ -1,4 +1,4 @@
-"""Splitting and merging shards: closing parents and opening their children in one step."""
+"""Splits and merges shards: closes parents and opens their children in one step."""
 
 from __future__ import annotations
 

@@ -13,8 +13,10 @@ MOST_COUNTED = 10_000
 _READ_BYTES = 4 * 1024 * 1024
 
 
-def backlog(mapping: Mapping, *, store: MappingStore, streams: StreamReader) -> dict[str, Any]:
-    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too, or MOST_COUNTED."""
+def backlog(
+    mapping: Mapping, *, store: MappingStore, streams: StreamReader, most: int = MOST_COUNTED
+) -> dict[str, Any]:
+    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`."""
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
         "function": mapping.function_arn,
@@ -23,24 +25,24 @@ def backlog(mapping: Mapping, *, store: MappingStore, streams: StreamReader) -> 
         "lastProcessingResult": mapping.last_result,
     }
     if mapping.service != "sqs":
-        report["waiting"] = _waiting(mapping, store, streams)
+        report["waiting"] = _waiting(mapping, store, streams, most)
     return report
 
 
-def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader) -> int:
+def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader, most: int) -> int:
     kept = store.checkpoints(mapping.uuid)
     waiting = 0
     try:
         for shard in streams.shards(mapping.read_arn):
             # A shard that a reshard made after the mapping has no checkpoint at first: it is read from its start.
             position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
-            while position is not None and waiting < MOST_COUNTED:
+            while position is not None and waiting < most:
                 try:
                     found = streams.read(
                         mapping.read_arn,
                         shard.shard_id,
                         position,
-                        max_records=MOST_COUNTED - waiting,
+                        max_records=most - waiting,
                         max_bytes=_READ_BYTES,
                     )
                 except ShardNotFound:

@@ -81,6 +81,10 @@ class Batch:
     attempts: int = 0
     history: History | None = field(default=None, compare=False)
 
+    def of(self, history: History) -> Batch:
+        """Return the same batch at a node of the batch tree."""
+        return Batch(self.records, self.retries, self.attempts, history)
+
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:

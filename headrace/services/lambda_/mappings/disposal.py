@@ -54,11 +54,11 @@ class Disposal:
         destination = mapping.failure_destination
         sent = self._send(destination, batch, condition, events, result) if destination else None
         if sent is None:
-            if mapping.settings.counts_events:
+            if mapping.settings().counts_events:
                 self._counts.count(counts.DROPPED, len(batch.records))
             ports.trace.write(self._place, history, batch, trace.DROPPED, condition)
             return
-        if mapping.settings.counts_events:
+        if mapping.settings().counts_events:
             self._counts.count(counts.DELIVERED, len(batch.records))
         ports.trace.write(
             self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"

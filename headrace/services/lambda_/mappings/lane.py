@@ -38,7 +38,7 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
 from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
-from headrace.services.lambda_.mappings.mapping import Mapping, Settings
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
 from headrace.services.lambda_.mappings.trace import Place
@@ -74,7 +74,8 @@ class Lane:
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
-        self._settings = mapping.settings
+        self._settings_of = SettingsOf(mapping)
+        self._settings = self._settings_of.now()
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events = self._writer(ports.role_of(mapping.function_arn))
         self._disposal = Disposal(mapping, place, ports, self._counts)
@@ -124,7 +125,7 @@ class Lane:
 
     def step(self) -> float:
         """See `Worker.step`."""
-        return self.work(self._mapping.settings)
+        return self.work(self._settings_of.now())
 
     def work(self, settings: Settings) -> float:
         """Invoke once, or cut a batch, as the mapping's settings say now; return as `Worker.step` does."""
@@ -191,11 +192,11 @@ class Lane:
             history = batch.history or self._ports.trace.begin()
             if alive is not None and history.attempts:
                 history = self._ports.trace.begin(history, "expired part")
-            self._disposal.give_up(replace(expired, history=history), AGE_EXCEEDED, self._events)
+            self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
         history = batch.history or self._ports.trace.begin()
-        batch = self.batches[0] = replace(batch, history=history)
+        batch = self.batches[0] = batch.of(history)
         result = self._invoke(batch.records, final=False, history=history)
         if result is None:
             return self._back_off(batch)
@@ -250,14 +251,14 @@ class Lane:
         rest = verdict.rest
         if len(rest) == 1 and rest[0].records == batch.records:
             write(self._place, history, batch, trace.OPEN)
-            return (replace(rest[0], history=history),)
+            return (rest[0].of(history),)
         if len(rest) == 1:
             write(self._place, history, batch, trace.PARTLY)
-            return (replace(rest[0], history=self._ports.trace.begin(history, "rest")),)
+            return (rest[0].of(self._ports.trace.begin(history, "rest")),)
         write(self._place, history, batch, trace.BISECTED)
         names = ("first half", "second half")
         return tuple(
-            replace(part, history=self._ports.trace.begin(history, name))
+            part.of(self._ports.trace.begin(history, name))
             for part, name in zip(rest, names, strict=True)
         )
 

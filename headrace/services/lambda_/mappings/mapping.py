@@ -51,6 +51,24 @@ class Settings:
     rules: FailureRules
 
 
+class SettingsOf:
+    """The settings of a mapping as they are now, for a poller, which reads them in each step.
+
+    They are made anew when the mapping has other members: an update replaces these whole.
+    """
+
+    def __init__(self, mapping: Mapping) -> None:
+        self._mapping = mapping
+        self._of, self._settings = mapping.members, mapping.settings()
+
+    def now(self) -> Settings:
+        """Return them."""
+        members = self._mapping.members
+        if members is not self._of:
+            self._of, self._settings = members, self._mapping.settings()
+        return self._settings
+
+
 @dataclass(slots=True)
 class Mapping:
     """A mapping between a stream and a function.
@@ -104,9 +122,8 @@ class Mapping:
         """Whether its source is a registered consumer (enhanced fan-out)."""
         return self.service == "kinesis" and "/consumer/" in self.stream_arn
 
-    @property
     def settings(self) -> Settings:
-        """Its members as pollers use them; a poller reads them once in each step."""
+        """Return its members as pollers use them."""
         members = self.members
         default = SQS_BATCH_SIZE if self.service == "sqs" else STREAM_BATCH_SIZE
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
@@ -153,7 +170,7 @@ class Mapping:
             "FunctionArn": self.function_arn,
             "LastModified": moment(self.last_modified_ms),
             "State": state or ("Enabled" if self.enabled else "Disabled"),
-            "BatchSize": self.settings.batch_size,
+            "BatchSize": self.settings().batch_size,
             "MaximumBatchingWindowInSeconds": 0,
             "FunctionResponseTypes": [],
         }

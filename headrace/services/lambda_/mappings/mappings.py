@@ -11,7 +11,7 @@ from typing import Any
 from headrace.core.ports import StreamNotFound
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from headrace.services.lambda_.errors import invalid_parameter, not_found
-from headrace.services.lambda_.mappings.backlog import backlog
+from headrace.services.lambda_.mappings.backlog import MOST_COUNTED, backlog
 from headrace.services.lambda_.mappings.mapping import Mapping, Pinned
 from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
@@ -281,12 +281,12 @@ class Mappings:
             for mapping in found
         ]
 
-    def backlogs(self) -> list[dict[str, Any]]:
-        """Return every mapping with how many records wait for it; see `backlog`."""
+    def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
+        """Return every mapping with how many records wait for it, counted to `most`; see `backlog`."""
         with self._lock:
             found = list(self._mappings.values())
         return [
-            backlog(mapping, store=self._ports.store, streams=self._ports.streams)
+            backlog(mapping, store=self._ports.store, streams=self._ports.streams, most=most)
             for mapping in found
         ]
 

@@ -14,7 +14,7 @@ from headrace.services.lambda_.mappings import counts
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
 from headrace.services.lambda_.mappings.lane import Lane
-from headrace.services.lambda_.mappings.mapping import Mapping, Settings
+from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
 from headrace.services.lambda_.mappings.trace import Place
@@ -56,7 +56,8 @@ class ShardPoller:
         self._parsed_filters: tuple[Filter, ...] = ()
         self._stopped = False
         self._later_s = math.inf
-        self._use_lanes(mapping.settings.lanes)
+        self._settings_of = SettingsOf(mapping)
+        self._use_lanes(self._settings_of.now().lanes)
 
     def stop(self) -> None:
         """Begin nothing more; failures from now on are treated as caused by the stop."""
@@ -75,7 +76,7 @@ class ShardPoller:
         """Read, and with one lane invoke once; see `Worker.step`."""
         if self._stopped:
             raise WorkerDone
-        settings = self._mapping.settings
+        settings = self._settings_of.now()
         may_read = len(self._lanes) == settings.lanes or self._change_lanes(settings.lanes)
         if len(self._lanes) == 1:
             lane = self._lanes[0]

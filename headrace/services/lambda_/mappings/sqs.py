@@ -81,7 +81,7 @@ class QueuePoller:
     def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
         self.wake: Callable[[], None] = _do_nothing
         self._watch = watch
-        self._settings = mapping.settings
+        self._settings = mapping.settings()
         self.name = f"lambda-mapping-{mapping.uuid[:8]}-{number}"
         self._mapping = mapping
         self._ports = ports
@@ -105,7 +105,7 @@ class QueuePoller:
             self._watch.hand_on(self)
             raise WorkerDone
         mapping = self._mapping
-        settings = self._settings = mapping.settings
+        settings = self._settings = mapping.settings()
         room = settings.batch_size - len(self._gathered)
         found: list[QueueMessage] = []
         try:

@@ -121,7 +121,7 @@ class Trace:
                 len(records),
                 disposal,
                 detail,
-                json.dumps(msgspec.to_builtins(history.attempts[-50:])),
+                msgspec.json.encode(history.attempts[-50:]).decode(),
                 smooth,
             ),
         )

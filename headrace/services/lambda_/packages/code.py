@@ -52,7 +52,11 @@ class Package:
 
 
 class CodeStore:
-    """Packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all."""
+    """Packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all.
+
+    Attributes:
+        look_every_s: how often a folder of this machine is looked at for new files.
+    """
 
     def __init__(self, data_dir: Path, objects: ObjectStore, ids: Ids, clock: Clock) -> None:
         self._root = data_dir / "lambda" / "code"
@@ -60,6 +64,7 @@ class CodeStore:
         self._ids = ids
         self._clock = clock
         self._lock = threading.Lock()
+        self.look_every_s = _LOOK_EVERY_S
         self._seen: dict[tuple[str, ...], tuple[float, str]] = {}
 
     def directory(self, digest: str) -> Path:
@@ -76,7 +81,7 @@ class CodeStore:
         seen = self._seen.get(digests)
         if len(self._seen) > _MOST_SEEN:
             self._seen.clear()
-        if seen is None or now_s - seen[0] >= _LOOK_EVERY_S:
+        if seen is None or now_s - seen[0] >= self.look_every_s:
             folders = [self.directory(d) for d in digests if d.startswith(_LOCAL)]
             seen = now_s, " ".join(map(_state_of, folders))
             self._seen[digests] = seen

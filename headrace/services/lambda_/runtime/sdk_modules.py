@@ -88,10 +88,10 @@ def _install(package: str, folder: Path) -> str:
             made.chmod(0o755)
             made.rename(folder)
             return ""
-        said = " ".join(ran.stderr.split())[:_SHOWN_CHARACTERS]
+        cause = " ".join(ran.stderr.split())[:_SHOWN_CHARACTERS]
     except (OSError, subprocess.SubprocessError) as error:
-        said = str(error)
+        cause = str(error)
     finally:
         shutil.rmtree(made, ignore_errors=True)
-    log.warning("npm could not install %s: %s", package, said)
-    return f"headrace installs it with npm, which failed: {said}"
+    log.warning("npm could not install %s: %s", package, cause)
+    return f"headrace installs it with npm, which failed: {cause}"

@@ -1,4 +1,4 @@
-"""What the tables of readings are written with."""
+"""Functions with which the tables of readings are written."""
 
 from __future__ import annotations
 

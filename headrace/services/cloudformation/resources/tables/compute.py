@@ -38,11 +38,17 @@ def _tags_gone(values: Values) -> list[Properties]:
     return [{**tag, **group} for tag in before if tag["Key"] not in kept]
 
 
+@made_of("Type")
+def _type(values: Values) -> str:
+    # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
+    return str(values.get("Type")).upper()
+
+
 TYPES = [
     Declared(
         "AWS::Batch::ComputeEnvironment",
         "batch",
-        create=[Call("CreateComputeEnvironment", {"state": _state})],
+        create=[Call("CreateComputeEnvironment", {"state": _state, "type": _type})],
         id="@answer.computeEnvironmentArn",
         update=[Call("UpdateComputeEnvironment", {"computeEnvironment": "@id"})],
         delete=[

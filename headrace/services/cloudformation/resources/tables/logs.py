@@ -78,4 +78,14 @@ TYPES = [
         name="DestinationName",
         name_length=512,
     ),
+    Declared(
+        "AWS::Logs::QueryDefinition",
+        "logs",
+        create=[Call("PutQueryDefinition")],
+        id="@answer.queryDefinitionId",
+        read=Call("DescribeQueryDefinitions", {"queryDefinitionNamePrefix": "Name"}),
+        update=[Call("PutQueryDefinition", {"queryDefinitionId": "@id"})],
+        delete=[Call("DeleteQueryDefinition", {"queryDefinitionId": "@id"})],
+        unique=False,
+    ),
 ]

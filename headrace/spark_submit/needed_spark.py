@@ -46,8 +46,8 @@ def needed_spark(job: Path) -> Minor | None:
 
 
 def _minor(job: Path, value: ast.expr) -> Minor:
-    said = value.value if isinstance(value, ast.Constant) else None
-    found = re.fullmatch(r"(\d+)\.(\d+)", said) if isinstance(said, str) else None
+    text = value.value if isinstance(value, ast.Constant) else None
+    found = re.fullmatch(r"(\d+)\.(\d+)", text) if isinstance(text, str) else None
     if found is None:
         raise ValueError(
             f'{job.name} declares {NAME} = {ast.unparse(value)}: say a version such as "4.0".'

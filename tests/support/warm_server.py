@@ -1,0 +1,141 @@
+"""A process that has imported headrace and forks clouds: a test's cloud starts without importing it all once more.
+
+Run as a module it answers requests on its standard input, one JSON document a line: {"argv", "log", "cwd", "env"}. It
+answers with the pid of a new process, which has a session of its own, as if it had been started from a shell. It ends
+when its input does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parents[2]
+_IMPORTED = ("headrace.cli.commands", "headrace.cli.run", "headrace.cloud")
+
+
+class WarmServer:
+    """Starts clouds by the process of this module, for one interpreter. For one thread."""
+
+    def __init__(self, python: str) -> None:
+        self._process = subprocess.Popen(
+            [python, "-m", __name__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )  # fmt: skip
+        atexit.register(self.stop)
+
+    def start(self, argv: Sequence[str], log: Path) -> ForkedProcess:
+        """Start `headrace ARGV`; both its outputs go to the end of `log`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        request = {"argv": argv, "log": str(log), "cwd": str(Path.cwd()), "env": dict(os.environ)}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return ForkedProcess(int(self._process.stdout.readline()))
+
+    def stop(self) -> None:
+        """End the process; the clouds that it has started go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+class ForkedProcess:
+    """A process that another has forked: of `subprocess.Popen` what a test needs."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def poll(self) -> bool | None:
+        """Return None while it runs."""
+        return self._has_ended(0) or None
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until it has ended. Raises subprocess.TimeoutExpired."""
+        if not self._has_ended(timeout):
+            raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
+
+    def terminate(self) -> None:
+        """Ask it to stop."""
+        signal.pidfd_send_signal(self._descriptor, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill it; not its children."""
+        signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+    def _has_ended(self, within_s: float | None) -> bool:
+        return bool(select.select([self._descriptor], [], [], within_s)[0])
+
+
+_servers: dict[str, WarmServer] = {}
+
+
+def warm_server(python: str) -> WarmServer:
+    """Return this process's server for an interpreter."""
+    if python not in _servers:
+        _servers[python] = WarmServer(python)
+    return _servers[python]
+
+
+def become_cloud(arguments: Sequence[str], log: str) -> NoReturn:
+    """Make this forked process `headrace ARGUMENTS`, in a session of its own; both outputs go to the end of `log`."""
+    code = 1
+    try:
+        os.setsid()
+        with Path(log).open("ab") as sink, Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(sink.fileno(), 1)
+            os.dup2(sink.fileno(), 2)
+        from headrace.cli.main import main
+
+        sys.argv = ["headrace", *arguments]
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:  # noqa: BLE001 - it goes to the log
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _serve() -> None:
+    for name in _IMPORTED:
+        importlib.import_module(name)
+    # What is imported is shared with the children, until somebody writes on it.
+    gc.collect()
+    gc.freeze()
+    # The kernel takes the children's ends.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    while line := sys.stdin.readline():
+        request = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.chdir(request["cwd"])
+            os.environ.clear()
+            os.environ.update(request["env"])
+            become_cloud(request["argv"], request["log"])
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _serve()
