@@ -55,7 +55,7 @@ def updated(
     found = _merged(described, update)
     if properties is not None:
         # Documented: the groups that an update gives take the place of all.
-        groups = properties.get("PropertyGroups") or []
+        groups: list[Any] = properties.get("PropertyGroups") or []
         found["EnvironmentPropertyDescriptions"] = {"PropertyGroupDescriptions": groups}
     for network in networks:
         found[NETWORKS] = _with_network(found.get(NETWORKS, []), network)

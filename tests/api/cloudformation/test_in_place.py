@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.support.cloud import InProcessCloud
 
@@ -270,6 +272,7 @@ def test_a_pipe_changes_in_place_and_goes_on_reading_where_it_was(cloud: InProce
     assert now["SourceParameters"] == {"KinesisStreamParameters": parameters}
 
 
+@pytest.mark.slow  # four services of moto's are imported
 def test_tags_of_what_holds_others_change_in_place(cloud: InProcessCloud, cfn: Any):
     def holders(**given: Any) -> dict[str, Any]:
         cluster = {"Type": "AWS::ECS::Cluster", "Properties": {"ClusterName": "held", **given}}
