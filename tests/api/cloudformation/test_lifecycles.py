@@ -94,6 +94,7 @@ class Life:
         cloud.client("cloudwatch", account=self.account).describe_alarms()
         cloud.client("iam", account=self.account).list_roles()
         cloud.client("kms", account=self.account).list_keys()
+        cloud.client("secretsmanager", account=self.account).list_secrets()
         cloud.client("acm", account=self.account).list_certificates()
         text = json.dumps(resources).replace(ACCOUNT, self.account)
         self.resources = json.loads(text)
