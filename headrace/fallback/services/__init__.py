@@ -28,6 +28,8 @@ _LATER = {
     "moto.rds.models": ("gaps", "rds"),
     "moto.redshift.models": ("redshift", "patch"),
     "moto.s3.models": ("gaps", "s3"),
+    "moto.autoscaling.models": ("half_made", "autoscaling"),
+    "moto.pipes.models": ("pipe_updates", "patch"),
     "moto.scheduler.models": ("time_of", "use_clock"),
     "moto.servicecatalogappregistry.models": ("gaps", "appregistry"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),

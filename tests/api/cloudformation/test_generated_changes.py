@@ -31,10 +31,12 @@ QUICK = {
 }  # fmt: skip
 # Not taken back by a template that no longer says them, on AWS either: a function's version stays, and another needs
 # another function; the deletion of a bucket's ownership controls leaves none; that of a bus's policy is of all of it.
-# A zone's networks make another zone here: a record that names its zone by name stays in the old one.
+# Another zone is made for networks here, and for another delegation set: a record that names its zone by name stays in
+# the old one, which cannot be deleted then.
 LASTING = {
     "AWS::Events::EventBus": {"Policy"},
     "AWS::Route53::HostedZone": {
+        "DelegationSetId",
         "HostedZoneFeatures",
         "HostedZoneTags",
         "QueryLoggingConfig",

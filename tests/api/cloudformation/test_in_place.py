@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.support.cloud import InProcessCloud
 
@@ -166,3 +168,179 @@ def test_a_failed_update_leaves_a_log_stream_of_the_same_name_in_its_group(
     for name, streams in (("A", ["lines"]), ("B", [])):
         found = logs.describe_log_streams(logGroupName=physical(cfn, name))["logStreams"]
         assert [each["logStreamName"] for each in found] == streams
+
+
+def test_a_flink_application_changes_in_place_and_keeps_its_log_stream(
+    cloud: InProcessCloud, cfn: Any
+):
+    client = cloud.client("kinesisanalyticsv2")
+    logs = {
+        "Type": "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
+        "Properties": {
+            "ApplicationName": {"Ref": "Flink"},
+            "CloudWatchLoggingOption": {
+                "LogStreamARN": "arn:aws:logs:us-east-1:000000000000:log-group:g:log-stream:s"
+            },
+        },
+    }
+
+    def flink(**given: Any) -> dict[str, Any]:
+        properties = {
+            "ApplicationName": "in-place",
+            "RuntimeEnvironment": "FLINK-1_18",
+            "ServiceExecutionRole": "arn:aws:iam::000000000000:role/r",
+            **given,
+        }
+        kind = "AWS::KinesisAnalyticsV2::Application"
+        return template(Flink={"Type": kind, "Properties": properties}, Logs=logs)
+
+    def found() -> dict[str, Any]:
+        return client.describe_application(ApplicationName="in-place")["ApplicationDetail"]
+
+    assert create(cfn, flink()) == "CREATE_COMPLETE"
+    made = found()
+    configuration = {
+        "ApplicationSnapshotConfiguration": {"SnapshotsEnabled": "true"},
+        "EnvironmentProperties": {
+            "PropertyGroups": [{"PropertyGroupId": "g", "PropertyMap": {"k": "v"}}]
+        },
+        "VpcConfigurations": [{"SubnetIds": ["subnet-1"], "SecurityGroupIds": ["sg-1"]}],
+    }
+    changed = flink(
+        ApplicationConfiguration=configuration,
+        RuntimeEnvironment="FLINK-1_20",
+        Tags=[{"Key": "a", "Value": "b"}],
+    )
+    assert update(cfn, changed) == "UPDATE_COMPLETE"
+    now = found()
+    described = now["ApplicationConfigurationDescription"]
+    assert described["ApplicationSnapshotConfigurationDescription"] == {"SnapshotsEnabled": True}
+    assert described["VpcConfigurationDescriptions"][0]["SubnetIds"] == ["subnet-1"]
+    assert now["RuntimeEnvironment"] == "FLINK-1_20"
+    kept = ("CreateTimestamp", "CloudWatchLoggingOptionDescriptions")
+    assert [now[name] for name in kept] == [made[name] for name in kept]
+    tags = client.list_tags_for_resource(ResourceARN=now["ApplicationARN"])["Tags"]
+    assert {"Key": "a", "Value": "b"} in tags
+
+    refused = flink(ApplicationConfiguration=configuration, ApplicationDescription="other")
+    assert update(cfn, refused) == "UPDATE_ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    reasons = [event.get("ResourceStatusReason", "") for event in events]
+    assert any("no call that changes the ApplicationDescription" in each for each in reasons)
+    assert found()["RuntimeEnvironment"] == "FLINK-1_20"
+
+    assert update(cfn, flink()) == "UPDATE_COMPLETE"
+    now = found()
+    described = now["ApplicationConfigurationDescription"]
+    assert "VpcConfigurationDescriptions" not in described
+    assert described["EnvironmentPropertyDescriptions"] == {"PropertyGroupDescriptions": []}
+    assert [now[name] for name in kept] == [made[name] for name in kept]
+    tags = client.list_tags_for_resource(ResourceARN=now["ApplicationARN"])["Tags"]
+    assert {"Key": "a", "Value": "b"} not in tags
+
+
+def test_a_pipe_changes_in_place_and_goes_on_reading_where_it_was(cloud: InProcessCloud, cfn: Any):
+    pipes = cloud.client("pipes")
+    stream = {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}
+
+    def pipe(size: int, start: str = "LATEST", **given: Any) -> dict[str, Any]:
+        properties = {
+            "Name": "in-place",
+            "RoleArn": "arn:aws:iam::000000000000:role/r",
+            "Source": {"Fn::GetAtt": ["Source", "Arn"]},
+            "Target": "arn:aws:sqs:us-east-1:000000000000:q",
+            "DesiredState": "STOPPED",
+            "SourceParameters": {
+                "KinesisStreamParameters": {"StartingPosition": start, "BatchSize": size}
+            },
+            **given,
+        }
+        return template(Source=stream, Pipe={"Type": "AWS::Pipes::Pipe", "Properties": properties})
+
+    first = pipe(10, TargetParameters={"InputTemplate": "x"})
+    assert create(cfn, first) == "CREATE_COMPLETE"
+    made = pipes.describe_pipe(Name="in-place")
+    assert update(cfn, pipe(20, Description="d")) == "UPDATE_COMPLETE"
+    now = pipes.describe_pipe(Name="in-place")
+    assert now["CreationTime"] == made["CreationTime"]
+    parameters = {"StartingPosition": "LATEST", "BatchSize": 20}
+    assert now["SourceParameters"] == {"KinesisStreamParameters": parameters}
+    assert now["Description"] == "d"
+    assert not now.get("TargetParameters")
+    assert update(cfn, pipe(20, "TRIM_HORIZON")) == "UPDATE_ROLLBACK_COMPLETE"
+    now = pipes.describe_pipe(Name="in-place")
+    assert now["SourceParameters"] == {"KinesisStreamParameters": parameters}
+
+
+@pytest.mark.slow  # four services of moto's are imported
+def test_tags_of_what_holds_others_change_in_place(cloud: InProcessCloud, cfn: Any):
+    def holders(**given: Any) -> dict[str, Any]:
+        cluster = {"Type": "AWS::ECS::Cluster", "Properties": {"ClusterName": "held", **given}}
+        domain = {
+            "Type": "AWS::OpenSearchService::Domain",
+            "Properties": {"DomainName": "held", "EngineVersion": "OpenSearch_2.11", **given},
+        }
+        database = {
+            "Type": "AWS::RDS::DBCluster",
+            "DeletionPolicy": "Delete",
+            "Properties": {
+                "DBClusterIdentifier": "held",
+                "Engine": "aurora-postgresql",
+                "MasterUsername": "u",
+                "MasterUserPassword": "password1",
+                **given,
+            },
+        }
+        return template(Cluster=cluster, Domain=domain, Database=database)
+
+    ecs, search, rds = (cloud.client(each) for each in ("ecs", "opensearch", "rds"))
+    assert create(cfn, holders()) == "CREATE_COMPLETE"
+    ecs.register_task_definition(
+        family="f", containerDefinitions=[{"name": "c", "image": "i", "memory": 128}]
+    )
+    ecs.create_service(cluster="held", serviceName="s", taskDefinition="f", desiredCount=1)
+    domain = search.describe_domain(DomainName="held")["DomainStatus"]
+    (database,) = rds.describe_db_clusters(DBClusterIdentifier="held")["DBClusters"]
+    assert update(cfn, holders(Tags=[{"Key": "a", "Value": "b"}])) == "UPDATE_COMPLETE"
+    (cluster,) = ecs.describe_clusters(clusters=["held"], include=["TAGS"])["clusters"]
+    assert {"key": "a", "value": "b"} in cluster["tags"]
+    assert ecs.list_services(cluster="held")["serviceArns"]
+    found = search.list_tags(ARN=domain["ARN"])["TagList"]
+    assert {"Key": "a", "Value": "b"} in found
+    tags = rds.list_tags_for_resource(ResourceName=database["DBClusterArn"])["TagList"]
+    assert {"Key": "a", "Value": "b"} in tags
+    (now,) = rds.describe_db_clusters(DBClusterIdentifier="held")["DBClusters"]
+    assert now["DbClusterResourceId"] == database["DbClusterResourceId"]
+
+
+def test_a_scaling_group_keeps_its_policies_when_its_tags_change(cloud: InProcessCloud, cfn: Any):
+    def group(*tags: str) -> dict[str, Any]:
+        launch = {
+            "Type": "AWS::AutoScaling::LaunchConfiguration",
+            "Properties": {"ImageId": "ami-12345678", "InstanceType": "t3.micro"},
+        }
+        properties = {
+            "AutoScalingGroupName": "held",
+            "LaunchConfigurationName": {"Ref": "Launch"},
+            "MinSize": "0",
+            "MaxSize": "0",
+            "AvailabilityZones": ["us-east-1a"],
+            "Tags": [{"Key": key, "Value": "v", "PropagateAtLaunch": "true"} for key in tags],
+        }
+        kind = "AWS::AutoScaling::AutoScalingGroup"
+        return template(Launch=launch, Group={"Type": kind, "Properties": properties})
+
+    client = cloud.client("autoscaling")
+    assert create(cfn, group("a", "b")) == "CREATE_COMPLETE"
+    client.put_scaling_policy(
+        AutoScalingGroupName="held",
+        PolicyName="p",
+        AdjustmentType="ChangeInCapacity",
+        ScalingAdjustment=1,
+    )
+    assert update(cfn, group("b", "c")) == "UPDATE_COMPLETE"
+    (found,) = client.describe_auto_scaling_groups()["AutoScalingGroups"]
+    assert {"b", "c"} == {each["Key"] for each in found["Tags"]} - {
+        each["Key"] for each in found["Tags"] if each["Key"].startswith("aws:")
+    }
+    assert client.describe_policies(AutoScalingGroupName="held")["ScalingPolicies"]

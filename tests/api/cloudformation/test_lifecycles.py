@@ -49,13 +49,13 @@ SLOW_GROUPS = {
 # What services remember of what was: moto a deleted resource's tags, identities and default groups of networks, EMR
 # Serverless terminated applications, KMS keys that wait for their deletion, Glue, SSM and Secrets Manager versions,
 # Kinesis closed shards, RDS its own snapshots; a user pool's client its own id, once it is changed; EC2 the order of
-# launch templates; API Gateway that a domain had no paths and a plan no keys.
+# launch templates; CloudWatch what was measured meanwhile; API Gateway that a domain had no paths and a plan no keys.
 _REMEMBERED = re.compile(
     r"/\.?_?tagg(er|ing_service)|emr_serverless_applications|kms/.*/keys/|/\.?versions/|/_parameters/|version_stages"
     r"|kinesis_streams/.*/shards/|pools_identities|ec2/[^/]*/(groups|network_acls|route_tables|tags)/|num_schema"
     r"|/\.?extended_config|base_path_mappings/[^/]*$|usage_plan_keys/[^/]*$|/rds:|launch_template_insert_order"
     r"|route53/.*(rr_changes|delegation_sets)|servicediscovery/[^/]*/operations/|\.load_balancer_arns|task_definitions/[^/]*$|default-registry"
-    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|db_parameter_groups/default\."
+    r"|ec2/[^/]*/reservations/|alarms/TargetTracking-|(DBParameterGroup.>|db_parameter_groups)/default\.|cloudwatch/[^/]*/metric_data/"
 )
 # What the examples read from S3, in the account's own bucket.
 _LAYER = io.BytesIO()
@@ -93,6 +93,8 @@ class Life:
         cloud.client("events", account=self.account).list_rules()
         cloud.client("cloudwatch", account=self.account).describe_alarms()
         cloud.client("iam", account=self.account).list_roles()
+        cloud.client("kms", account=self.account).list_keys()
+        cloud.client("secretsmanager", account=self.account).list_secrets()
         cloud.client("acm", account=self.account).list_certificates()
         text = json.dumps(resources).replace(ACCOUNT, self.account)
         self.resources = json.loads(text)

@@ -93,6 +93,7 @@ class Call:
         members: where members come from that no property has the name of.
         only: the properties that are passed; None: all that the operation has members for.
         when: the property without which the call is not made.
+        only_if: whether the call is made, where no property says it.
         into: the member that holds what the properties give, where it is not the request itself.
         tagged: whether tags are passed, where the operation has a member for them.
         each: the property that is a list: the call is made for each of its items, whose keys are `@item.KEY`.
@@ -103,6 +104,7 @@ class Call:
     members: Mapping[str, Source] = field(default_factory=dict[str, Source])
     only: tuple[str, ...] | None = None
     when: str = ""
+    only_if: Callable[[Values], bool] | None = None
     into: str = ""
     tagged: bool = True
     each: str = ""

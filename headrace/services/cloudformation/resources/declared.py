@@ -34,6 +34,7 @@ from headrace.services.cloudformation.resources.declared_answers import (
     may_be_empty,
     says_gone,
     shown,
+    things_in,
 )
 from headrace.services.cloudformation.resources.declared_calls import (
     TAGS,
@@ -63,7 +64,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
         for name in own
     }
     fixed = {name for name in own if levels[name] == "stored"} - changed_in_place(declared)
-    maker = _Maker(declared)
+    maker = _Maker(declared, fixed)
     return ResourceType(
         declared.type,
         levels,
@@ -91,10 +92,11 @@ def _is_looked_for(declared: Declared) -> bool:
 class _Maker:
     """Makes, changes, deletes and reads the resources of a declared type."""
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: Declared, fixed: set[str]) -> None:
         self._declared = declared
         # Which property the physical id is, is only known of those that have their name for it.
         self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
+        self._fixed = fixed
 
     def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
         """See `Readable.read`."""
@@ -121,7 +123,7 @@ class _Maker:
                 return False
             raise
         # A list that is filtered by the name is empty.
-        found = [value for value in values.answer.values() if not isinstance(value, str)]
+        found = things_in(values.answer)
         return any(found) if found else bool(values.answer)
 
     def create(self, context: Context, properties: Properties) -> Made:
@@ -143,7 +145,7 @@ class _Maker:
         declared = self._declared
         values = self._values(context, physical_id, new)
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
-        if declared.remade and changed - changed_in_place(declared):
+        if declared.remade and changed & self._fixed:
             # No call of moto's changes it. It is state under a name, so that it can be made again.
             self.delete(context, physical_id, old)
             try:
@@ -227,7 +229,7 @@ class _Maker:
                 raise
             return None
         # A list that is filtered by the name is empty.
-        found = [value for value in answer.values() if not isinstance(value, str)] or [answer]
+        found = things_in(answer) or [answer]
         if any("prefix" in member.lower() for member in declared.read.members):
             # Others begin with the name too.
             found = [has_value(answer, str(name))]
@@ -256,6 +258,8 @@ class _Maker:
     def _run(self, call: Call, values: Values) -> None:
         """Make a call, unless it is not for these properties, or for each of the items that it is for."""
         if call.when and values.get(call.when) is None:
+            return
+        if call.only_if is not None and not call.only_if(values):
             return
         for item in values.get(call.each) or [] if call.each else [None]:
             values.item = item

@@ -75,3 +75,12 @@ def attribute(answer: Mapping[str, Any], kind: str, name: str) -> Any:
         inner = attribute(answer, kind, first)
         return attribute(cast("Any", inner), kind, rest) if isinstance(inner, Mapping) else None
     return None
+
+
+def things_in(answer: dict[str, Any]) -> list[Any]:
+    """Return what an answer says there is: its lists and structures, but not the list of what is not there."""
+    return [
+        value
+        for name, value in answer.items()
+        if not isinstance(value, str) and name not in ("failures", "projectsNotFound")
+    ]

@@ -1,4 +1,4 @@
-"""Analytics beside Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK, Kinesis Analytics; all stored."""
+"""Analytics beside Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK; all stored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,6 @@ def _is_granted(values: Values) -> bool:
     return bool(had & set(values.get("Permissions")))
 
 
-def _logging_option(values: Values) -> str:
-    """Return the id of the log stream that was added last."""
-    return str(
-        values.answered("CloudWatchLoggingOptionDescriptions")[-1]["CloudWatchLoggingOptionId"]
-    )
-
-
 _DOMAIN = {"DomainName": "@id"}
 TYPES = [
     Declared(
@@ -28,6 +21,9 @@ TYPES = [
         create=[Call("CreateDomain")],
         id="DomainName",
         read=Call("DescribeDomain", _DOMAIN),
+        # Its indexes would go with it.
+        holder=True,
+        tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateDomainConfig", _DOMAIN)],
         delete=[Call("DeleteDomain", _DOMAIN)],
         name="DomainName",
@@ -46,6 +42,9 @@ TYPES = [
         create=[Call("CreateElasticsearchDomain")],
         id="DomainName",
         read=Call("DescribeElasticsearchDomain", _DOMAIN),
+        # Its indexes would go with it.
+        holder=True,
+        tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
         name="DomainName",
         name_length=28,
@@ -175,47 +174,6 @@ TYPES = [
         read=Call("DescribeCluster", {"ClusterArn": "@id"}),
         delete=[Call("DeleteCluster", {"ClusterArn": "@id"})],
         attributes={"Arn": "@id"},
-    ),
-    Declared(
-        "AWS::KinesisAnalyticsV2::Application",
-        "kinesisanalyticsv2",
-        create=[Call("CreateApplication")],
-        id="ApplicationName",
-        read=Call("DescribeApplication", {"ApplicationName": "@id"}),
-        delete=[
-            Call(
-                "DeleteApplication",
-                {
-                    "ApplicationName": "@id",
-                    "CreateTimestamp": "@answer.ApplicationDetail.CreateTimestamp",
-                },
-            )
-        ],
-        name="ApplicationName",
-        name_length=128,
-    ),
-    Declared(
-        "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
-        "kinesisanalyticsv2",
-        create=[
-            Call(
-                "AddApplicationCloudWatchLoggingOption",
-                {"CloudWatchLoggingOption": "CloudWatchLoggingOption"},
-            )
-        ],
-        id=lambda v: f"{v.get('ApplicationName')}|{_logging_option(v)}",
-        read=Call("DescribeApplication", {"ApplicationName": lambda v: v.id.partition("|")[0]}),
-        delete=[
-            Call(
-                "DeleteApplicationCloudWatchLoggingOption",
-                {
-                    "ApplicationName": lambda v: v.id.partition("|")[0],
-                    "CloudWatchLoggingOptionId": lambda v: v.id.partition("|")[2],
-                },
-                only=(),
-            )
-        ],
-        attributes={"Id": "@id"},
     ),
     Declared(
         "AWS::LakeFormation::DataLakeSettings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
@@ -21,6 +22,20 @@ def _subnets(values: Values) -> str | None:
 def _state(values: Values) -> str:
     # The default (documented), which the API gives by itself.
     return str(values.get("State") or "ENABLED")
+
+
+def _group_tags(values: Values) -> list[Properties]:
+    """Return the tags of a group, as CreateOrUpdateTags wants them."""
+    group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
+    return [{**tag, **group} for tag in values.items("Tags")]
+
+
+def _tags_gone(values: Values) -> list[Properties]:
+    """Return the tags that the template no longer has."""
+    kept = {tag["Key"] for tag in values.items("Tags")}
+    group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
+    before: list[Properties] = values.old.get("Tags") or []
+    return [{**tag, **group} for tag in before if tag["Key"] not in kept]
 
 
 @made_of("Type")
@@ -97,8 +112,22 @@ TYPES = [
             Call(
                 "UpdateAutoScalingGroup",
                 {"AutoScalingGroupName": "@id", "VPCZoneIdentifier": _subnets},
-            )
+            ),
+            Call(
+                "DeleteTags",
+                {"Tags": made_of("Tags")(_tags_gone)},
+                only=(),
+                only_if=lambda v: bool(_tags_gone(v)),
+            ),
+            Call(
+                "CreateOrUpdateTags",
+                {"Tags": made_of("Tags")(_group_tags)},
+                only=(),
+                only_if=lambda v: bool(_group_tags(v)),
+            ),
         ],
+        # Its policies, hooks and scheduled actions would go with it.
+        holder=True,
         delete=[
             Call(
                 "DeleteAutoScalingGroup",

@@ -9,6 +9,8 @@ from headrace.services.cloudformation.resources.declaration import (
     made_of,
 )
 
+_TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
+
 
 @made_of("DeletionProtection")
 def _is_protected(values: Values) -> object:
@@ -44,6 +46,9 @@ TYPES = [
         create=[Call("CreateDBInstance")],
         id="DBInstanceIdentifier",
         read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
+        # It has data, and replicas.
+        holder=True,
+        tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
         delete=[
             Call(
                 "DeleteDBInstance",
@@ -83,6 +88,9 @@ TYPES = [
         create=[Call("CreateDBCluster")],
         id="DBClusterIdentifier",
         read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
+        # It has data, and instances.
+        holder=True,
+        tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
         delete=[
             Call(
                 "DeleteDBCluster",

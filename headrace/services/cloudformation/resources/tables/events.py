@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
+    MadeOf,
     Values,
     made_of,
+    value_at,
 )
 
 _NAME = {"Name": "@id"}
+_BEGINNING = ("StartingPosition", "StartingPositionTimestamp")
 
 
 @made_of("Statement", "StatementId")
@@ -58,6 +65,48 @@ _PUT_BUS_POLICY = [
     ),
 ]
 _GROUP = {"Name": "@id", "GroupName": "GroupName"}
+
+
+def _moment(value: Any) -> Any:
+    """Return a time in seconds, in whatever form it is; what is no time as it is."""
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if not isinstance(value, str):
+        return None if value is None else float(value)
+    with contextlib.suppress(ValueError):
+        return float(value)
+    with contextlib.suppress(ValueError):
+        return datetime.fromisoformat(value).timestamp()
+    return value
+
+
+@made_of("SourceParameters")
+def _source_parameters(values: Values) -> dict[str, Any]:
+    """Return how a pipe reads from now on; where it began to read does not change."""
+    given = cast("dict[str, Any]", values.get("SourceParameters") or {})
+    # As it is rather than as the template was: a rollback finds what no update has changed.
+    answer = values.context.call("pipes", "DescribePipe", {"Name": values.id})
+    before = cast("dict[str, Any]", answer.get("SourceParameters") or {})
+    found: dict[str, Any] = {}
+    for source, parameters in given.items():
+        if not isinstance(parameters, dict):
+            found[source] = parameters
+            continue
+        own = cast("Properties", parameters)
+        for name in _BEGINNING:
+            if _moment(own.get(name)) != _moment(value_at(before, f"{source}.{name}")):
+                raise ResourceFailed(
+                    f"The {name} of a pipe cannot change: give the pipe another Name, which makes another pipe"
+                )
+        found[source] = {name: value for name, value in own.items() if name not in _BEGINNING}
+    return found
+
+
+def _or_none(name: str, **nothing: str) -> MadeOf:
+    """Return the source of a member that a template may no longer say."""
+    return MadeOf((name,), lambda values: values.get(name) or nothing)
+
+
 TYPES = [
     Declared(
         "AWS::Events::EventBus",
@@ -165,6 +214,27 @@ TYPES = [
         create=[Call("CreatePipe")],
         id="Name",
         read=Call("DescribePipe", _NAME),
+        # How far it has read its source would go with it: another pipe begins anew, and what came meanwhile is lost.
+        holder=True,
+        update=[
+            Call(
+                "UpdatePipe",
+                {
+                    **_NAME,
+                    # Said again each time: what an update does not say stays as it is, on AWS too.
+                    "RoleArn": "RoleArn",
+                    "Target": "Target",
+                    "SourceParameters": _source_parameters,
+                    "EnrichmentParameters": _or_none("EnrichmentParameters"),
+                    "TargetParameters": _or_none("TargetParameters"),
+                    "LogConfiguration": _or_none("LogConfiguration", Level="OFF"),
+                    "DesiredState": made_of("DesiredState")(
+                        lambda v: v.get("DesiredState") or "RUNNING"
+                    ),
+                },
+                only=("Description", "Enrichment", "KmsKeyIdentifier"),
+            )
+        ],
         delete=[Call("DeletePipe", _NAME)],
         name="Name",
         tag=("TagResource", "UntagResource", "resourceArn", "@answer.Arn"),

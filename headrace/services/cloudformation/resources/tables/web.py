@@ -70,6 +70,11 @@ def _is_guarded(values: Values) -> bool:
     return answer.get("WebACL", {}).get("ARN") == values.get("WebACLArn")
 
 
+def _cluster_settings(values: Values) -> list[Properties]:
+    # Documented: a cluster has no Container Insights unless it is told to.
+    return values.items("ClusterSettings") or [{"Name": "containerInsights", "Value": "disabled"}]
+
+
 def _namespace_id(values: Values) -> str:
     params = {"OperationId": values.answer["OperationId"]}
     found = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
@@ -111,6 +116,31 @@ TYPES = [
         create=[Call("CreateCluster")],
         id="ClusterName",
         read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
+        # Its services and tasks would go with it.
+        holder=True,
+        update=[
+            Call(
+                "UpdateCluster",
+                {
+                    "cluster": "@id",
+                    "settings": made_of("ClusterSettings")(_cluster_settings),
+                },
+            ),
+            Call(
+                "PutClusterCapacityProviders",
+                {
+                    "cluster": "@id",
+                    "capacityProviders": made_of("CapacityProviders")(
+                        lambda v: v.get("CapacityProviders") or []
+                    ),
+                    "defaultCapacityProviderStrategy": made_of("DefaultCapacityProviderStrategy")(
+                        lambda v: v.get("DefaultCapacityProviderStrategy") or []
+                    ),
+                },
+                only=(),
+            ),
+        ],
+        tag=("TagResource", "UntagResource", "resourceArn", "@answer.clusters.0.clusterArn"),
         delete=[Call("DeleteCluster", {"cluster": "@id"})],
         name="ClusterName",
         name_length=255,

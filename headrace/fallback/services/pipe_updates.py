@@ -1,0 +1,43 @@
+"""UpdatePipe keeps what it has no members for: where in its source a pipe began to read."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+# Documented: UpdatePipeSourceParameters has none of these, so that no update changes them.
+_FIXED = {
+    "AdditionalBootstrapServers",
+    "ConsumerGroupID",
+    "QueueName",
+    "StartingPosition",
+    "StartingPositionTimestamp",
+    "TopicName",
+    "VirtualHost",
+}
+
+
+def patch(module: Any) -> None:
+    """Replace a method of `moto.pipes.models`, which has the new parameters take the place of all."""
+    update = module.EventBridgePipesBackend.update_pipe
+
+    @functools.wraps(update)
+    def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        given = named.get("source_parameters")
+        if given is not None and name in self.pipes:
+            named["source_parameters"] = _with_fixed(self.pipes[name].source_parameters, given)
+        return update(self, name, *args, **named)
+
+    module.EventBridgePipesBackend.update_pipe = update_pipe
+
+
+def _with_fixed(before: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
+    found = dict(given)
+    for source, parameters in (before or {}).items():
+        if not isinstance(parameters, dict):
+            continue
+        kept = {name: parameters[name] for name in _FIXED & set(parameters)}
+        if kept:
+            found[source] = {**found.get(source, {}), **kept}
+    return found
