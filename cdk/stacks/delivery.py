@@ -31,6 +31,7 @@ from cdk.constructs.workspace_bucket import WorkspaceBucket
 PORT = 5440
 ADMIN = "flights_admin"
 DATABASE = "flights"
+SEARCH_NAME = "flights-to-search"
 _TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
 DESTINATIONS = ("parquet", "iceberg", "opensearch", "redshift", "http")
@@ -101,17 +102,20 @@ class DeliveryStack(Stack):
     def _to_iceberg(
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
+        # A name of its own: where the Parquet table stands, the new one is made before the old one is deleted.
+        table = f"{config.table}_iceberg"
+        location = f"{table}/"
         delivery = IcebergDelivery(
             self,
             "Flights",
             database=config.database,
-            table=config.table,
-            location=config.table_location,
+            table=table,
+            location=location,
             columns=config.columns,
             buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),
             **_common(config, enriched, lake),
         )
-        CfnOutput(self, "LakePrefix", value=config.table_location)
+        CfnOutput(self, "LakePrefix", value=location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
         CfnOutput(self, "GlueTableName", value=delivery.table.ref)
         return delivery.delivery.ref
@@ -135,9 +139,11 @@ class DeliveryStack(Stack):
             removal_policy=RemovalPolicy.DESTROY,
         )
         CfnOutput(self, "DomainEndpoint", value=domain.domain_endpoint)
-        delivery = SearchDelivery(
-            self, "Flights", domain=domain, index_name="flights", **_common(config, enriched, lake)
-        )
+        common = _common(config, enriched, lake)
+        # A name of its own: Firehose does not change a delivery stream to OpenSearch or away from it, so that
+        # CloudFormation must make another (API_UpdateDestination).
+        common["name"] = SEARCH_NAME
+        delivery = SearchDelivery(self, "Flights", domain=domain, index_name="flights", **common)
         return delivery.delivery.ref
 
     def _to_redshift(

@@ -43,7 +43,9 @@ def test_flights_go_to_a_domain_of_the_stack() -> None:
                 "IndexName": "flights",
                 "IndexRotationPeriod": "OneDay",
                 "S3BackupMode": "FailedDocumentsOnly",
-            }
+            },
+            # Not the name of the others: Firehose exchanges OpenSearch for no other destination.
+            "DeliveryStreamName": "flights-to-search",
         },
     )
     template.resource_count_is("AWS::OpenSearchService::Domain", 1)
@@ -101,7 +103,8 @@ def test_flights_go_to_an_iceberg_table() -> None:
                 "DestinationTableConfigurationList": [
                     {
                         "DestinationDatabaseName": "headrace_lake",
-                        "DestinationTableName": "flights",
+                        # Not the Parquet table's: one may be deployed over the other.
+                        "DestinationTableName": "flights_iceberg",
                     }
                 ],
                 "s3BackupMode": "FailedDataOnly",
