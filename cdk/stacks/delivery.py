@@ -102,14 +102,13 @@ class DeliveryStack(Stack):
     def _to_iceberg(
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
-        # A name of its own: where the Parquet table stands, the new one is made before the old one is deleted.
-        table = f"{config.table}_iceberg"
-        location = f"{table}/"
+        # Not the Parquet table's: a deployed stack may change from one to the other, and makes the new one first.
+        location = f"{config.table_location.rstrip('/')}-iceberg/"
         delivery = IcebergDelivery(
             self,
             "Flights",
             database=config.database,
-            table=table,
+            table=f"{config.table}_iceberg",
             location=location,
             columns=config.columns,
             buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),

@@ -103,7 +103,7 @@ def test_flights_go_to_an_iceberg_table() -> None:
                 "DestinationTableConfigurationList": [
                     {
                         "DestinationDatabaseName": "headrace_lake",
-                        # Not the Parquet table's: one may be deployed over the other.
+                        # Not the Parquet table's name: one may follow the other in a deployed stack.
                         "DestinationTableName": "flights_iceberg",
                     }
                 ],
