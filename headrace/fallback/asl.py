@@ -24,7 +24,10 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback import asl_jsonata, asl_maps
 from headrace.fallback.asl_client import client_of_cloud
+from headrace.fallback.asl_languages import marked
+from headrace.fallback.asl_paths import extract_json
 from headrace.fallback.asl_tasks import task_maker
 
 RUNTIME_ERROR = "States.Runtime"
@@ -146,7 +149,8 @@ class Run:
 
     def _prepare(self) -> tuple[Any, Any]:
         started = self.started
-        refuse_what_is_missing(json.loads(started.definition))
+        definition = json.loads(started.definition)
+        refuse_what_is_missing(definition)
         load_interpreter()
         from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
         from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -160,7 +164,7 @@ class Run:
         from moto.stepfunctions.parser.asl.parse.asl_parser import AmazonStateLanguageParser
 
         parser: Any = AmazonStateLanguageParser
-        program = parser.parse(started.definition)[0]
+        program = parser.parse(json.dumps(marked(definition), ensure_ascii=False))[0]
         if started.is_express:
             own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
@@ -211,8 +215,6 @@ def refuse_what_is_missing(definition: Any) -> None:
     """Raise NotImplementedError with the name of a feature that the interpreter lacks."""
     if isinstance(definition, dict):
         states = cast("dict[str, Any]", definition)
-        if states.get("QueryLanguage") == "JSONata":
-            raise NotImplementedError("headrace does not evaluate JSONata (QueryLanguage)")
         resource = states.get("Resource")
         if states.get("Type") == "Task" and isinstance(resource, str) and ":activity:" in resource:
             raise NotImplementedError("headrace does not run tasks of activities")
@@ -259,6 +261,8 @@ def load_interpreter() -> None:
         if not _LOADED.is_set():
             importlib.import_module("moto.stepfunctions.parser.models")
             _patch_interpreter()
+            asl_jsonata.patch()
+            asl_maps.patch()
             _LOADED.set()
 
 
@@ -278,6 +282,7 @@ def _patch_interpreter() -> None:
     # Imported by name in many of its modules.
     instead = {
         "boto_client_for": client_of_cloud,
+        "extract_json": extract_json,
         "TMP_THREADS": _Nothing(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }

@@ -20,6 +20,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
 from headrace.fallback.current import RunningExecutions
+from headrace.fallback.jsonata import EVALUATOR
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Executions:
         until = time.monotonic() + JOIN_S
         for _, thread in running:
             thread.join(max(0.0, until - time.monotonic()))
+        EVALUATOR.close()
 
     def _run(self, run: Run) -> None:
         is_there: list[bool] = []

@@ -118,7 +118,6 @@ def test_a_time_out_is_shown_with_its_date_and_event(lab: MotoLab):
 @pytest.mark.parametrize(
     ("state", "cause"),
     [
-        ({"Type": "Pass", "QueryLanguage": "JSONata", "End": True}, "JSONata"),
         ({**SEND, "Resource": "arn:aws:states:::aws-sdk:nosuch:do"}, "no service nosuch"),
         ({**SEND, "Resource": "arn:aws:states:us-east-1:000000000000:activity:a"}, "activities"),
     ],
@@ -146,5 +145,5 @@ def test_a_token_that_nobody_gave_out_is_refused(lab: MotoLab):
 
 def test_a_definition_is_searched_for_what_is_missing():
     refuse_what_is_missing({"States": [{"Type": "Pass", "Resource": ":activity:"}]})
-    with pytest.raises(NotImplementedError, match="JSONata"):
-        refuse_what_is_missing({"States": [{"A": {"QueryLanguage": "JSONata"}}]})
+    with pytest.raises(NotImplementedError, match="activities"):
+        refuse_what_is_missing({"States": [{"A": {"Type": "Task", "Resource": "a:activity:b"}}]})
