@@ -8,6 +8,7 @@ import base64
 import functools
 import io
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -67,7 +68,12 @@ class Client:
 
 
 def _plain(value: Any) -> Any:
-    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed)."""
+    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed).
+
+    Times are text (observed by others on AWS: github.com/floci-io/floci, docs/services/step-functions.md).
+    """
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -192,6 +192,7 @@ def patch() -> None:
 
 def _patch_parsing(preprocessor: Any) -> None:
     from moto.stepfunctions.parser.asl.antlt4utils.antlr4utils import from_string_literal
+    from moto.stepfunctions.parser.asl.component.common import query_language as language
     from moto.stepfunctions.parser.asl.component.common.assign import (
         assign_template_value_terminal as terminal,
     )
@@ -200,6 +201,7 @@ def _patch_parsing(preprocessor: Any) -> None:
     literal: Any = terminal.AssignTemplateValueTerminalLit
     count: Any = tolerated_failure.ToleratedFailureCountStringJSONata
     open_scope = preprocessor._open_query_language_scope
+    visit_result_writer = preprocessor.visitResult_writer_decl
 
     def open_own_scope(self: Any, tree: Any) -> None:
         # Each state says its own: what is around it does not matter, as on AWS.
@@ -214,6 +216,15 @@ def _patch_parsing(preprocessor: Any) -> None:
         # moto takes it for a percentage, and so for nothing.
         return count(string_jsonata=self.visitString_jsonata(ctx=context.string_jsonata()))
 
+    def visit_writer(self: Any, context: Any) -> Any:
+        # Its arguments are packed into Parameters, which the grammar knows of JSONPath alone.
+        self._query_language_per_scope.append(language.QueryLanguage())
+        try:
+            return visit_result_writer(self, context)
+        finally:
+            self._query_language_per_scope.pop()
+
+    preprocessor.visitResult_writer_decl = visit_writer
     preprocessor._open_query_language_scope = open_own_scope
     preprocessor.visitAssign_template_value_terminal_string_literal = visit_text
     preprocessor.visitTolerated_failure_count_string_jsonata = visit_count

@@ -26,6 +26,8 @@ _ONLY_JSONPATH = (
 )  # fmt: skip
 _ONLY_JSONATA = ("Arguments", "Output", "Items")
 _NO_EXPRESSIONS = {"Comment", "Type", "Resource", "Next", "Default", "QueryLanguage", "Retry"}
+# Holds arguments where moto's grammar knows parameters alone.
+PACKED = "headrace-arguments"
 _MACHINES = {"Branches", "ItemProcessor", "Iterator"}
 
 
@@ -60,7 +62,7 @@ def _text_of(value: str) -> str | None:
     return None
 
 
-def _mapped(value: Any, location: str, change: Callable[[Expression], str]) -> Any:
+def _mapped(value: Any, location: str, change: Callable[[Expression], Any]) -> Any:
     if isinstance(value, str):
         text = _text_of(value)
         return value if text is None else change(Expression(text, location))
@@ -113,10 +115,7 @@ def _marked_machine(machine: dict[str, Any], language: str) -> dict[str, Any]:
 def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     own = language_of(state, language)
     found = {**state, "QueryLanguage": own}
-    percentage = state.get("ToleratedFailurePercentage")
-    if isinstance(percentage, int):
-        # moto's grammar takes none without a point.
-        found["ToleratedFailurePercentage"] = float(percentage)
+    _fit_map(found)
     if own == JSONATA:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
             # Documented: what a Map goes over unless it says.
@@ -130,6 +129,37 @@ def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
             else _marked_machine(inner, language)
         )
     return found
+
+
+def _fit_map(state: dict[str, Any]) -> None:
+    """Change a state that goes beyond the grammar of moto into one that means the same, in place."""
+    percentage = state.get("ToleratedFailurePercentage")
+    if isinstance(percentage, int):
+        # It takes none without a point.
+        state["ToleratedFailurePercentage"] = float(percentage)
+    processor: dict[str, Any] = state.get("ItemProcessor") or {}
+    config: dict[str, Any] = processor.get("ProcessorConfig") or {}
+    if config.get("ExecutionType") == "EXPRESS":
+        # Here both kinds run in this process, and their histories are seen by nobody.
+        config = {**config, "ExecutionType": "STANDARD"}
+        state["ItemProcessor"] = {**processor, "ProcessorConfig": config}
+    writer = state.get("ResultWriter")
+    if isinstance(writer, dict) and "Arguments" in writer:
+        members = cast("dict[str, Any]", writer)
+        others = {name: each for name, each in members.items() if name != "Arguments"}
+        packed = json.dumps(members["Arguments"]).encode()
+        state["ResultWriter"] = {
+            **others,
+            "Parameters": {PACKED: base64.urlsafe_b64encode(packed).decode()},
+        }
+
+
+def unpacked(parameters: dict[str, Any], change: Callable[[Expression], Any]) -> dict[str, Any]:
+    """Return the arguments that stand behind a result writer's parameters, their expressions changed."""
+    if PACKED not in parameters:
+        return parameters
+    arguments = json.loads(base64.urlsafe_b64decode(parameters[PACKED]))
+    return _mapped(arguments, "ResultWriter/Arguments", change)
 
 
 def _mark(expression: Expression) -> str:

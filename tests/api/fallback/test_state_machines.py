@@ -1,0 +1,124 @@
+"""State machines on a whole cloud: what a Map reads from S3 and writes there, and what services answer to tasks.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html and
+input-output-resultwriter.html.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.server import wait_until
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("machines") / "data") as cloud:
+        cloud.client("s3").create_bucket(Bucket="lake")
+        yield cloud
+
+
+def ended(cloud: InProcessCloud, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    states = cloud.client("stepfunctions")
+    definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
+    machine = states.create_state_machine(
+        name=name, definition=json.dumps(definition), roleArn=ROLE
+    )["stateMachineArn"]
+    run = states.start_execution(stateMachineArn=machine)["executionArn"]
+
+    def described() -> dict[str, Any]:
+        return states.describe_execution(executionArn=run)
+
+    wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+    return described()
+
+
+def mapping(**fields: Any) -> dict[str, Any]:
+    processor = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "EXPRESS"},
+        "StartAt": "P",
+        "States": {"P": {"Type": "Pass", "Output": "{% $states.input.n * 2 %}", "End": True}},
+    }
+    return {"Type": "Map", "ItemProcessor": processor, "End": True, **fields}
+
+
+def test_a_map_reads_json_lines_and_writes_what_became_of_them(cloud: InProcessCloud):
+    s3 = cloud.client("s3")
+    s3.put_object(Bucket="lake", Key="in/lines", Body=b'{"n": 1}\n{"n": "x"}\n\n{"n": 3}\n{"n": 4}')
+    reader = {
+        "Resource": "arn:aws:states:::s3:getObject",
+        "ReaderConfig": {"InputType": "JSONL", "MaxItems": "{% 3 %}"},
+        "Arguments": {"Bucket": "lake", "Key": "{% 'in/' & 'lines' %}"},
+    }
+    writer = {
+        "Resource": "arn:aws:states:::s3:putObject",
+        "Arguments": {"Bucket": "lake", "Prefix": "{% 'out' %}"},
+    }
+    state = mapping(ItemReader=reader, ResultWriter=writer, ToleratedFailureCount=1)
+    done = ended(cloud, "lines", state)
+    assert done["status"] == "SUCCEEDED", done.get("cause")
+    where = json.loads(done["output"])["ResultWriterDetails"]
+    manifest = json.loads(s3.get_object(**where)["Body"].read())
+    files = manifest["ResultFiles"]
+    found = {
+        status: json.loads(s3.get_object(Bucket="lake", Key=files[status][0]["Key"])["Body"].read())
+        for status in ("SUCCEEDED", "FAILED")
+    }
+    assert [each["Output"] for each in found["SUCCEEDED"]] == ["2", "6"]
+    (failed,) = found["FAILED"]
+    assert (json.loads(failed["Input"]), failed["Error"]) == (
+        {"n": "x"},
+        "States.QueryEvaluationError",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        (
+            {
+                "ItemReader": {
+                    "Resource": "arn:aws:states:::s3:getObject",
+                    "ReaderConfig": {"InputType": "JSON"},
+                    "Arguments": {"Bucket": "lake", "Key": "none"},
+                }
+            },
+            "States.ItemReaderFailed",
+        ),
+        (
+            {
+                "Items": [{"n": 1}],
+                "ResultWriter": {
+                    "Resource": "arn:aws:states:::s3:putObject",
+                    "Arguments": {"Bucket": "no-lake", "Prefix": "p"},
+                },
+            },
+            "States.ResultWriterFailed",
+        ),
+    ],
+)
+def test_what_s3_refuses_has_the_maps_error(
+    cloud: InProcessCloud, fields: dict[str, Any], error: str
+):
+    done = ended(cloud, error.replace(".", "-"), mapping(**fields))
+    assert (done["status"], done["error"]) == ("FAILED", error)
+
+
+def test_times_that_a_service_answers_are_text(cloud: InProcessCloud):
+    cloud.client("s3").put_object(Bucket="lake", Key="k", Body=b'{"n": 5}')
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::aws-sdk:s3:getObject",
+        "Arguments": {"Bucket": "lake", "Key": "k"},
+        "Output": "{% [$parse($states.result.Body).n, $substring($states.result.LastModified, 19)] %}",
+        "End": True,
+    }
+    done = ended(cloud, "times", task)
+    assert json.loads(done["output"]) == [5, ".000Z"]
