@@ -25,6 +25,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
 from headrace.fallback import asl_jsonata, asl_maps
+from headrace.fallback.activities import Activities, interrupt, patch_interpreter
 from headrace.fallback.asl_client import client_of_cloud
 from headrace.fallback.asl_languages import marked
 from headrace.fallback.asl_paths import extract_json
@@ -69,8 +70,10 @@ class Outcome:
 class Run:
     """One execution. `run` is called once, on a thread of its caller's; the rest by any thread."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: Started, activities: Activities | None = None) -> None:
+        """Take what it is started with, and where its tasks of activities wait for workers."""
         self.started = started
+        self._activities = activities or Activities()
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
@@ -105,6 +108,7 @@ class Run:
             environment = self._environment
         if environment is not None:
             environment.set_stop(stop_date=datetime.now(UTC), error=error, cause=cause)
+            interrupt(environment.callback_pool_manager)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the history so far, as GetExecutionHistory shows it, with timestamps as ISO text."""
@@ -115,6 +119,16 @@ class Run:
             "list[dict[str, Any]]",
             json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
         )
+
+    def begin(self, token: str, worker: str | None) -> bool:
+        """Note that a worker has a task of an activity; False when the token is not this run's."""
+        if self._environment is None or not self._environment.is_running():
+            return False
+        endpoint = self._environment.callback_pool_manager.get(token)
+        if endpoint is None:
+            return False
+        endpoint.notify_activity_task_start(worker)
+        return True
 
     def tell(self, token: str, answer: str, **details: Any) -> bool:
         """Pass on SendTask... (`answer` is success, failure or heartbeat); False when the token is not this run's.
@@ -150,7 +164,6 @@ class Run:
     def _prepare(self) -> tuple[Any, Any]:
         started = self.started
         definition = json.loads(started.definition)
-        refuse_what_is_missing(definition)
         load_interpreter()
         from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
         from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -189,7 +202,7 @@ class Run:
             context=context,
             event_history_context=EventHistoryContext.of_program_start(),
             cloud_watch_logging_session=None,
-            activity_store={},
+            activity_store=cast("Any", self._activities),
         )
         manager: Any = environment.event_manager
         manager.ended = threading.Event()
@@ -209,20 +222,6 @@ class Run:
             },
             update_source_event_id=False,
         )
-
-
-def refuse_what_is_missing(definition: Any) -> None:
-    """Raise NotImplementedError with the name of a feature that the interpreter lacks."""
-    if isinstance(definition, dict):
-        states = cast("dict[str, Any]", definition)
-        resource = states.get("Resource")
-        if states.get("Type") == "Task" and isinstance(resource, str) and ":activity:" in resource:
-            raise NotImplementedError("headrace does not run tasks of activities")
-        for each in states.values():
-            refuse_what_is_missing(each)
-    elif isinstance(definition, list):
-        for each in cast("list[Any]", definition):
-            refuse_what_is_missing(each)
 
 
 def _words(error: Exception) -> str:
@@ -263,6 +262,7 @@ def load_interpreter() -> None:
             _patch_interpreter()
             asl_jsonata.patch()
             asl_maps.patch()
+            patch_interpreter()
             _LOADED.set()
 
 

@@ -20,124 +20,10 @@ from typing import Any, cast
 
 from headrace.fallback.asl_languages import Expression, unmarked
 from headrace.fallback.asl_paths import extract_json
-from headrace.fallback.jsonata import EVALUATOR, NoValue, QueryFailed
+from headrace.fallback.asl_query import DECORATED, evaluated, failure, stored
 
-QUERY_ERROR = "States.QueryEvaluationError"
 # Documented: of one variable, and of all that one Assign sets.
 MOST_VARIABLE_BYTES = 256 * 1024
-_DECORATED = "An error occurred while executing the state '"
-_NUMBERS = {
-    "Seconds", "TimeoutSeconds", "HeartbeatSeconds", "MaxConcurrency", "MaxItems",
-    "ToleratedFailureCount", "ToleratedFailurePercentage",
-}  # fmt: skip
-_TYPES = {
-    "Condition": "boolean", "Items": "array", "Timestamp": "string", "Error": "string", "Cause": "string",
-}  # fmt: skip
-_FREE = ("Arguments", "Output", "Assign", "ItemSelector")
-
-
-# --- evaluation -----------------------------------------------------------------------------------------
-
-
-def evaluated(environment: Any, expression: Expression) -> Any:
-    """Return what an expression gives in a state. Raises moto's FailureEventException, and notes the event."""
-    said = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
-    try:
-        value = EVALUATOR.value(expression.text, _variables(environment, expression))
-    except QueryFailed as error:
-        how = f". {error.code}: {error.message}" if error.code else f": {error.message}"
-        raise _failure(
-            environment, f"{said} threw an error during evaluation{how}", expression
-        ) from error
-    if isinstance(value, NoValue):
-        what = "returned nothing (undefined)" if value.is_nothing else None
-        raise _failure(
-            environment, f"{said} {what or 'returned an unsupported result type'}.", expression
-        )
-    problem = _misfit(value, expression.location)
-    if problem:
-        raise _failure(environment, f"{said} {problem}", expression)
-    return value
-
-
-def _misfit(value: Any, location: str) -> str:
-    """Return why a value does not do for a field that takes one type of values; empty when it does."""
-    if location.startswith(_FREE) or "]/Output" in location or "]/Assign" in location:
-        return ""
-    field = location.rpartition("/")[2]
-    wanted = "number" if field in _NUMBERS else _TYPES.get(field)
-    given = _type_of(value)
-    if wanted is None or given == wanted:
-        return ""
-    shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    return (
-        f"returned an unexpected result type. Expected '{wanted}', but was '{given}' for value:"
-        f" {shown}"
-    )
-
-
-def _type_of(value: Any) -> str:
-    if value is None:
-        return "null"
-    kinds = {bool: "boolean", str: "string", list: "array", dict: "object"}
-    return kinds.get(type(value), "number")
-
-
-def _variables(environment: Any, expression: Expression) -> dict[str, Any]:
-    place = expression.location
-    is_output = place.partition("/")[0] == "Output" or "]/Output" in place
-    before: dict[str, Any] | None = getattr(environment, "before_assign", None)
-    seen = before if is_output and before is not None else _stored(environment)
-    text = expression.text
-    found = {name: value for name, value in seen.items() if f"${name}" in text}
-    if "$states" in text:
-        data = environment.states._states_data
-        states = {"input": data["input"], "context": data["context"]}
-        for name in ("result", "errorOutput"):
-            if data.get(name) is not None:
-                states[name] = data[name]
-        found["states"] = states
-    return found
-
-
-def _stored(environment: Any) -> dict[str, Any]:
-    store = environment.variable_store
-    return {**store._outer_scope, **store._inner_scope}
-
-
-def _failure(
-    environment: Any, cause: str, expression: Expression, error: str = QUERY_ERROR
-) -> Exception:
-    from moto.stepfunctions.parser.api import HistoryEventType
-    from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
-    from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
-        FailureEvent,
-        FailureEventException,
-    )
-    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
-
-    state = environment.next_state_name
-    entered = getattr(environment, "entered_event_id", 0)
-    details: Any = {
-        "error": error,
-        "cause": f"{_DECORATED}{state}' (entered at the event id #{entered}). {cause}",
-        "location": expression.location,
-        "state": state,
-    }
-    details_of: Any = EventDetails
-    name_of: Any = type("QueryErrorName", (ErrorName,), {})
-    kind: Any = HistoryEventType.EvaluationFailed
-    event: Any = details_of(evaluationFailedEventDetails=details)
-    publish: Any = environment.event_manager.add_evaluation_failure
-    publish(context=environment.event_history_context, event_type=kind, event_details=event)
-    return FailureEventException(
-        FailureEvent(
-            env=environment,
-            error_name=name_of(error),
-            event_type=kind,
-            event_details=event,
-        )
-    )
 
 
 # --- the interpreter's parts ----------------------------------------------------------------------------
@@ -239,16 +125,16 @@ def _eval_variable(self: Any, env: Any) -> None:
     text: str = self.expression
     end = min((place for mark in ".[" if (place := text.find(mark)) > 0), default=len(text))
     name = text[1:end]
-    stored = _stored(env)
-    if name not in stored:
-        raise _failure(
+    variables = stored(env)
+    if name not in variables:
+        raise failure(
             env,
             f"The variable '${name}' is not defined.",
             Expression(text, env.next_field_name or ""),
             "States.Runtime",
         )
     path: Any = f"${text[end:]}"
-    env.stack.append(stored[name] if path == "$" else extract_json(path, stored[name]))
+    env.stack.append(variables[name] if path == "$" else extract_json(path, variables[name]))
 
 
 def _assign(self: Any, env: Any) -> None:
@@ -259,13 +145,13 @@ def _assign(self: Any, env: Any) -> None:
         found.update(env.stack.pop())
     size = len(json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode())
     if size > MOST_VARIABLE_BYTES:
-        raise _failure(
+        raise failure(
             env,
             f"The variables have {size} bytes, more than {MOST_VARIABLE_BYTES}.",
             Expression("", "Assign"),
             "States.DataLimitExceeded",
         )
-    env.before_assign = _stored(env)
+    env.before_assign = stored(env)
     for name, value in found.items():
         env.variable_store.set(variable_identifier=name, variable_value=value)
 
@@ -362,7 +248,7 @@ def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def once(self: Any) -> Any:
         details = details_of(self)
         pair = cast("tuple[str | None, str | None] | None", self.extract_error_cause_pair())
-        if details and pair and (pair[1] or "").startswith(_DECORATED):
+        if details and pair and (pair[1] or "").startswith(DECORATED):
             details["cause"] = pair[1]
         return details
 
@@ -381,7 +267,7 @@ def _choose(self: Any, env: Any) -> None:
     if self.default_state is None:
         # Documented; the sentence is assumed.
         cause = "No choice rule matched, and there is no Default."
-        raise _failure(env, cause, Expression("", "Choices"), "States.NoChoiceMatched")
+        raise failure(env, cause, Expression("", "Choices"), "States.NoChoiceMatched")
     env.stack.append(self.default_state.state_name)
 
 

@@ -18,8 +18,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.fallback.asl_client import client_of_cloud
-from headrace.fallback.asl_jsonata import evaluated
 from headrace.fallback.asl_languages import unpacked
+from headrace.fallback.asl_query import evaluated
 
 THRESHOLD_ERROR = "States.ExceedToleratedFailureThreshold"
 READER_ERROR, WRITER_ERROR = "States.ItemReaderFailed", "States.ResultWriterFailed"

@@ -12,11 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
+from headrace.fallback.activities import WAITS_S
 from headrace.fallback.asl import Outcome, Run, Started
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
 from headrace.fallback.services import state_aliases
+from headrace.fallback.services.sqs import ASKED
 
 DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
 
@@ -36,6 +38,7 @@ def patch(responses: Any) -> None:
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _checked(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
+    response.get_activity_task = _get_activity_task
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
     backend.update_state_machine = _revising(backend.update_state_machine)
@@ -350,6 +353,20 @@ def _sending(answer: str) -> Any:
         return EmptyResult()
 
     return send_task
+
+
+def _get_activity_task(self: Any) -> Any:
+    """Give a worker the next task; whoever called waits while there is none (see `long_poll`)."""
+    from moto.core.responses import ActionResult
+
+    activity = self.stepfunction_backend.describe_activity(self._get_param("activityArn"))
+    running = CURRENT.executions
+    worker = self._get_param("workerName")
+    task = None if running is None else running.take_task(activity.arn, worker)
+    ASKED.wait_s, ASKED.found, ASKED.again_ms = WAITS_S, task is not None, None
+    if task is None:
+        return ActionResult({})
+    return ActionResult({"taskToken": task[0], "input": task[1]})
 
 
 def _start_sync_execution(self: Any) -> Any:
