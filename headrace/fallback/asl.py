@@ -24,7 +24,7 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
-from headrace.fallback import asl_jsonata, asl_maps
+from headrace.fallback import asl_jsonata, asl_maps, asl_services
 from headrace.fallback.activities import Activities, interrupt, patch_interpreter
 from headrace.fallback.asl_client import client_of_cloud
 from headrace.fallback.asl_languages import marked
@@ -262,6 +262,7 @@ def load_interpreter() -> None:
             _patch_interpreter()
             asl_jsonata.patch()
             asl_maps.patch()
+            asl_services.patch()
             patch_interpreter()
             _LOADED.set()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -18,6 +19,8 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.fitting import fitted
 
 SESSION = "headrace-stepfunctions"
+# SDKs call errors by their shapes; the code of this one is of the query protocol.
+_NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 
 
 def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
@@ -51,13 +54,13 @@ class Client:
             output = CURRENT.control.call(
                 self._service,
                 operation,
-                fitted(self._service, operation, params),
+                self._parameters(operation, params),
                 account=self._role_arn.split(":")[4],
                 region=self._region,
                 acting=Acting(self._role_arn, SESSION),
             )
         except AwsError as error:
-            raise _exception_class(error.code, ClientError)(
+            raise _exception_class(_NAMES_OF_CODES.get(error.code, error.code), ClientError)(
                 {
                     "Error": {"Code": error.code, "Message": error.message},
                     "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
@@ -65,6 +68,12 @@ class Client:
                 operation,
             ) from error
         return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
+
+    def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters in the operation's names, with the tokens that an SDK makes when they are missing."""
+        model: Any = service_model(self._service).operation_model(operation)
+        tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
+        return {**tokens, **fitted(self._service, operation, params)}
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Mends how moto's interpreter runs the iterations of Map states: failures count, and names of errors are kept.
+"""Mends how moto's interpreter runs the iterations of Map states, reads their items and writes their results.
 
 A distributed Map fails with `States.ExceedToleratedFailureThreshold` when more of its iterations fail than it
 tolerates; moto's succeeds with nulls. Documented:
@@ -41,7 +41,6 @@ class Iteration:
 
 def patch() -> None:
     """Mend moto's interpreter, which is imported. Called once."""
-    from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader import (
         item_reader_decl,
     )
@@ -61,12 +60,7 @@ def patch() -> None:
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.result_writer import (
         result_writer_decl,
     )
-    from moto.stepfunctions.parser.asl.component.state.exec.state_parallel import branches_decl
 
-    any_name: Any = type("NameOfAnyError", (ErrorName,), {})
-    # What fails inside of a Map or a Parallel may be States.Runtime as well; moto takes Fail states alone to fail.
-    for module in (iteration_worker, branches_decl):
-        cast("Any", module).CustomErrorName = any_name
     workers: list[Any] = [
         processors.DistributedItemProcessorWorker,
         iterators.DistributedIteratorWorker,

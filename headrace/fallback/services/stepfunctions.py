@@ -38,6 +38,7 @@ def patch(responses: Any) -> None:
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _checked(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
+    backend.create_activity = _once(backend.create_activity)
     response.get_activity_task = _get_activity_task
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
@@ -353,6 +354,16 @@ def _sending(answer: str) -> Any:
         return EmptyResult()
 
     return send_task
+
+
+def _once(create: Any) -> Any:
+    """Return an activity of that name which is there; moto refuses the second request (documented: idempotent)."""
+
+    def create_activity(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        found = next((each for each in self.activities.values() if each.name == name), None)
+        return found or create(self, name, *args, **named)
+
+    return create_activity
 
 
 def _get_activity_task(self: Any) -> Any:

@@ -122,3 +122,68 @@ def test_times_that_a_service_answers_are_text(cloud: InProcessCloud):
     }
     done = ended(cloud, "times", task)
     assert json.loads(done["output"]) == [5, ".000Z"]
+
+
+def task(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    arn = f"arn:aws:states:::{resource}"
+    return {"Type": "Task", "Resource": arn, "Arguments": arguments, "End": True}
+
+
+STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "error"),
+    [
+        ("ecs:runTask", {"Cluster": "no", "TaskDefinition": "t"}, "ECS.ClusterNotFoundException"),
+        # Not that its ClientToken is missing, which SDKs make.
+        (
+            "emr-serverless:startJobRun",
+            {
+                "ApplicationId": "00nosuchapplica1",
+                "ExecutionRoleArn": ROLE,
+                "JobDriver": {"SparkSubmit": {"EntryPoint": "s3://lake/s.py"}},
+            },
+            "EMRServerless.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:kinesis:putRecord",
+            {"StreamName": "no", "PartitionKey": "p", "Data": "d"},
+            "Kinesis.ResourceNotFoundException",
+        ),
+        ("aws-sdk:sqs:deleteQueue", {"QueueUrl": "no"}, "Sqs.QueueDoesNotExistException"),
+    ],
+)
+def test_what_a_service_refuses_has_its_name(
+    cloud: InProcessCloud, resource: str, arguments: dict[str, Any], error: str
+):
+    done = ended(cloud, resource.replace(":", "-"), task(resource, arguments))
+    assert (done["status"], done["error"]) == ("FAILED", error)
+
+
+def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
+    cluster = cloud.client("emr").run_job_flow(
+        Name="c",
+        ReleaseLabel="emr-7.5.0",
+        Instances={
+            "InstanceCount": 1,
+            "MasterInstanceType": "m5.xlarge",
+            "KeepJobFlowAliveWhenNoSteps": True,
+        },
+        JobFlowRole="r",
+        ServiceRole="r",
+    )["JobFlowId"]
+    step = {"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": STEP}
+    done = ended(
+        cloud, "step", task("elasticmapreduce:addStep.sync", {"ClusterId": cluster, "Step": step})
+    )
+    assert (done["status"], done["error"]) == ("FAILED", "States.TaskFailed")
+    assert json.loads(done["cause"])["Step"]["Status"]["State"] == "FAILED"
+
+
+def test_a_glue_job_that_nobody_runs_does_not_succeed(cloud: InProcessCloud):
+    command = {"Name": "glueetl", "ScriptLocation": "s3://lake/s.py"}
+    cloud.client("glue").create_job(Name="j", Role=ROLE, Command=command)
+    done = ended(cloud, "glue", task("glue:startJobRun.sync", {"JobName": "j"}))
+    assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
+    assert "does not run jobs of Glue" in done["cause"]

@@ -133,6 +133,7 @@ def test_what_cannot_be_run_fails_by_its_name(lab: MotoLab, state: dict[str, Any
 def test_an_activitys_worker_gets_a_task_and_answers_it(lab: MotoLab):
     client = lab.client("stepfunctions")
     activity = client.create_activity(name="a")["activityArn"]
+    assert client.create_activity(name="a")["activityArn"] == activity
     arn = machine(lab, {"Type": "Task", "Resource": activity, "TimeoutSeconds": 60, "End": True})
     given: dict[str, Any] = {}
 
