@@ -15,7 +15,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -28,6 +28,7 @@ from headrace.fallback import asl_jsonata, asl_maps, asl_services
 from headrace.fallback.activities import Activities, interrupt, patch_interpreter
 from headrace.fallback.asl_client import client_of_cloud
 from headrace.fallback.asl_languages import marked
+from headrace.fallback.asl_logs import log_of
 from headrace.fallback.asl_paths import extract_json
 from headrace.fallback.asl_tasks import task_maker
 
@@ -42,7 +43,7 @@ MOST_ITERATIONS_AT_A_TIME = 40
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What an execution is started with; `is_express` is the type of its machine."""
+    """What an execution is started with; `is_express` is the type of its machine, `logging` its configuration."""
 
     arn: str
     name: str
@@ -55,6 +56,7 @@ class Started:
     input: str
     is_express: bool
     start_date: datetime
+    logging: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,20 @@ class Run:
         """Take what it is started with, and where its tasks of activities wait for workers."""
         self.started = started
         self._activities = activities or Activities()
+        self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
 
     def run(self) -> Outcome:
         """Run to the end and return how it went; whatever the interpreter cannot do is a failure in words."""
+        try:
+            return self._outcome()
+        finally:
+            if self._log is not None:
+                self._log.flush()
+
+    def _outcome(self) -> Outcome:
         try:
             program, environment = self._prepare()
         except Exception as error:  # noqa: BLE001 - the definition is the client's, its failure the execution's
@@ -201,7 +211,7 @@ class Run:
             execution_type=kind,
             context=context,
             event_history_context=EventHistoryContext.of_program_start(),
-            cloud_watch_logging_session=None,
+            cloud_watch_logging_session=cast("Any", self._log),
             activity_store=cast("Any", self._activities),
         )
         manager: Any = environment.event_manager

@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.activities import WAITS_S
 from headrace.fallback.asl import Outcome, Run, Started
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
-from headrace.fallback.services import state_aliases
-from headrace.fallback.services.sqs import ASKED
+from headrace.fallback.services import state_activities, state_aliases
 
 DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
 
@@ -38,8 +36,7 @@ def patch(responses: Any) -> None:
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _checked(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
-    backend.create_activity = _once(backend.create_activity)
-    response.get_activity_task = _get_activity_task
+    state_activities.patch(response, backend)
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
     backend.update_state_machine = _revising(backend.update_state_machine)
@@ -198,6 +195,7 @@ def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime
         input=given,
         is_express=machine.type == "EXPRESS",
         start_date=start_date,
+        logging=machine.loggingConfiguration,
     )
 
 
@@ -354,30 +352,6 @@ def _sending(answer: str) -> Any:
         return EmptyResult()
 
     return send_task
-
-
-def _once(create: Any) -> Any:
-    """Return an activity of that name which is there; moto refuses the second request (documented: idempotent)."""
-
-    def create_activity(self: Any, name: str, *args: Any, **named: Any) -> Any:
-        found = next((each for each in self.activities.values() if each.name == name), None)
-        return found or create(self, name, *args, **named)
-
-    return create_activity
-
-
-def _get_activity_task(self: Any) -> Any:
-    """Give a worker the next task; whoever called waits while there is none (see `long_poll`)."""
-    from moto.core.responses import ActionResult
-
-    activity = self.stepfunction_backend.describe_activity(self._get_param("activityArn"))
-    running = CURRENT.executions
-    worker = self._get_param("workerName")
-    task = None if running is None else running.take_task(activity.arn, worker)
-    ASKED.wait_s, ASKED.found, ASKED.again_ms = WAITS_S, task is not None, None
-    if task is None:
-        return ActionResult({})
-    return ActionResult({"taskToken": task[0], "input": task[1]})
 
 
 def _start_sync_execution(self: Any) -> Any:

@@ -187,3 +187,51 @@ def test_a_glue_job_that_nobody_runs_does_not_succeed(cloud: InProcessCloud):
     done = ended(cloud, "glue", task("glue:startJobRun.sync", {"JobName": "j"}))
     assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
     assert "does not run jobs of Glue" in done["cause"]
+
+
+@pytest.mark.parametrize(
+    ("level", "has_data", "kinds"),
+    [
+        ("ALL", True, ["ExecutionStarted", "PassStateEntered", "FailStateEntered"]),
+        ("FATAL", False, ["ExecutionFailed"]),
+    ],
+)
+def test_an_execution_is_logged_as_its_machine_says(
+    cloud: InProcessCloud, level: str, has_data: bool, kinds: list[str]
+):
+    logs, states = cloud.client("logs"), cloud.client("stepfunctions")
+    group = f"/states/{level}"
+    logs.create_log_group(logGroupName=group)
+    definition = {
+        "StartAt": "A",
+        "States": {
+            "A": {"Type": "Pass", "Next": "B"},
+            "B": {"Type": "Fail", "Error": "E", "Cause": "C"},
+        },
+    }
+    arn = f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{group}:*"
+    machine = states.create_state_machine(
+        name=f"logged-{level}",
+        definition=json.dumps(definition),
+        roleArn=ROLE,
+        loggingConfiguration={
+            "level": level,
+            "includeExecutionData": has_data,
+            "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": arn}}],
+        },
+    )["stateMachineArn"]
+    run = states.start_execution(stateMachineArn=machine, input='{"n": 1}')["executionArn"]
+    found: list[dict[str, Any]] = []
+
+    def is_logged() -> bool:
+        events = logs.filter_log_events(logGroupName=group)["events"]
+        found[:] = [json.loads(each["message"]) for each in events]
+        return any(each["type"] == "ExecutionFailed" for each in found)
+
+    wait_until(is_logged, within_s=30, what="the last event")
+    assert set(kinds) <= {each["type"] for each in found}
+    assert {each["execution_arn"] for each in found} == {run}
+    (stream,) = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    assert stream["logStreamName"].startswith(f"states/logged-{level}/")
+    details = found[0]["details"]
+    assert (details.get("input") == '{"n": 1}') is has_data
