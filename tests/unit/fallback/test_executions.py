@@ -199,3 +199,9 @@ def test_a_token_that_nobody_gave_out_is_refused(lab: MotoLab):
     with pytest.raises(ClientError) as refused:
         lab.client("stepfunctions").send_task_success(taskToken="t", output="{}")
     assert refused.value.response["Error"]["Code"] == "InvalidToken"
+
+
+def test_map_runs_are_refused_by_name(lab: MotoLab):
+    arn = start(lab, machine(lab, {"Type": "Pass", "End": True}))
+    with pytest.raises(ClientError, match="moto does not implement map runs"):
+        lab.client("stepfunctions").list_map_runs(executionArn=arn)
