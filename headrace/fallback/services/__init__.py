@@ -9,11 +9,13 @@ import sys
 # Modules of moto that take long to import and are not always used: the file here that patches each, and its function,
 # which takes the module.
 _LATER = {
+    "moto.acm.models": ("system_tags", "acm"),
     "moto.athena.responses": ("gaps", "athena"),
     "moto.backup.models": ("gaps", "backup"),
     "moto.batch.models": ("networks", "batch"),
     "moto.codebuild.responses": ("gaps", "codebuild"),
     "moto.codedeploy.responses": ("gaps", "codedeploy"),
+    "moto.codepipeline.models": ("system_tags", "pipelines"),
     "moto.cognitoidp.responses": ("gaps", "cognito"),
     "moto.ec2.models": ("networks", "ec2"),
     "moto.ecr.responses": ("gaps", "ecr"),
@@ -27,12 +29,14 @@ _LATER = {
     "moto.opensearch.models": ("opensearch", "patch"),
     "moto.rds.models": ("gaps", "rds"),
     "moto.redshift.models": ("redshift", "patch"),
+    "moto.resourcegroups.models": ("system_tags", "resource_groups"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.autoscaling.models": ("half_made", "autoscaling"),
     "moto.pipes.models": ("pipe_updates", "patch"),
     "moto.scheduler.models": ("time_of", "use_clock"),
     "moto.servicecatalogappregistry.models": ("gaps", "appregistry"),
     "moto.stepfunctions.responses": ("stepfunctions", "patch"),
+    "moto.utilities.tagging_service": ("system_tags", "common"),
     "moto.wafv2.models": ("networks", "wafv2"),
 }
 _patched: set[str] = set()
