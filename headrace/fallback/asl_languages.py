@@ -132,7 +132,12 @@ def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
 
 
 def _fit_map(state: dict[str, Any]) -> None:
-    """Change a state that goes beyond the grammar of moto into one that means the same, in place."""
+    """Change a state that goes beyond the grammar of moto into one that means the same, in place.
+
+    Raises NotImplementedError with the name of what the interpreter lacks.
+    """
+    if "ItemBatcher" in state:
+        raise NotImplementedError("headrace does not batch the items of a Map (ItemBatcher)")
     percentage = state.get("ToleratedFailurePercentage")
     if isinstance(percentage, int):
         # It takes none without a point.

@@ -135,7 +135,12 @@ STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
 @pytest.mark.parametrize(
     ("resource", "arguments", "error"),
     [
-        ("ecs:runTask", {"Cluster": "no", "TaskDefinition": "t"}, "ECS.ClusterNotFoundException"),
+        pytest.param(
+            "ecs:runTask",
+            {"Cluster": "no", "TaskDefinition": "t"},
+            "ECS.ClusterNotFoundException",
+            marks=pytest.mark.slow,
+        ),
         # Not that its ClientToken is missing, which SDKs make.
         (
             "emr-serverless:startJobRun",
@@ -161,6 +166,7 @@ def test_what_a_service_refuses_has_its_name(
     assert (done["status"], done["error"]) == ("FAILED", error)
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
     cluster = cloud.client("emr").run_job_flow(
         Name="c",
@@ -181,6 +187,7 @@ def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
     assert json.loads(done["cause"])["Step"]["Status"]["State"] == "FAILED"
 
 
+@pytest.mark.slow
 def test_a_glue_job_that_nobody_runs_does_not_succeed(cloud: InProcessCloud):
     command = {"Name": "glueetl", "ScriptLocation": "s3://lake/s.py"}
     cloud.client("glue").create_job(Name="j", Role=ROLE, Command=command)

@@ -244,6 +244,14 @@ def test_a_distributed_map_fails_when_more_fails_than_it_tolerates(runs: Runs):
         assert runs.output({"A": {**state, **tolerated}}) == [1]
 
 
+def test_items_that_are_to_be_batched_fail_by_name(runs: Runs):
+    inner = {"StartAt": "P", "States": {"P": DONE}}
+    batcher = {"MaxItemsPerBatch": 2}
+    done = runs({"A": {"Type": "Map", "ItemProcessor": inner, "ItemBatcher": batcher, "End": True}})
+    assert done["error"] == "States.Runtime"
+    assert done["cause"] == "headrace does not batch the items of a Map (ItemBatcher)"
+
+
 def test_a_state_has_the_machines_language_unless_it_says_its_own(runs: Runs):
     inner = {
         "StartAt": "P",
@@ -278,6 +286,7 @@ def test_a_state_has_the_machines_language_unless_it_says_its_own(runs: Runs):
     }
 
 
+@pytest.mark.slow
 def test_a_map_takes_more_items_than_python_calls_itself(runs: Runs):
     inner = {"StartAt": "P", "States": {"P": {"Type": "Succeed"}}}
     state = {"Type": "Map", "MaxConcurrency": 1, "ItemProcessor": inner, "End": True}
