@@ -101,17 +101,19 @@ class DeliveryStack(Stack):
     def _to_iceberg(
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
+        # Not the Parquet table's: a deployed stack may change from one to the other, and makes the new one first.
+        location = f"{config.table_location.rstrip('/')}-iceberg/"
         delivery = IcebergDelivery(
             self,
             "Flights",
             database=config.database,
-            table=config.table,
-            location=config.table_location,
+            table=f"{config.table}_iceberg",
+            location=location,
             columns=config.columns,
             buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),
             **_common(config, enriched, lake),
         )
-        CfnOutput(self, "LakePrefix", value=config.table_location)
+        CfnOutput(self, "LakePrefix", value=location)
         CfnOutput(self, "GlueDatabaseName", value=delivery.database.ref)
         CfnOutput(self, "GlueTableName", value=delivery.table.ref)
         return delivery.delivery.ref

@@ -101,7 +101,8 @@ def test_flights_go_to_an_iceberg_table() -> None:
                 "DestinationTableConfigurationList": [
                     {
                         "DestinationDatabaseName": "headrace_lake",
-                        "DestinationTableName": "flights",
+                        # Not the Parquet table's name: one may follow the other in a deployed stack.
+                        "DestinationTableName": "flights_iceberg",
                     }
                 ],
                 "s3BackupMode": "FailedDataOnly",
