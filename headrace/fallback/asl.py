@@ -15,7 +15,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -24,7 +24,12 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback import asl_jsonata, asl_maps, asl_services
+from headrace.fallback.activities import Activities, interrupt, patch_interpreter
 from headrace.fallback.asl_client import client_of_cloud
+from headrace.fallback.asl_languages import marked
+from headrace.fallback.asl_logs import log_of
+from headrace.fallback.asl_paths import extract_json
 from headrace.fallback.asl_tasks import task_maker
 
 RUNTIME_ERROR = "States.Runtime"
@@ -38,7 +43,7 @@ MOST_ITERATIONS_AT_A_TIME = 40
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What an execution is started with; `is_express` is the type of its machine."""
+    """What an execution is started with; `is_express` is the type of its machine, `logging` its configuration."""
 
     arn: str
     name: str
@@ -51,6 +56,7 @@ class Started:
     input: str
     is_express: bool
     start_date: datetime
+    logging: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +72,24 @@ class Outcome:
 class Run:
     """One execution. `run` is called once, on a thread of its caller's; the rest by any thread."""
 
-    def __init__(self, started: Started) -> None:
+    def __init__(self, started: Started, activities: Activities | None = None) -> None:
+        """Take what it is started with, and where its tasks of activities wait for workers."""
         self.started = started
+        self._activities = activities or Activities()
+        self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
         self._environment: Any = None
         self._lock = threading.Lock()
         self._stop: tuple[str | None, str | None] | None = None
 
     def run(self) -> Outcome:
         """Run to the end and return how it went; whatever the interpreter cannot do is a failure in words."""
+        try:
+            return self._outcome()
+        finally:
+            if self._log is not None:
+                self._log.flush()
+
+    def _outcome(self) -> Outcome:
         try:
             program, environment = self._prepare()
         except Exception as error:  # noqa: BLE001 - the definition is the client's, its failure the execution's
@@ -102,6 +118,7 @@ class Run:
             environment = self._environment
         if environment is not None:
             environment.set_stop(stop_date=datetime.now(UTC), error=error, cause=cause)
+            interrupt(environment.callback_pool_manager)
 
     def events(self) -> list[dict[str, Any]]:
         """Return the history so far, as GetExecutionHistory shows it, with timestamps as ISO text."""
@@ -112,6 +129,16 @@ class Run:
             "list[dict[str, Any]]",
             json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
         )
+
+    def begin(self, token: str, worker: str | None) -> bool:
+        """Note that a worker has a task of an activity; False when the token is not this run's."""
+        if self._environment is None or not self._environment.is_running():
+            return False
+        endpoint = self._environment.callback_pool_manager.get(token)
+        if endpoint is None:
+            return False
+        endpoint.notify_activity_task_start(worker)
+        return True
 
     def tell(self, token: str, answer: str, **details: Any) -> bool:
         """Pass on SendTask... (`answer` is success, failure or heartbeat); False when the token is not this run's.
@@ -146,7 +173,7 @@ class Run:
 
     def _prepare(self) -> tuple[Any, Any]:
         started = self.started
-        refuse_what_is_missing(json.loads(started.definition))
+        definition = json.loads(started.definition)
         load_interpreter()
         from moto.stepfunctions.parser.asl.component.common.timeouts.timeout import TimeoutSeconds
         from moto.stepfunctions.parser.asl.eval.environment import Environment
@@ -160,7 +187,7 @@ class Run:
         from moto.stepfunctions.parser.asl.parse.asl_parser import AmazonStateLanguageParser
 
         parser: Any = AmazonStateLanguageParser
-        program = parser.parse(started.definition)[0]
+        program = parser.parse(json.dumps(marked(definition), ensure_ascii=False))[0]
         if started.is_express:
             own = program.timeout_seconds.timeout_seconds if program.timeout_seconds else None
             program.timeout_seconds = TimeoutSeconds(min(own or EXPRESS_LASTS_S, EXPRESS_LASTS_S))
@@ -184,8 +211,8 @@ class Run:
             execution_type=kind,
             context=context,
             event_history_context=EventHistoryContext.of_program_start(),
-            cloud_watch_logging_session=None,
-            activity_store={},
+            cloud_watch_logging_session=cast("Any", self._log),
+            activity_store=cast("Any", self._activities),
         )
         manager: Any = environment.event_manager
         manager.ended = threading.Event()
@@ -205,22 +232,6 @@ class Run:
             },
             update_source_event_id=False,
         )
-
-
-def refuse_what_is_missing(definition: Any) -> None:
-    """Raise NotImplementedError with the name of a feature that the interpreter lacks."""
-    if isinstance(definition, dict):
-        states = cast("dict[str, Any]", definition)
-        if states.get("QueryLanguage") == "JSONata":
-            raise NotImplementedError("headrace does not evaluate JSONata (QueryLanguage)")
-        resource = states.get("Resource")
-        if states.get("Type") == "Task" and isinstance(resource, str) and ":activity:" in resource:
-            raise NotImplementedError("headrace does not run tasks of activities")
-        for each in states.values():
-            refuse_what_is_missing(each)
-    elif isinstance(definition, list):
-        for each in cast("list[Any]", definition):
-            refuse_what_is_missing(each)
 
 
 def _words(error: Exception) -> str:
@@ -259,6 +270,10 @@ def load_interpreter() -> None:
         if not _LOADED.is_set():
             importlib.import_module("moto.stepfunctions.parser.models")
             _patch_interpreter()
+            asl_jsonata.patch()
+            asl_maps.patch()
+            asl_services.patch()
+            patch_interpreter()
             _LOADED.set()
 
 
@@ -278,6 +293,7 @@ def _patch_interpreter() -> None:
     # Imported by name in many of its modules.
     instead = {
         "boto_client_for": client_of_cloud,
+        "extract_json": extract_json,
         "TMP_THREADS": _Nothing(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }

@@ -1,18 +1,25 @@
 """Checks definitions of state machines as CreateStateMachine does: their structure, and where transitions lead.
 
 The forms of the sentences are AWS's, as users quote them in public issues (observed by others); what is checked are the
-rules of https://states-language.net/spec.html. Paths, intrinsic functions and the arguments of tasks are not checked:
-they fail the execution. Pure functions.
+rules of https://states-language.net/spec.html. JSONata's expressions are parsed (asl_languages.py). Paths, intrinsic
+functions and the arguments of tasks are not checked: they fail the execution.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
-SCHEMA = "SCHEMA_VALIDATION_FAILED"
+from headrace.fallback.asl_languages import (
+    JSONPATH,
+    SCHEMA,
+    Problem,
+    language_of,
+    problems_of_machine,
+    problems_of_state,
+)
+
 MISSING_TARGET = "MISSING_TRANSITION_TARGET"
 NO_JSON = "INVALID_JSON_DESCRIPTION"
 # Documented: the longest definition, and the most diagnostics that are shown.
@@ -20,6 +27,8 @@ MOST_CHARACTERS = 1_048_576
 MOST_DIAGNOSTICS = 100
 
 _TOP = {"Comment", "QueryLanguage", "StartAt", "States", "TimeoutSeconds", "Version"}
+# Observed by others (github.com/floci-io/floci, issue 2968).
+_INNER = _TOP - {"QueryLanguage"}
 _ANY = {"Type", "Comment", "QueryLanguage"}
 _FLOW = {"Next", "End", "InputPath", "OutputPath", "Assign", "Output"}
 _RESULT = {"Parameters", "ResultPath", "ResultSelector", "Arguments"}
@@ -50,15 +59,6 @@ _REQUIRED: Mapping[str, tuple[str, ...]] = {
 _ENDS = ("Succeed", "Fail", "Choice")
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong: AWS's code, a sentence, and where, as a path from the definition's root."""
-
-    code: str
-    message: str
-    location: str
-
-
 def sentence_of(problems: list[Problem]) -> str:
     """Return the message with which AWS refuses a definition."""
     parts = [
@@ -78,12 +78,16 @@ def problems_of(definition: str) -> list[Problem]:
     if not isinstance(value, dict):
         return [Problem(NO_JSON, "The definition is no JSON object", "")]
     try:
-        return list(_machine(cast("dict[str, Any]", value), "", _TOP))
+        machine = cast("dict[str, Any]", value)
+        language = language_of(machine, JSONPATH)
+        return [*problems_of_machine(machine), *_machine(machine, "", _TOP, language)]
     except RecursionError:
         return [Problem(SCHEMA, "The definition is nested too deeply", "/")]
 
 
-def _machine(machine: dict[str, Any], at: str, allowed: set[str]) -> Iterator[Problem]:
+def _machine(
+    machine: dict[str, Any], at: str, allowed: set[str], language: str
+) -> Iterator[Problem]:
     where = at or "/"
     missing = [name for name in ("StartAt", "States") if name not in machine]
     if missing:
@@ -103,11 +107,11 @@ def _machine(machine: dict[str, Any], at: str, allowed: set[str]) -> Iterator[Pr
         if not isinstance(state, dict):
             yield Problem(SCHEMA, f"Expected value of type Object for field '{name}'", place)
             continue
-        yield from _state(cast("dict[str, Any]", state), place)
+        yield from _state(cast("dict[str, Any]", state), place, language)
     yield from _transitions(machine.get("StartAt"), members, at)
 
 
-def _state(state: dict[str, Any], at: str) -> Iterator[Problem]:
+def _state(state: dict[str, Any], at: str, language: str) -> Iterator[Problem]:
     kind = state.get("Type")
     if kind is None:
         yield Problem(SCHEMA, "These fields are required: [Type]", at)
@@ -126,17 +130,18 @@ def _state(state: dict[str, Any], at: str) -> Iterator[Problem]:
         yield Problem(SCHEMA, f"These fields are required: [{', '.join(missing)}]", at)
     if kind not in _ENDS and state.get("End") is not True and "Next" not in state:
         yield Problem(SCHEMA, "These fields are required: [Next or End]", at)
+    yield from problems_of_state(state, at, language)
     if kind == "Parallel":
         for number, branch in enumerate(_objects(state.get("Branches"))):
-            yield from _machine(branch, f"{at}/Branches[{number}]", _TOP)
+            yield from _machine(branch, f"{at}/Branches[{number}]", _INNER, language)
     if kind == "Map":
         name = "ItemProcessor" if "ItemProcessor" in state else "Iterator"
         inner = state.get(name)
         if not isinstance(inner, dict):
             yield Problem(SCHEMA, "These fields are required: [ItemProcessor]", at)
             return
-        allowed = {*_TOP, "ProcessorConfig"}
-        yield from _machine(cast("dict[str, Any]", inner), f"{at}/{name}", allowed)
+        allowed = {*_INNER, "ProcessorConfig"}
+        yield from _machine(cast("dict[str, Any]", inner), f"{at}/{name}", allowed, language)
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -17,6 +19,8 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.fitting import fitted
 
 SESSION = "headrace-stepfunctions"
+# SDKs call errors by their shapes; the code of this one is of the query protocol.
+_NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 
 
 def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
@@ -50,13 +54,13 @@ class Client:
             output = CURRENT.control.call(
                 self._service,
                 operation,
-                fitted(self._service, operation, params),
+                self._parameters(operation, params),
                 account=self._role_arn.split(":")[4],
                 region=self._region,
                 acting=Acting(self._role_arn, SESSION),
             )
         except AwsError as error:
-            raise _exception_class(error.code, ClientError)(
+            raise _exception_class(_NAMES_OF_CODES.get(error.code, error.code), ClientError)(
                 {
                     "Error": {"Code": error.code, "Message": error.message},
                     "ResponseMetadata": {"HTTPStatusCode": error.status, "RequestId": ""},
@@ -65,9 +69,20 @@ class Client:
             ) from error
         return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
 
+    def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters in the operation's names, with the tokens that an SDK makes when they are missing."""
+        model: Any = service_model(self._service).operation_model(operation)
+        tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
+        return {**tokens, **fitted(self._service, operation, params)}
+
 
 def _plain(value: Any) -> Any:
-    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed)."""
+    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed).
+
+    Times are text (observed by others on AWS: github.com/floci-io/floci, docs/services/step-functions.md).
+    """
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.asl_client import client_of_cloud
+from headrace.fallback.asl_services import failure
 from headrace.fallback.http_targets import HttpCall, connection_call, exchanged
 from headrace.fallback.json_path import first_value
 
@@ -232,7 +233,7 @@ def _waiting_task() -> Any:
         def _from_error(self, env: Any, ex: Exception) -> Any:
             if isinstance(ex, ClientError):
                 details = cast("dict[str, Any]", ex.response)["Error"]
-                return _failure(
+                return failure(
                     self, env, f"{self._service.error}.{details['Code']}", details["Message"]
                 )
             return super()._from_error(env=env, ex=ex)
@@ -297,35 +298,12 @@ def _capital(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else value
 
 
-def _failure(task: Any, env: Any, error: str, cause: str) -> Any:
-    from moto.stepfunctions.parser.api import HistoryEventType
-    from moto.stepfunctions.parser.asl.component.common.error_name import (
-        custom_error_name,
-        failure_event,
-    )
-    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
-
-    details: Any = {
-        "error": error,
-        "cause": cause,
-        "resource": task._get_sfn_resource(),  # noqa: SLF001 - of a class of moto's
-        "resourceType": task._get_sfn_resource_type(),  # noqa: SLF001 - as above
-    }
-    name: Any = custom_error_name.CustomErrorName(error)
-    details_of: Any = EventDetails
-    event: Any = details_of(taskFailedEventDetails=details)
-    kind: Any = HistoryEventType.TaskFailed
-    return failure_event.FailureEvent(
-        env=env, error_name=name, event_type=kind, event_details=event
-    )
-
-
 def _failed(task: Any, env: Any, cause: str) -> Exception:
     from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
         FailureEventException,
     )
 
-    return FailureEventException(_failure(task, env, "States.TaskFailed", cause))
+    return FailureEventException(failure(task, env, "States.TaskFailed", cause))
 
 
 # --- HTTP -----------------------------------------------------------------------------------------
@@ -358,7 +336,7 @@ def _http_task() -> Any:
                 is_api = self.resource.service_name == "apigateway"
                 prefix = "ApiGateway" if is_api else "States.Http.StatusCode"
                 error = f"{prefix}.{status}" if status else "States.Http.Socket"
-                return _failure(self, env, error, str(ex))
+                return failure(self, env, error, str(ex))
             return super()._from_error(env=env, ex=ex)
 
         def _eval_service_task(

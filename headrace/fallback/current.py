@@ -25,6 +25,10 @@ class RunningExecutions(Protocol):
         """Return the `headrace.fallback.asl.Run` if the execution runs, else None."""
         ...
 
+    def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
+        """Return the token and the input of an activity's next task."""
+        ...
+
     def tell(self, token: str, answer: str, **details: Any) -> None:
         """Pass on the answer to a task token. Raises AwsError."""
         ...

@@ -18,8 +18,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
+from headrace.fallback.activities import Activities
 from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
 from headrace.fallback.current import RunningExecutions
+from headrace.fallback.jsonata import EVALUATOR
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +42,11 @@ class Executions:
         self._runs: dict[str, tuple[Run, threading.Thread]] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
+        self.activities = Activities()
 
     def start(self, started: Started) -> None:
         """Run an execution that is stored once the caller lets go of moto's lock. Raises AwsError."""
-        run = Run(started)
+        run = Run(started, self.activities)
         thread = threading.Thread(
             target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
         )
@@ -63,6 +66,15 @@ class Executions:
         with self._lock:
             found = self._runs.get(arn)
         return found[0] if found else None
+
+    def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
+        """Return the token and the input of an activity's next task, whose execution still runs."""
+        while (task := self.activities.take(activity_arn)) is not None:
+            with self._lock:
+                runs = [run for run, _ in self._runs.values()]
+            if any(run.begin(task[0], worker) for run in runs):
+                return task
+        return None
 
     def tell(self, token: str, answer: str, **details: Any) -> None:
         """Pass on the answer to a task token. Raises AwsError."""
@@ -86,6 +98,7 @@ class Executions:
         until = time.monotonic() + JOIN_S
         for _, thread in running:
             thread.join(max(0.0, until - time.monotonic()))
+        EVALUATOR.close()
 
     def _run(self, run: Run) -> None:
         is_there: list[bool] = []

@@ -1,4 +1,4 @@
-"""SQS long polling, outside moto: moto would sleep through it inside the lock that orders requests."""
+"""Long polling of SQS and of activities, outside moto: moto would sleep inside the lock that orders requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from headrace.aws.http import HttpResponse
 from headrace.core.clock import Clock
 from headrace.fallback.current import CURRENT
 from headrace.fallback.services.sqs import ASKED
+
+LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})
 
 
 def wait_for_messages(receive: Callable[[], HttpResponse], clock: Clock) -> HttpResponse:

@@ -42,7 +42,7 @@ from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
-from headrace.fallback.long_poll import wait_for_messages
+from headrace.fallback.long_poll import LONG_POLLS, wait_for_messages
 from headrace.fallback.moto_requests import (
     host_of,
     method_for,
@@ -349,7 +349,7 @@ class MotoServices:
                 raise fault
             return answer
 
-        if operation == "ReceiveMessage" and package == "sqs":
+        if (package, operation) in LONG_POLLS:
             return wait_for_messages(run, self._clock)
         return run()
 

@@ -17,7 +17,7 @@ QUIET = frozenset(
     }
 )  # fmt: skip
 # Requests that wait in moto for something to happen: others must not wait for them.
-WAITS = re.compile(r"^Poll|^StartSyncExecution$")
+WAITS = re.compile(r"^Poll|^StartSyncExecution$|^TestState$")
 # Requests that give room back, and are served when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 

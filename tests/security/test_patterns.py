@@ -166,6 +166,7 @@ ALLOWED = {
     "core/patterns.py _compiled": "one set of characters, some times over",
     "core/patterns.py _program": "RE2, which is linear",
     "core/patterns.py _timed": "under a deadline",
+    "fallback/jsonata_child.py _engine": "a process of its own, ended after five seconds",
     "fallback/moto_requests.py _imported_url_table": "moto's own table of URLs",
     "permissions/requests/table.py _resource_type": "the forms of ARNs in our own table",
     "services/firehose/joda.py _expression": "each part once, so the work on a text is bounded",

@@ -16,7 +16,7 @@ from headrace.fallback.asl import Outcome, Run, Started
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
-from headrace.fallback.services import state_aliases
+from headrace.fallback.services import state_activities, state_aliases, state_tests
 
 DEFAULT_EVENTS, MOST_EVENTS_A_PAGE = 100, 1000
 
@@ -36,6 +36,9 @@ def patch(responses: Any) -> None:
     for change in ("create_state_machine", "update_state_machine"):
         setattr(response, change, _checked(getattr(response, change)))
     response.validate_state_machine_definition = _validate_state_machine_definition
+    state_activities.patch(response, backend)
+    for name in ("list_map_runs", "describe_map_run", "update_map_run"):
+        setattr(response, name, _no_map_runs)
     for answer in ("success", "failure", "heartbeat"):
         setattr(response, f"send_task_{answer}", _sending(answer))
     backend.update_state_machine = _revising(backend.update_state_machine)
@@ -45,6 +48,7 @@ def patch(responses: Any) -> None:
     response.stop_execution = _stop_execution
     response.get_execution_history = _get_execution_history
     response.start_sync_execution = _start_sync_execution
+    response.test_state = state_tests.test_state
     response.publish_state_machine_version = _publish_version
     response.list_state_machine_versions = _list_versions
     response.delete_state_machine_version = _delete_version
@@ -194,6 +198,7 @@ def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime
         input=given,
         is_express=machine.type == "EXPRESS",
         start_date=start_date,
+        logging=machine.loggingConfiguration,
     )
 
 
@@ -334,6 +339,11 @@ def _get_execution_history(self: Any) -> Any:
     last = first + min(self._get_int_param("maxResults") or DEFAULT_EVENTS, MOST_EVENTS_A_PAGE)
     more = {"nextToken": str(last)} if last < len(events) else {}
     return ActionResult({"events": events[first:last], **more})
+
+
+def _no_map_runs(self: Any) -> Any:
+    # moto answers an empty success.
+    raise NotImplementedError("map runs: what became of one is in its ResultWriter's files")
 
 
 def _sending(answer: str) -> Any:

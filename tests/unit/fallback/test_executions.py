@@ -14,7 +14,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.fallback import executions
-from headrace.fallback.asl import refuse_what_is_missing
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
 
@@ -118,15 +117,73 @@ def test_a_time_out_is_shown_with_its_date_and_event(lab: MotoLab):
 @pytest.mark.parametrize(
     ("state", "cause"),
     [
-        ({"Type": "Pass", "QueryLanguage": "JSONata", "End": True}, "JSONata"),
         ({**SEND, "Resource": "arn:aws:states:::aws-sdk:nosuch:do"}, "no service nosuch"),
-        ({**SEND, "Resource": "arn:aws:states:us-east-1:000000000000:activity:a"}, "activities"),
+        (
+            {**SEND, "Resource": "arn:aws:states:us-east-1:000000000000:activity:a"},
+            "does not exist",
+        ),
     ],
 )
 def test_what_cannot_be_run_fails_by_its_name(lab: MotoLab, state: dict[str, Any], cause: str):
     done = ended(lab, start(lab, machine(lab, state), url="u"))
     assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
     assert cause in done["cause"]
+
+
+def test_an_activitys_worker_gets_a_task_and_answers_it(lab: MotoLab):
+    client = lab.client("stepfunctions")
+    activity = client.create_activity(name="a")["activityArn"]
+    assert client.create_activity(name="a")["activityArn"] == activity
+    arn = machine(lab, {"Type": "Task", "Resource": activity, "TimeoutSeconds": 60, "End": True})
+    given: dict[str, Any] = {}
+
+    def is_given() -> bool:
+        # The lab's clock lets nobody wait: workers poll.
+        given.update(client.get_activity_task(activityArn=activity, workerName="w"))
+        return "taskToken" in given
+
+    run = start(lab, arn, n=1)
+    wait_until(is_given, within_s=30, what="the task")
+    assert json.loads(given["input"]) == {"n": 1}
+    client.send_task_success(taskToken=given.pop("taskToken"), output='{"did": 1}')
+    assert json.loads(ended(lab, run)["output"]) == {"did": 1}
+    assert {"ActivityScheduled", "ActivityStarted", "ActivitySucceeded"} <= set(events(lab, run))
+    run = client.start_execution(stateMachineArn=arn)["executionArn"]
+    wait_until(is_given, within_s=30, what="the other task")
+    client.send_task_failure(taskToken=given["taskToken"], error="E", cause="C")
+    done = ended(lab, run)
+    assert (done["status"], done["error"], done["cause"]) == ("FAILED", "E", "C")
+    with pytest.raises(ClientError, match="ActivityDoesNotExist"):
+        client.get_activity_task(activityArn=activity + "x")
+
+
+def test_the_task_of_an_execution_that_ended_is_given_to_nobody(lab: MotoLab):
+    client = lab.client("stepfunctions")
+    activity = client.create_activity(name="a")["activityArn"]
+    run = start(lab, machine(lab, {"Type": "Task", "Resource": activity, "End": True}))
+    wait_until(lambda: "ActivityScheduled" in events(lab, run), within_s=30, what="the task")
+    client.stop_execution(executionArn=run)
+    assert "taskToken" not in client.get_activity_task(activityArn=activity)
+
+
+@pytest.mark.parametrize("resource", ["activity", "token"])
+def test_a_stop_ends_the_wait_for_a_worker_or_a_token(lab: MotoLab, resource: str):
+    client = lab.client("stepfunctions")
+    activity = client.create_activity(name="a")["activityArn"]
+    url = lab.client("sqs").create_queue(QueueName="q")["QueueUrl"]
+    waits = {"Type": "Task", "Resource": activity, "End": True}
+    if resource == "token":
+        waits["Resource"] = "arn:aws:states:::sqs:sendMessage.waitForTaskToken"
+        waits["Parameters"] = {"QueueUrl": url, "MessageBody.$": "$$.Task.Token"}
+    run = start(lab, machine(lab, waits))
+    kind = "ActivityScheduled" if resource == "activity" else "TaskSubmitted"
+    wait_until(lambda: kind in events(lab, run), within_s=30, what="the wait")
+    client.stop_execution(executionArn=run)
+    wait_until(
+        lambda: not any(thread.name.startswith("states-") for thread in threading.enumerate()),
+        within_s=10,
+        what="the end of its thread",
+    )
 
 
 def test_executions_are_bounded(lab: MotoLab, monkeypatch: pytest.MonkeyPatch):
@@ -144,7 +201,7 @@ def test_a_token_that_nobody_gave_out_is_refused(lab: MotoLab):
     assert refused.value.response["Error"]["Code"] == "InvalidToken"
 
 
-def test_a_definition_is_searched_for_what_is_missing():
-    refuse_what_is_missing({"States": [{"Type": "Pass", "Resource": ":activity:"}]})
-    with pytest.raises(NotImplementedError, match="JSONata"):
-        refuse_what_is_missing({"States": [{"A": {"QueryLanguage": "JSONata"}}]})
+def test_map_runs_are_refused_by_name(lab: MotoLab):
+    arn = start(lab, machine(lab, {"Type": "Pass", "End": True}))
+    with pytest.raises(ClientError, match="moto does not implement map runs"):
+        lab.client("stepfunctions").list_map_runs(executionArn=arn)

@@ -1,0 +1,79 @@
+"""Hands the tasks of Step Functions' activities from executions to the workers that ask for them by GetActivityTask.
+
+Tasks wait in memory, as the executions run there; which activities there are, moto keeps. Documented:
+https://docs.aws.amazon.com/step-functions/latest/apireference/API_GetActivityTask.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict, deque
+from typing import Any
+
+from headrace.fallback.current import CURRENT
+
+# Documented: how long GetActivityTask waits for a task.
+WAITS_S = 60.0
+
+
+class Activities:
+    """The tasks that wait for a worker, by the activity's ARN, in their order. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: defaultdict[str, deque[tuple[str, str]]] = defaultdict(deque)
+
+    def add(self, arn: str, token: str, given: str) -> None:
+        """Have a task wait, and wake who waits for one."""
+        with self._lock:
+            self._waiting[arn].append((token, given))
+        CURRENT.message_arrived()
+
+    def take(self, arn: str) -> tuple[str, str] | None:
+        """Return the token and the input of the first task, which is nobody else's then."""
+        with self._lock:
+            waiting = self._waiting.get(arn)
+            return waiting.popleft() if waiting else None
+
+
+def patch_interpreter() -> None:
+    """Have moto's interpreter leave its tasks of activities with `Activities`; it is imported. Called once."""
+    from moto.stepfunctions.parser.asl.eval.callback import callback
+
+    manager: Any = callback.CallbackPoolManager
+    manager.add_activity_task = _add_task
+
+
+def _add_task(self: Any, callback_id: str, activity_arn: str, activity_input: str) -> Any:
+    from moto.stepfunctions.parser.api import ActivityDoesNotExist
+    from moto.stepfunctions.parser.asl.eval.callback import callback
+
+    if not _is_there(activity_arn):
+        raise ActivityDoesNotExist(activity_arn)
+    endpoint = callback.ActivityCallbackEndpoint(
+        callback_id=callback_id, activity_input=activity_input
+    )
+    # A worker may answer at once: the token is known before the task is seen.
+    self._pool[callback_id] = endpoint
+    self._activity_store.add(activity_arn, callback_id, activity_input)
+    return endpoint
+
+
+def _is_there(arn: str) -> bool:
+    from moto.stepfunctions.models import stepfunctions_backends
+
+    parts = arn.split(":")
+    backends: Any = stepfunctions_backends
+    return arn in backends[parts[4]][parts[3]].activities
+
+
+def interrupt(pool: Any) -> None:
+    """End the waits for tokens and workers of an execution that ends."""
+    for endpoint in list(pool._pool.values()):
+        endpoint.interrupt_all()
+        start = getattr(endpoint, "_activity_task_start_endpoint", None)
+        if start is not None:
+            start._next_activity_task_start_event.set()

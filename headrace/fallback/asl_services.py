@@ -1,0 +1,125 @@
+"""Mends how moto's interpreter calls services: errors have their service's names, and every `.sync` can wait.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the names of errors of
+services that no page has examples of: assumed.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
+# moto has no other places for what is put into it.
+# ruff: noqa: SLF001
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from headrace.aws.model import service_model
+
+_PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
+# Step Functions' names of services that are not botocore's.
+_CALLED = {
+    "sfn": "stepfunctions",
+    "eventbridge": "events",
+    "cloudwatchlogs": "logs",
+    "emrserverless": "emr-serverless",
+}
+_WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+")
+
+
+def patch() -> None:
+    """Mend moto's interpreter, which is imported. Called once."""
+    from moto.stepfunctions.parser.asl.component.common.error_name import (
+        custom_error_name,
+        error_name,
+    )
+    from moto.stepfunctions.parser.asl.component.state.exec.state_task.service import (
+        resource,
+        state_task_service,
+        state_task_service_aws_sdk,
+        state_task_service_callback,
+        state_task_service_glue,
+    )
+
+    # Any state may end with an error of the name States.*: what ran inside it did.
+    names: Any = custom_error_name.CustomErrorName
+    names.__init__ = error_name.ErrorName.__init__
+    service: Any = state_task_service.StateTaskService
+    service._from_error = _naming(service._from_error)
+    task: Any = state_task_service_callback.StateTaskServiceCallback
+    task._eval_body = _with_an_end(task._eval_body, resource.ResourceCondition)
+    sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
+    sdk._normalise_service_error_name = staticmethod(_name_in_sdk)
+    glue: Any = state_task_service_glue.StateTaskServiceGlue
+    glue._build_sync_resolver = _no_glue_job
+
+
+def _naming(from_error: Callable[..., Any]) -> Callable[..., Any]:
+    """Name what a service refuses by the service; moto calls it States.Runtime, which nothing catches."""
+
+    def named(self: Any, env: Any, ex: Exception) -> Any:
+        from botocore.exceptions import ClientError
+
+        if not isinstance(ex, ClientError):
+            return from_error(self, env=env, ex=ex)
+        details: dict[str, Any] = dict(ex.response.get("Error", {}))
+        code = str(details.get("Code", ""))
+        name = str(self.resource.service_name)
+        prefix = _PREFIXES.get(name, name[:1].upper() + name[1:])
+        suffix = "" if code.endswith(("Exception", "Error")) else "Exception"
+        return failure(self, env, f"{prefix}.{code}{suffix}", str(details.get("Message", "")))
+
+    return named
+
+
+def _name_in_sdk(service: str) -> str:
+    """Return a service's name in the errors of its SDK integration: as AWS's SDK for Java writes it (documented)."""
+    try:
+        identifier = str(service_model(_CALLED.get(service, service)).metadata["serviceId"])
+    except Exception:  # noqa: BLE001 - botocore has an error of its own for each way not to know a service
+        identifier = service
+    return "".join(word[:1].upper() + word[1:].lower() for word in _WORD.findall(identifier))
+
+
+def _with_an_end(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
+    """Give a `.sync` task of each service what it waits with; moto's Glue has none, and fails at its end."""
+    syncs = {conditions.Sync, conditions.Sync2}
+
+    def with_an_end(self: Any, env: Any) -> None:
+        condition, supported = self.resource.condition, self._supported_integration_patterns
+        if condition in syncs and condition in supported:
+            self._supported_integration_patterns = {*supported, conditions.WaitForTaskToken}
+        evaluate(self, env)
+
+    return with_an_end
+
+
+def _no_glue_job(*_: Any, **__: Any) -> Any:
+    # moto says that a job has succeeded whose script nobody ran.
+    raise NotImplementedError("headrace does not run jobs of Glue: startJobRun.sync has no end")
+
+
+def failure(task: Any, env: Any, error: str, cause: str) -> Any:
+    """Return moto's failure of a task of a service."""
+    from moto.stepfunctions.parser.api import HistoryEventType
+    from moto.stepfunctions.parser.asl.component.common.error_name import (
+        error_name,
+        failure_event,
+    )
+    from moto.stepfunctions.parser.asl.eval.event.event_detail import EventDetails
+
+    details: Any = {
+        "error": error,
+        "cause": cause,
+        "resource": task._get_sfn_resource(),
+        "resourceType": task._get_sfn_resource_type(),
+    }
+    name: Any = type("ServiceErrorName", (error_name.ErrorName,), {})
+    details_of: Any = EventDetails
+    kind: Any = HistoryEventType.TaskFailed
+    return failure_event.FailureEvent(
+        env=env,
+        error_name=name(error),
+        event_type=kind,
+        event_details=details_of(taskFailedEventDetails=details),
+    )

@@ -1,0 +1,41 @@
+"""Step Functions' activities: made once, and asked for their tasks by workers."""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.fallback.activities import WAITS_S
+from headrace.fallback.current import CURRENT
+from headrace.fallback.services.sqs import ASKED
+
+
+def patch(response: Any, backend: Any) -> None:
+    """Replace methods of moto's response and of its backend."""
+    backend.create_activity = _once(backend.create_activity)
+    response.get_activity_task = _get_activity_task
+
+
+def _once(create: Any) -> Any:
+    """Return an activity of that name which is there; moto refuses the second request (documented: idempotent)."""
+
+    def create_activity(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        found = next((each for each in self.activities.values() if each.name == name), None)
+        return found or create(self, name, *args, **named)
+
+    return create_activity
+
+
+def _get_activity_task(self: Any) -> Any:
+    """Give a worker the next task; whoever called waits while there is none (see `long_poll`)."""
+    from moto.core.responses import ActionResult
+
+    activity = self.stepfunction_backend.describe_activity(self._get_param("activityArn"))
+    running = CURRENT.executions
+    worker = self._get_param("workerName")
+    task = None if running is None else running.take_task(activity.arn, worker)
+    ASKED.wait_s, ASKED.found, ASKED.again_ms = WAITS_S, task is not None, None
+    if task is None:
+        return ActionResult({})
+    return ActionResult({"taskToken": task[0], "input": task[1]})

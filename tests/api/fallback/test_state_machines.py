@@ -1,0 +1,244 @@
+"""State machines on a whole cloud: what a Map reads from S3 and writes there, and what services answer to tasks.
+
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-itemreader.html and
+input-output-resultwriter.html.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.cloud import ACCOUNT, InProcessCloud
+from tests.support.server import wait_until
+
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/r"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("machines") / "data") as cloud:
+        cloud.client("s3").create_bucket(Bucket="lake")
+        yield cloud
+
+
+def ended(cloud: InProcessCloud, name: str, state: dict[str, Any]) -> dict[str, Any]:
+    states = cloud.client("stepfunctions")
+    definition = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
+    machine = states.create_state_machine(
+        name=name, definition=json.dumps(definition), roleArn=ROLE
+    )["stateMachineArn"]
+    run = states.start_execution(stateMachineArn=machine)["executionArn"]
+
+    def described() -> dict[str, Any]:
+        return states.describe_execution(executionArn=run)
+
+    wait_until(lambda: described()["status"] != "RUNNING", within_s=30, what="its end")
+    return described()
+
+
+def mapping(**fields: Any) -> dict[str, Any]:
+    processor = {
+        "ProcessorConfig": {"Mode": "DISTRIBUTED", "ExecutionType": "EXPRESS"},
+        "StartAt": "P",
+        "States": {"P": {"Type": "Pass", "Output": "{% $states.input.n * 2 %}", "End": True}},
+    }
+    return {"Type": "Map", "ItemProcessor": processor, "End": True, **fields}
+
+
+def test_a_map_reads_json_lines_and_writes_what_became_of_them(cloud: InProcessCloud):
+    s3 = cloud.client("s3")
+    s3.put_object(Bucket="lake", Key="in/lines", Body=b'{"n": 1}\n{"n": "x"}\n\n{"n": 3}\n{"n": 4}')
+    reader = {
+        "Resource": "arn:aws:states:::s3:getObject",
+        "ReaderConfig": {"InputType": "JSONL", "MaxItems": "{% 3 %}"},
+        "Arguments": {"Bucket": "lake", "Key": "{% 'in/' & 'lines' %}"},
+    }
+    writer = {
+        "Resource": "arn:aws:states:::s3:putObject",
+        "Arguments": {"Bucket": "lake", "Prefix": "{% 'out' %}"},
+    }
+    state = mapping(ItemReader=reader, ResultWriter=writer, ToleratedFailureCount=1)
+    done = ended(cloud, "lines", state)
+    assert done["status"] == "SUCCEEDED", done.get("cause")
+    where = json.loads(done["output"])["ResultWriterDetails"]
+    manifest = json.loads(s3.get_object(**where)["Body"].read())
+    files = manifest["ResultFiles"]
+    found = {
+        status: json.loads(s3.get_object(Bucket="lake", Key=files[status][0]["Key"])["Body"].read())
+        for status in ("SUCCEEDED", "FAILED")
+    }
+    assert [each["Output"] for each in found["SUCCEEDED"]] == ["2", "6"]
+    (failed,) = found["FAILED"]
+    assert (json.loads(failed["Input"]), failed["Error"]) == (
+        {"n": "x"},
+        "States.QueryEvaluationError",
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        (
+            {
+                "ItemReader": {
+                    "Resource": "arn:aws:states:::s3:getObject",
+                    "ReaderConfig": {"InputType": "JSON"},
+                    "Arguments": {"Bucket": "lake", "Key": "none"},
+                }
+            },
+            "States.ItemReaderFailed",
+        ),
+        (
+            {
+                "Items": [{"n": 1}],
+                "ResultWriter": {
+                    "Resource": "arn:aws:states:::s3:putObject",
+                    "Arguments": {"Bucket": "no-lake", "Prefix": "p"},
+                },
+            },
+            "States.ResultWriterFailed",
+        ),
+    ],
+)
+def test_what_s3_refuses_has_the_maps_error(
+    cloud: InProcessCloud, fields: dict[str, Any], error: str
+):
+    done = ended(cloud, error.replace(".", "-"), mapping(**fields))
+    assert (done["status"], done["error"]) == ("FAILED", error)
+
+
+def test_times_that_a_service_answers_are_text(cloud: InProcessCloud):
+    cloud.client("s3").put_object(Bucket="lake", Key="k", Body=b'{"n": 5}')
+    task = {
+        "Type": "Task",
+        "Resource": "arn:aws:states:::aws-sdk:s3:getObject",
+        "Arguments": {"Bucket": "lake", "Key": "k"},
+        "Output": "{% [$parse($states.result.Body).n, $substring($states.result.LastModified, 19)] %}",
+        "End": True,
+    }
+    done = ended(cloud, "times", task)
+    assert json.loads(done["output"]) == [5, ".000Z"]
+
+
+def task(resource: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    arn = f"arn:aws:states:::{resource}"
+    return {"Type": "Task", "Resource": arn, "Arguments": arguments, "End": True}
+
+
+STEP = {"Jar": "command-runner.jar", "Args": ["bash", "-c", "exit 3"]}
+
+
+@pytest.mark.parametrize(
+    ("resource", "arguments", "error"),
+    [
+        pytest.param(
+            "ecs:runTask",
+            {"Cluster": "no", "TaskDefinition": "t"},
+            "ECS.ClusterNotFoundException",
+            marks=pytest.mark.slow,
+        ),
+        # Not that its ClientToken is missing, which SDKs make.
+        (
+            "emr-serverless:startJobRun",
+            {
+                "ApplicationId": "00nosuchapplica1",
+                "ExecutionRoleArn": ROLE,
+                "JobDriver": {"SparkSubmit": {"EntryPoint": "s3://lake/s.py"}},
+            },
+            "EMRServerless.ResourceNotFoundException",
+        ),
+        (
+            "aws-sdk:kinesis:putRecord",
+            {"StreamName": "no", "PartitionKey": "p", "Data": "d"},
+            "Kinesis.ResourceNotFoundException",
+        ),
+        ("aws-sdk:sqs:deleteQueue", {"QueueUrl": "no"}, "Sqs.QueueDoesNotExistException"),
+    ],
+)
+def test_what_a_service_refuses_has_its_name(
+    cloud: InProcessCloud, resource: str, arguments: dict[str, Any], error: str
+):
+    done = ended(cloud, resource.replace(":", "-"), task(resource, arguments))
+    assert (done["status"], done["error"]) == ("FAILED", error)
+
+
+@pytest.mark.slow
+def test_a_step_that_fails_is_a_task_that_fails(cloud: InProcessCloud):
+    cluster = cloud.client("emr").run_job_flow(
+        Name="c",
+        ReleaseLabel="emr-7.5.0",
+        Instances={
+            "InstanceCount": 1,
+            "MasterInstanceType": "m5.xlarge",
+            "KeepJobFlowAliveWhenNoSteps": True,
+        },
+        JobFlowRole="r",
+        ServiceRole="r",
+    )["JobFlowId"]
+    step = {"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": STEP}
+    done = ended(
+        cloud, "step", task("elasticmapreduce:addStep.sync", {"ClusterId": cluster, "Step": step})
+    )
+    assert (done["status"], done["error"]) == ("FAILED", "States.TaskFailed")
+    assert json.loads(done["cause"])["Step"]["Status"]["State"] == "FAILED"
+
+
+@pytest.mark.slow
+def test_a_glue_job_that_nobody_runs_does_not_succeed(cloud: InProcessCloud):
+    command = {"Name": "glueetl", "ScriptLocation": "s3://lake/s.py"}
+    cloud.client("glue").create_job(Name="j", Role=ROLE, Command=command)
+    done = ended(cloud, "glue", task("glue:startJobRun.sync", {"JobName": "j"}))
+    assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
+    assert "does not run jobs of Glue" in done["cause"]
+
+
+@pytest.mark.parametrize(
+    ("level", "has_data", "kinds"),
+    [
+        ("ALL", True, ["ExecutionStarted", "PassStateEntered", "FailStateEntered"]),
+        ("FATAL", False, ["ExecutionFailed"]),
+    ],
+)
+def test_an_execution_is_logged_as_its_machine_says(
+    cloud: InProcessCloud, level: str, has_data: bool, kinds: list[str]
+):
+    logs, states = cloud.client("logs"), cloud.client("stepfunctions")
+    group = f"/states/{level}"
+    logs.create_log_group(logGroupName=group)
+    definition = {
+        "StartAt": "A",
+        "States": {
+            "A": {"Type": "Pass", "Next": "B"},
+            "B": {"Type": "Fail", "Error": "E", "Cause": "C"},
+        },
+    }
+    arn = f"arn:aws:logs:us-east-1:{ACCOUNT}:log-group:{group}:*"
+    machine = states.create_state_machine(
+        name=f"logged-{level}",
+        definition=json.dumps(definition),
+        roleArn=ROLE,
+        loggingConfiguration={
+            "level": level,
+            "includeExecutionData": has_data,
+            "destinations": [{"cloudWatchLogsLogGroup": {"logGroupArn": arn}}],
+        },
+    )["stateMachineArn"]
+    run = states.start_execution(stateMachineArn=machine, input='{"n": 1}')["executionArn"]
+    found: list[dict[str, Any]] = []
+
+    def is_logged() -> bool:
+        events = logs.filter_log_events(logGroupName=group)["events"]
+        found[:] = [json.loads(each["message"]) for each in events]
+        return any(each["type"] == "ExecutionFailed" for each in found)
+
+    wait_until(is_logged, within_s=30, what="the last event")
+    assert set(kinds) <= {each["type"] for each in found}
+    assert {each["execution_arn"] for each in found} == {run}
+    (stream,) = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    assert stream["logStreamName"].startswith(f"states/logged-{level}/")
+    details = found[0]["details"]
+    assert (details.get("input") == '{"n": 1}') is has_data
