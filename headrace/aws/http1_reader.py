@@ -1,4 +1,10 @@
-"""Reads requests from the bytes of an HTTP/1.1 connection, by httptools."""
+"""Reads requests from the bytes of an HTTP/1.1 connection, by httptools: request line, headers, body.
+
+What can be read in two ways is refused, never guessed at: two servers that read one request differently are how one
+client's bytes become another's request. The parser (llhttp, by httptools) refuses a Content-Length beside a
+Transfer-Encoding, two Content-Lengths, folded lines, bare LF, spaces before the colon and chunk sizes that are none;
+the rules here are those that it leaves to its user. Source: RFC 9112, 3.2, 6.1 and 7.1.2.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,11 @@ from typing import cast
 
 import httptools
 
+from headrace.aws.bounds import Bounds
 from headrace.aws.connection import Receiver
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.http1_requests import BadRequest, RequestHead
+from headrace.aws.http1_requests import is_host
 from headrace.aws.request_body import MAX_BODY_BYTES, BodyTooLarge, RequestBody
 from headrace.aws.server_errors import (
     body_late,
@@ -39,8 +46,118 @@ def _say_nothing() -> None:
 _NO_PARSER = httptools.HttpRequestParser(object())
 
 
+class BadRequest(Exception):
+    """The request is refused, and its connection closed, since what follows cannot be told from it.
+
+    Attributes:
+        status: the HTTP status.
+        message: tells a person who debugs the client what is wrong.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
 class _BodyUnwanted(Exception):
     """The request is refused, and its body is not waited for."""
+
+
+class RequestHead:
+    """A request's line and header fields, as the parser finds them.
+
+    Attributes:
+        headers: by lower-case name; a repeated header's values are joined with commas.
+        method, path, query: as in `HttpRequest`, once it is complete.
+        version: `1.0` or `1.1`, once it is complete.
+        length: what Content-Length says, once it is complete; None without one.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.headers: dict[str, str] = {}
+        self.method = "GET"
+        self.version = "1.1"
+        self.path = ""
+        self.query = ""
+        self.length: int | None = None
+        self._bounds = bounds
+        self._url = b""
+        self._size_bytes = 0
+        self._count = 0
+        self._hosts = 0
+
+    def add_target(self, target: bytes) -> None:
+        """Take a part of the request line's target. Raises BadRequest."""
+        self._url += target
+        self._grow(len(target))
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """Take a header field. Raises BadRequest."""
+        self._count += 1
+        self._grow(len(name) + len(value))
+        key = name.decode("latin-1").lower()
+        if key == "host":
+            self._hosts += 1
+        text = value.decode("latin-1").strip(" \t")  # llhttp keeps what trails
+        known = self.headers.get(key)
+        self.headers[key] = text if known is None else f"{known},{text}"
+
+    def _grow(self, size_bytes: int) -> None:
+        self._size_bytes += size_bytes
+        if self._size_bytes > self._bounds.head_bytes or self._count > self._bounds.headers:
+            raise BadRequest(431, "request header fields too large")
+
+    def complete(self, method: str, version: str) -> None:
+        """Check the whole of it. Raises BadRequest."""
+        self.method, self.version = method, version
+        if version not in ("1.0", "1.1"):
+            raise BadRequest(505, "HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here")
+        if method == "CONNECT":
+            raise BadRequest(501, "this is no proxy")
+        if self._hosts > 1 or (version == "1.1" and self._hosts == 0):
+            raise BadRequest(400, "a request has one Host header")
+        self._take_target(method)
+        if not is_host(self.headers.get("host", "")):
+            raise BadRequest(400, "the Host header is not a host and a port")
+        coding = self.headers.get("transfer-encoding")
+        if coding is not None and version == "1.0":
+            raise BadRequest(400, "HTTP/1.0 has no Transfer-Encoding")
+        if coding is not None and coding.lower() != "chunked":
+            raise BadRequest(501, "the only Transfer-Encoding known is chunked")
+        length = self.headers.get("content-length")
+        self.length = None if length is None else int(length)  # digits: the parser saw to it
+
+    @property
+    def chunked(self) -> bool:
+        """Whether the body comes in chunks."""
+        return "transfer-encoding" in self.headers
+
+    def without_offer(self) -> bytes:
+        """Return a head that says of the body and the connection what this one does, and offers no other protocol."""
+        lines = ["POST / HTTP/1.1"]
+        if self.chunked:
+            lines.append("Transfer-Encoding: chunked")
+        else:
+            lines.append(f"Content-Length: {self.length or 0}")
+        if "close" in self.headers.get("connection", "").lower():
+            lines.append("Connection: close")
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def _take_target(self, method: str) -> None:
+        self.path, _, self.query = self._url.decode("latin-1").partition("?")
+        if self.path.startswith("/") or (self.path == "*" and method == "OPTIONS"):
+            return
+        # Absolute form, as to a proxy: its host is the one that counts (RFC 9112, 3.2.2).
+        scheme, found, rest = self._url.decode("latin-1").partition("://")
+        if not found or scheme.lower() not in ("http", "https"):
+            raise BadRequest(400, "the request's target is neither a path nor a URL")
+        place, _, self.query = rest.partition("?")
+        authority, slash, path = place.partition("/")
+        if not authority or "@" in authority:
+            raise BadRequest(400, "the request's target has no proper host")
+        self.headers["host"] = authority
+        self.path = slash + path or "/"
 
 
 class RequestReader:

@@ -1,4 +1,9 @@
-"""Turns a parsed submission into a command line, an environment and a filled folder on this machine."""
+"""Turns a parsed submission into a command line, an environment and a filled folder on this machine.
+
+`--master` and `--deploy-mode` are replaced by `local[*]` in client mode, whatever the job's properties say of them;
+URIs of the application, `--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is
+passed on.
+"""
 
 from __future__ import annotations
 
@@ -26,27 +31,22 @@ from headrace.spark_submit.access import (
     JobAccess,
     RoleObjects,
 )
-from headrace.spark_submit.arguments import (
-    Submission,
-    local_arguments,
-    logging_file,
-    option_values,
-    properties_file,
-    properties_of,
-    spark_properties,
-)
+from headrace.spark_submit.arguments import Submission, option_values, properties_of
+from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER
 from headrace.spark_submit.making import command_that_makes, mending
-from headrace.spark_submit.spark_versions import has_log4j2, loads_defaults
-from headrace.spark_submit.sparks import JobSpark, Sparks, is_python_setting
-from headrace.spark_submit.ui import events_folder, ui_logging, ui_properties
+from headrace.spark_submit.spark_versions import Minor, loads_defaults
+from headrace.spark_submit.sparks import JobSpark, Sparks
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 log = logs.getLogger(__name__)
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
+
+_REPLACED = frozenset({"--master", "--deploy-mode"})
+_FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +152,6 @@ def fetch(objects: ObjectStore, uri: str, folder: Path) -> Path:
     return folder / name
 
 
-def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a job that name an interpreter: its Spark properties, and variables that it sets."""
-    found = {name: value for name, value in exported.items() if is_python_setting(name)}
-    for name, value in properties.items():
-        # `spark.executorEnv.PYSPARK_PYTHON` sets a variable.
-        for named in (name, name.rpartition(".")[2]):
-            if is_python_setting(named):
-                found[named] = value
-    return found
-
-
 def spark_command(
     context: JobContext,
     submission: Submission,
@@ -185,7 +174,15 @@ def spark_command(
     Raises:
         JobRefused: a file cannot be fetched, or the image has no such Python.
     """
-    require_utf8(os.environ, folder, spark.home, *context.objects.buckets().values())
+    buckets = context.objects.buckets()
+    require_utf8(os.environ, folder, spark.home, *buckets.values())
+    properties = spark_properties(
+        buckets=buckets, cores=context.cores, spark=spark.minor, file_system=context.file_system
+    )
+    submission = write_configuration(
+        submission, folder, spark, properties, defaults=defaults, logging=logging
+    )
+    given_properties = properties_of(submission, defaults)
 
     def local(uri: str) -> str:
         """Fetch `s3://bucket/key#name`; anything else stays as it is."""
@@ -194,37 +191,33 @@ def spark_command(
             return uri
         return f"{fetch(context.objects, path, folder / 'work')}{mark}{name}"
 
-    conf = folder / "conf"
-    conf.mkdir(exist_ok=True)
-    properties = spark_properties(
-        buckets=context.objects.buckets(),
-        cores=context.cores,
-        spark=spark.minor,
-        file_system=context.file_system,
-    )
-    properties.update(ui_properties(folder))
-    submission = _with_pythons_of(spark, submission)
-    if not loads_defaults(spark.minor):
-        submission = _with_properties_file(submission, properties, conf)
-    properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
-    events_folder(folder).mkdir(exist_ok=True)
-    (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
-    name, text = logging_file(spark.minor)
-    if has_log4j2(spark.minor):
-        text += ui_logging(folder)
-    # Later lines win, so the job's own settings are added to ours.
-    given = properties_file(logging, separator=" = ")
-    (conf / name).write_text(text + given, encoding="ascii")
-    given_properties = properties_of(submission, defaults)
     options = local_arguments(connector.without_jar(submission), local, spark=spark.minor)
     application = options[-1 - len(submission.arguments)]
     spark = _with_connector(spark, replace(submission, application=application), given_properties)
     arguments = [str(spark.home / "bin" / "spark-submit"), *options]
-    environment = _spark_environment(spark, conf, folder)
+    environment = _spark_environment(spark, folder)
     if context.file_system:
         # Not `spark.driver.extraClassPath`, which jobs set themselves.
         environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
     return arguments, environment, spark
+
+
+def local_arguments(
+    submission: Submission, local: Callable[[str], str], *, spark: Minor
+) -> list[str]:
+    """Return the arguments for this machine and a Spark; `local` fetches a URI and returns its path."""
+    # Given as options, for a property `spark.submit.deployMode` would win over their absence.
+    arguments = ["--master", "local[*]", "--deploy-mode", "client"]
+    if option_values(submission, "--properties-file") and loads_defaults(spark):
+        # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
+        arguments.append("--load-spark-defaults")
+    for name, value in submission.options:
+        if name in _REPLACED:
+            continue
+        if name in _FILE_LISTS and value is not None:
+            value = ",".join(local(item) for item in value.split(",") if item)
+        arguments += [name] if value is None else [name, value]
+    return [*arguments, local(submission.application), *submission.arguments]
 
 
 def _with_connector(
@@ -238,10 +231,10 @@ def _with_connector(
     return replace(spark, connector=True, notes=(*spark.notes, connector.NOTE))
 
 
-def _spark_environment(spark: JobSpark, conf: Path, folder: Path) -> dict[str, str]:
+def _spark_environment(spark: JobSpark, folder: Path) -> dict[str, str]:
     environment = {
         "SPARK_HOME": str(spark.home),
-        "SPARK_CONF_DIR": str(conf),
+        "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
         # spark-submit is a short JVM that starts the job's: compiling it well would not pay.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -282,40 +275,3 @@ def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
         spark, folder / CONTROLLER, command.arguments, command.environment
     )
     return replace(command, arguments=arguments, environment=environment)
-
-
-def _python(spark: JobSpark, name: str, value: str) -> str:
-    """Return a property's value for this machine: an interpreter of EMR's image is one of ours."""
-    if not is_python_setting(name):
-        return value
-    return spark.interpreter_for(value) or value
-
-
-def _with_pythons_of(spark: JobSpark, submission: Submission) -> Submission:
-    options: list[tuple[str, str | None]] = []
-    for option, setting in submission.options:
-        if option in ("--conf", "-c") and setting is not None:
-            name, equals, value = setting.partition("=")
-            setting = f"{name}{equals}{_python(spark, name, value)}"
-        options.append((option, setting))
-    return Submission(options, submission.application, submission.arguments)
-
-
-def _with_properties_file(
-    submission: Submission, properties: Mapping[str, str], conf: Path
-) -> Submission:
-    """Put headrace's settings into the file of `--properties-file`, beside which this Spark reads no other."""
-    given = option_values(submission, "--properties-file")
-    if not given:
-        return submission
-    try:
-        text = Path(given[-1]).read_text(encoding="iso-8859-1")
-    except OSError as error:
-        raise JobRefused(f"{given[-1]} cannot be read: {error.strerror}.") from None
-    merged = conf / "properties"
-    merged.write_text(properties_file(properties) + text, encoding="iso-8859-1")
-    options = [
-        (name, str(merged) if name == "--properties-file" else value)
-        for name, value in submission.options
-    ]
-    return Submission(options, submission.application, submission.arguments)

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.core.clock import Clock
-from headrace.spark_submit.arguments import logging_file, properties_file
+from headrace.spark_submit.configuration import logging_file, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
 from headrace.spark_submit.logs import failure_cause, tail

@@ -177,6 +177,17 @@ def is_python_setting(name: str) -> bool:
     return name in _PYTHON_SETTINGS
 
 
+def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a job that name an interpreter: its Spark properties, and variables that it sets."""
+    found = {name: value for name, value in exported.items() if is_python_setting(name)}
+    for name, value in properties.items():
+        # `spark.executorEnv.PYSPARK_PYTHON` sets a variable.
+        for named in (name, name.rpartition(".")[2]):
+            if is_python_setting(named):
+                found[named] = value
+    return found
+
+
 def image_pythons(release: Release) -> list[Minor]:
     """Return the Pythons of a release's image, PySpark's default one first."""
     others = [python for python in release.pythons if python != release.python]

@@ -10,41 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
-from headrace.spark_submit.arguments import in_ascii
-
-_UI_LOG = Path("conf", "ui.log")
+UI_LOG = Path("conf", "ui.log")
 _EVENTS = "events"
-# Spark's smallest: of a job that runs for days, the middle can be let go file by file (see `event_bounds`).
-ROLL_AT_MIB = 10
 
 # The words are Spark's own since 1.x: Utils.startServiceOnPort, SparkUI.stop.
 _STARTED = re.compile(r"^Successfully started service 'SparkUI' on port (\d+)\.", re.MULTILINE)
 _STOPPED = re.compile(r"^Stopped Spark web UI at ", re.MULTILINE)
 _FOLDER_PREFIX = "eventlog_v2_"
-
-_LOGGING = """\
-appender.headrace_ui.type = File
-appender.headrace_ui.name = headrace_ui
-appender.headrace_ui.fileName = {path}
-appender.headrace_ui.layout.type = PatternLayout
-appender.headrace_ui.layout.pattern = %m%n
-appender.headrace_ui.filter.ui.type = RegexFilter
-appender.headrace_ui.filter.ui.regex = .*(service 'SparkUI'|Spark web UI).*
-logger.headrace_port.name = org.apache.spark.util.Utils
-logger.headrace_port.level = info
-logger.headrace_port.additivity = false
-logger.headrace_port.appenderRef.ui.ref = headrace_ui
-logger.headrace_port.appenderRef.console.ref = console
-logger.headrace_port.appenderRef.console.level = warn
-logger.headrace_ui.name = org.apache.spark.ui.SparkUI
-logger.headrace_ui.level = info
-logger.headrace_ui.additivity = false
-logger.headrace_ui.appenderRef.ui.ref = headrace_ui
-logger.headrace_ui.appenderRef.console.ref = console
-logger.headrace_ui.appenderRef.console.level = warn
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +33,6 @@ class EventLog:
     path: Path
 
 
-def ui_properties(folder: Path) -> dict[str, str]:
-    """Return the Spark settings that give the job in `folder` a UI and an event log."""
-    return {
-        "spark.ui.enabled": "true",
-        # Any free port: jobs run side by side, and so may the user's own.
-        "spark.ui.port": "0",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": "file://" + quote(str(events_folder(folder).absolute())),
-        "spark.eventLog.compress": "true",
-        "spark.eventLog.compression.codec": "zstd",
-        "spark.eventLog.rolling.enabled": "true",
-        "spark.eventLog.rolling.maxFileSize": f"{ROLL_AT_MIB}m",
-    }
-
-
-def ui_logging(folder: Path) -> str:
-    """Return the log4j2 properties by which the driver of the job in `folder` says where its UI is."""
-    return _LOGGING.format(path=in_ascii(str((folder / _UI_LOG).absolute())))
-
-
 def events_folder(folder: Path) -> Path:
     """Return where the event logs of the job in `folder` are."""
     return folder / _EVENTS
@@ -91,7 +44,7 @@ def live_url(folder: Path) -> str | None:
     The caller knows that the job runs: a driver that was killed has not logged the end of its UI.
     """
     try:
-        text = (folder / _UI_LOG).read_text(errors="replace")
+        text = (folder / UI_LOG).read_text(errors="replace")
     except OSError:
         return None
     started = list(_STARTED.finditer(text))

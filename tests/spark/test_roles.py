@@ -13,7 +13,7 @@ import pytest
 
 from headrace.job_credentials import RoleCredentials
 from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
-from headrace.spark_submit.arguments import spark_properties
+from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.spark_home import find_spark_home
 from headrace.testing.served import ServedCloud
 from tests.support.iam import ACCOUNT, REGION, allow, statements, trust

@@ -15,12 +15,12 @@ from headrace.spark_submit.commands import (
     fetch,
     job_environment,
     make_folders,
-    python_settings,
     spark_command,
     with_spark,
 )
 from headrace.spark_submit.containers import unpack_archives
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.sparks import python_settings
 
 _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
 

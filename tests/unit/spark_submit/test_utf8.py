@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit import utf8
-from headrace.spark_submit.arguments import in_ascii, properties_file
+from headrace.spark_submit.configuration import in_ascii, properties_file, ui_logging
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.ui import ui_logging
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 FOLDER = Path("/Jöb 作业 😀")

@@ -31,14 +31,13 @@ from headrace.spark_submit.commands import (
     fetch,
     job_environment,
     make_folders,
-    python_settings,
     spark_command,
     with_spark,
 )
 from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import has_log4j2
-from headrace.spark_submit.sparks import JobSpark
+from headrace.spark_submit.sparks import JobSpark, python_settings
 
 _LONGEST_SHEBANG = 256
 

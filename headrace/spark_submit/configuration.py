@@ -1,0 +1,225 @@
+"""Writes the configuration folder of a Spark job: `spark-defaults.conf`, its logging, and what makes its UI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.spark_submit.arguments import Submission, option_values
+from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import (
+    Minor,
+    checkpoint_manager,
+    has_log4j2,
+    loads_defaults,
+    write_resolver,
+)
+from headrace.spark_submit.sparks import JobSpark, is_python_setting
+from headrace.spark_submit.ui import UI_LOG, events_folder
+
+# The JVM compiles with its optimizing compiler ten times later than by default: most steps are over before that pays.
+# Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
+_JAVA_OPTIONS = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+
+_LOG4J2 = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+logger.resolver.name = {resolver}
+logger.resolver.level = error
+"""
+_LOG4J1 = """\
+log4j.rootCategory=WARN, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n
+log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
+log4j.logger.{resolver}=ERROR
+"""
+# Spark's smallest: of a job that runs for days, the middle can be let go file by file (see `event_bounds`).
+ROLL_AT_MIB = 10
+
+_UI_LOGGING = """\
+appender.headrace_ui.type = File
+appender.headrace_ui.name = headrace_ui
+appender.headrace_ui.fileName = {path}
+appender.headrace_ui.layout.type = PatternLayout
+appender.headrace_ui.layout.pattern = %m%n
+appender.headrace_ui.filter.ui.type = RegexFilter
+appender.headrace_ui.filter.ui.regex = .*(service 'SparkUI'|Spark web UI).*
+logger.headrace_port.name = org.apache.spark.util.Utils
+logger.headrace_port.level = info
+logger.headrace_port.additivity = false
+logger.headrace_port.appenderRef.ui.ref = headrace_ui
+logger.headrace_port.appenderRef.console.ref = console
+logger.headrace_port.appenderRef.console.level = warn
+logger.headrace_ui.name = org.apache.spark.ui.SparkUI
+logger.headrace_ui.level = info
+logger.headrace_ui.additivity = false
+logger.headrace_ui.appenderRef.ui.ref = headrace_ui
+logger.headrace_ui.appenderRef.console.ref = console
+logger.headrace_ui.appenderRef.console.level = warn
+"""
+
+
+def write_configuration(
+    submission: Submission,
+    folder: Path,
+    spark: JobSpark,
+    properties: dict[str, str],
+    *,
+    defaults: Mapping[str, str],
+    logging: Mapping[str, str],
+) -> Submission:
+    """Write the folder `conf` of a job, and return its submission with the Pythons and the files of this machine.
+
+    Args:
+        submission: what follows `spark-submit`.
+        folder: the job's own.
+        spark: what the job is run with.
+        properties: headrace's settings, of `spark_properties`.
+        defaults: the classification `spark-defaults`; it wins over headrace's settings.
+        logging: the classification `spark-log4j2`, or `spark-log4j` of a Spark before 3.3.
+
+    Raises:
+        JobRefused: the job's own file of properties cannot be read, or the image has no such Python.
+    """
+    conf = folder / "conf"
+    conf.mkdir(exist_ok=True)
+    properties = {**properties, **ui_properties(folder)}
+    submission = _with_pythons_of(spark, submission)
+    if not loads_defaults(spark.minor):
+        submission = _with_properties_file(submission, properties, conf)
+    properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
+    events_folder(folder).mkdir(exist_ok=True)
+    (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
+    name, text = logging_file(spark.minor)
+    if has_log4j2(spark.minor):
+        text += ui_logging(folder)
+    # Later lines win, so the job's own settings are added to ours.
+    given = properties_file(logging, separator=" = ")
+    (conf / name).write_text(text + given, encoding="ascii")
+    return submission
+
+
+def logging_file(spark: Minor) -> tuple[str, str]:
+    """Return the name and the text of the file that has a Spark log to stderr what matters."""
+    resolver = write_resolver(spark)
+    if has_log4j2(spark):
+        return "log4j2.properties", _LOG4J2.format(resolver=resolver)
+    return "log4j.properties", _LOG4J1.format(resolver=resolver)
+
+
+def spark_properties(
+    *, buckets: Mapping[str, Path], cores: int, spark: Minor, file_system: str = ""
+) -> dict[str, str]:
+    """Return the settings that lead a Spark's `s3://` to this cloud's plain files and suit a small machine.
+
+    A bucket made after the step has begun is not among `buckets`: the step cannot see it. `file_system` is the class
+    that answers for `s3://`, one of Hadoop's ViewFs; empty for Hadoop's own.
+    """
+    overload = file_system or "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
+    properties = {
+        "spark.hadoop.fs.s3.impl": overload,
+        "spark.hadoop.fs.s3a.impl": overload,
+        "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(spark),
+        "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.showConsoleProgress": "false",
+        # Two hundred, Spark's own, is for clusters; a job's or a cluster's setting wins.
+        "spark.sql.shuffle.partitions": str(max(2, cores)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+    }
+    for bucket, folder in buckets.items():
+        uri = "file://" + quote(str(folder.absolute()))
+        properties[f"spark.hadoop.fs.viewfs.mounttable.{bucket}.linkFallback"] = uri
+    return properties
+
+
+def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:
+    """Return a Java properties file, in ASCII: some readers take its bytes for ISO 8859-1, others for UTF-8."""
+    return "".join(
+        f"{in_ascii(key)}{separator}{in_ascii(_escaped(value))}\n"
+        for key, value in properties.items()
+    )
+
+
+def in_ascii(text: str) -> str:
+    """Return a text for a properties file: what is not ASCII becomes Java's escapes of four hexadecimal digits."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
+    return "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in pairs)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def ui_properties(folder: Path) -> dict[str, str]:
+    """Return the Spark settings that give the job in `folder` a UI and an event log."""
+    return {
+        "spark.ui.enabled": "true",
+        # Any free port: jobs run side by side, and so may the user's own.
+        "spark.ui.port": "0",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": "file://" + quote(str(events_folder(folder).absolute())),
+        "spark.eventLog.compress": "true",
+        "spark.eventLog.compression.codec": "zstd",
+        "spark.eventLog.rolling.enabled": "true",
+        "spark.eventLog.rolling.maxFileSize": f"{ROLL_AT_MIB}m",
+    }
+
+
+def ui_logging(folder: Path) -> str:
+    """Return the log4j2 properties by which the driver of the job in `folder` says where its UI is."""
+    return _UI_LOGGING.format(path=in_ascii(str((folder / UI_LOG).absolute())))
+
+
+def _python(spark: JobSpark, name: str, value: str) -> str:
+    """Return a property's value for this machine: an interpreter of EMR's image is one of ours."""
+    if not is_python_setting(name):
+        return value
+    return spark.interpreter_for(value) or value
+
+
+def _with_pythons_of(spark: JobSpark, submission: Submission) -> Submission:
+    options: list[tuple[str, str | None]] = []
+    for option, setting in submission.options:
+        if option in ("--conf", "-c") and setting is not None:
+            name, equals, value = setting.partition("=")
+            setting = f"{name}{equals}{_python(spark, name, value)}"
+        options.append((option, setting))
+    return Submission(options, submission.application, submission.arguments)
+
+
+def _with_properties_file(
+    submission: Submission, properties: Mapping[str, str], conf: Path
+) -> Submission:
+    """Put headrace's settings into the file of `--properties-file`, beside which this Spark reads no other."""
+    given = option_values(submission, "--properties-file")
+    if not given:
+        return submission
+    try:
+        text = Path(given[-1]).read_text(encoding="iso-8859-1")
+    except OSError as error:
+        raise JobRefused(f"{given[-1]} cannot be read: {error.strerror}.") from None
+    merged = conf / "properties"
+    merged.write_text(properties_file(properties) + text, encoding="iso-8859-1")
+    options = [
+        (name, str(merged) if name == "--properties-file" else value)
+        for name, value in submission.options
+    ]
+    return Submission(options, submission.application, submission.arguments)
