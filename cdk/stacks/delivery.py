@@ -31,6 +31,7 @@ from cdk.constructs.workspace_bucket import WorkspaceBucket
 PORT = 5440
 ADMIN = "flights_admin"
 DATABASE = "flights"
+SEARCH_NAME = "flights-to-search"
 _TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
 DESTINATIONS = ("parquet", "iceberg", "opensearch", "redshift", "http")
@@ -137,9 +138,11 @@ class DeliveryStack(Stack):
             removal_policy=RemovalPolicy.DESTROY,
         )
         CfnOutput(self, "DomainEndpoint", value=domain.domain_endpoint)
-        delivery = SearchDelivery(
-            self, "Flights", domain=domain, index_name="flights", **_common(config, enriched, lake)
-        )
+        common = _common(config, enriched, lake)
+        # A name of its own: Firehose does not change a delivery stream to OpenSearch or away from it, so that
+        # CloudFormation must make another (API_UpdateDestination).
+        common["name"] = SEARCH_NAME
+        delivery = SearchDelivery(self, "Flights", domain=domain, index_name="flights", **common)
         return delivery.delivery.ref
 
     def _to_redshift(

@@ -43,7 +43,9 @@ def test_flights_go_to_a_domain_of_the_stack() -> None:
                 "IndexName": "flights",
                 "IndexRotationPeriod": "OneDay",
                 "S3BackupMode": "FailedDocumentsOnly",
-            }
+            },
+            # Not the name of the others: Firehose exchanges OpenSearch for no other destination.
+            "DeliveryStreamName": "flights-to-search",
         },
     )
     template.resource_count_is("AWS::OpenSearchService::Domain", 1)

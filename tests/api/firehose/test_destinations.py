@@ -143,6 +143,61 @@ def test_another_destination_takes_over(cloud: InProcessCloud, firehose: Any, se
     wait_until(lambda: len(server.requests) == 1)
 
 
+SEARCH = {
+    "RoleARN": ROLE,
+    "ClusterEndpoint": "https://search.example",
+    "IndexName": "i",
+    "S3Configuration": S3,
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "update"),
+    [
+        ({"ExtendedS3DestinationConfiguration": S3}, "AmazonopensearchserviceDestinationUpdate"),
+        ({"AmazonopensearchserviceDestinationConfiguration": SEARCH}, "S3DestinationUpdate"),
+    ],
+)
+def test_opensearch_and_other_destinations_are_not_exchanged(
+    firehose: Any, made: dict[str, Any], update: str
+):
+    """Documented: API_UpdateDestination."""
+    firehose.create_delivery_stream(DeliveryStreamName="d", **made)
+    search = {name: value for name, value in SEARCH.items() if name != "S3Configuration"}
+    change = S3 if update.startswith("S3") else {**search, "S3Update": S3}
+    with pytest.raises(
+        ClientError, match=r"\(InvalidArgumentException\).*: Switching between Amazon OpenSearch"
+    ):
+        firehose.update_destination(
+            DeliveryStreamName="d",
+            CurrentDeliveryStreamVersionId="1",
+            DestinationId="destinationId-000000000001",
+            **{update: change},
+        )
+    described = firehose.describe_delivery_stream(DeliveryStreamName="d")
+    assert described["DeliveryStreamDescription"]["VersionId"] == "1"
+
+
+def test_elasticsearch_becomes_opensearch(firehose: Any):
+    """Documented: API_UpdateDestination, from one OpenSearch destination to another."""
+    elastic = {**SEARCH, "TypeName": ""}
+    firehose.create_delivery_stream(
+        DeliveryStreamName="d", ElasticsearchDestinationConfiguration=elastic
+    )
+    firehose.update_destination(
+        DeliveryStreamName="d",
+        CurrentDeliveryStreamVersionId="1",
+        DestinationId="destinationId-000000000001",
+        AmazonopensearchserviceDestinationUpdate={
+            **{name: value for name, value in SEARCH.items() if name != "S3Configuration"},
+            "S3Update": S3,
+        },
+    )
+    described = firehose.describe_delivery_stream(DeliveryStreamName="d")
+    (destination,) = described["DeliveryStreamDescription"]["Destinations"]
+    assert "AmazonopensearchserviceDestinationDescription" in destination
+
+
 def test_splunk_is_refused_in_awss_words(firehose: Any):
     given = {"HECEndpointType": "Raw", "HECToken": TOKEN, "S3Configuration": S3}
     for url in ("splunk.example:8088", "https://splunk.example:8088/services/collector"):

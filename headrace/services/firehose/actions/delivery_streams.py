@@ -28,6 +28,7 @@ from headrace.services.firehose.actions.encryption import checked_encryption
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.destinations import DESTINATIONS
+from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
 from headrace.services.firehose.permits import check_roles
@@ -199,6 +200,12 @@ def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, d
     destination = DESTINATIONS[kind]
     if kind == stream.destination_kind:
         return kind, destination.updated(stream.destination, update)
+    if (kind in SEARCH_KINDS) != (stream.destination_kind in SEARCH_KINDS):
+        # Documented: API_UpdateDestination. That the sentence is the documentation's is assumed, and so is that a
+        # domain and a collection may take each other's place.
+        raise invalid(
+            "Switching between Amazon OpenSearch Service and other services is not supported."
+        )
     # Another kind: nothing of the present one is kept (documented: API_UpdateDestination).
     given = {
         name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value

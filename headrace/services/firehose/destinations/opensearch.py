@@ -221,3 +221,4 @@ SEARCH_DESTINATIONS = (
         "os",
     ),
 )
+SEARCH_KINDS = frozenset(destination.kind for destination in SEARCH_DESTINATIONS)
