@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
     made_of,
 )
+
+
+def _arn(kind: str) -> Callable[[Values], str]:
+    """Return the source of the ARN of a cache or of what belongs to one."""
+
+    def arn(values: Values) -> str:
+        place = values.context.region, values.context.account
+        return make_arn("elasticache", *place, f"{kind}:{values.id}")
+
+    return arn
+
 
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
@@ -25,6 +39,8 @@ TYPES = [
         create=[Call("CreateDBSubnetGroup")],
         id="DBSubnetGroupName",
         read=Call("DescribeDBSubnetGroups", {"DBSubnetGroupName": "@id"}),
+        update=[Call("ModifyDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
+        tag=(*_TAGS, "@answer.DBSubnetGroups.0.DBSubnetGroupArn"),
         delete=[Call("DeleteDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
         name="DBSubnetGroupName",
         name_lower=True,
@@ -35,6 +51,7 @@ TYPES = [
         create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
         id="DBParameterGroupName",
         read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
+        tag=(*_TAGS, "@answer.DBParameterGroups.0.DBParameterGroupArn"),
         delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
         name="DBParameterGroupName",
         name_lower=True,
@@ -123,6 +140,8 @@ TYPES = [
         create=[Call("CreateCacheSubnetGroup")],
         id="CacheSubnetGroupName",
         read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
+        update=[Call("ModifyCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
+        tag=(*_TAGS, _arn("subnetgroup")),
         delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
         name="CacheSubnetGroupName",
         name_lower=True,
@@ -134,6 +153,14 @@ TYPES = [
         create=[Call("CreateCacheCluster", {"CacheClusterId": "ClusterName"})],
         id="ClusterName",
         read=Call("DescribeCacheClusters", {"CacheClusterId": "@id"}),
+        update=[
+            Call(
+                "ModifyCacheCluster",
+                {"CacheClusterId": "@id", "ApplyImmediately": lambda _: True},
+                empties=True,
+            )
+        ],
+        tag=(*_TAGS, _arn("cluster")),
         delete=[Call("DeleteCacheCluster", {"CacheClusterId": "@id"})],
         name="ClusterName",
         name_length=40,

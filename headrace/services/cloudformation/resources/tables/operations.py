@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
+from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,
     Source,
     Values,
+    gone_tags,
     made_of,
 )
 
@@ -34,6 +38,44 @@ def _target(part: int) -> MadeOf:
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}
 _OF_TARGET: dict[str, Source] = {name: _target(at) for at, name in enumerate(_PARTS)}
 _APPLICATION = {"ApplicationId": "@id"}
+
+
+@made_of("Tags")
+def _project_tags(values: Values) -> list[dict[str, str]]:
+    return [{"key": key, "value": value} for key, value in values.tags.items()]
+
+
+def _or(name: str, default: int) -> MadeOf:
+    """Return the source of a member that has a default (documented) in a template that does not say it."""
+    return MadeOf((name,), lambda values: values.get(name) or default)
+
+
+def _deployment_group(values: Values) -> str:
+    place = values.context.region, values.context.account
+    name = f"deploymentgroup:{values.get('ApplicationName')}/{values.id}"
+    return make_arn("codedeploy", *place, name)
+
+
+def _vault(values: Values) -> str:
+    place = values.context.region, values.context.account
+    return make_arn("backup", *place, f"backup-vault:{values.id}")
+
+
+def _has_gone(name: str) -> Callable[[Values], bool]:
+    """Return whether an update's template has lost tags."""
+    return lambda values: gone_tags(name)(values) is not None
+
+
+def _is_replaced(properties: Properties) -> bool:
+    """Whether a document is deleted and made again when it changes: so without UpdateMethod (documented)."""
+    return properties.get("UpdateMethod") != "NewVersion"
+
+
+_DOCUMENT: dict[str, Source] = {"ResourceType": lambda _: "Document", "ResourceId": "@id"}
+
+
+def _pairs(values: Values) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.tags.items()]
 
 
 def _is_scaled(values: Values) -> bool:
@@ -105,6 +147,38 @@ TYPES = [
         create=[Call("CreateDocument")],
         id="Name",
         read=Call("DescribeDocument", {"Name": "@id"}),
+        anew=_is_replaced,
+        update=[
+            Call(
+                "UpdateDocument",
+                {"Name": "@id", "DocumentVersion": lambda _: "$LATEST"},
+                only=("Content", "Attachments", "VersionName", "DocumentFormat", "TargetType"),
+            ),
+            Call(
+                "UpdateDocumentDefaultVersion",
+                {
+                    "Name": "@id",
+                    # Assumed: the version that a template makes is the one that is run.
+                    "DocumentVersion": made_of("Content")(
+                        lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
+                    ),
+                },
+                only=(),
+                only_if=lambda v: "DocumentDescription" in v.answer,
+            ),
+            Call(
+                "AddTagsToResource",
+                {**_DOCUMENT, "Tags": made_of("Tags")(lambda v: _pairs(v) or None)},
+                only=(),
+                when="Tags",
+            ),
+            Call(
+                "RemoveTagsFromResource",
+                {**_DOCUMENT, "TagKeys": gone_tags("Tags")},
+                only=(),
+                only_if=_has_gone("Tags"),
+            ),
+        ],
         delete=[Call("DeleteDocument", {"Name": "@id"})],
         name="Name",
         name_length=128,
@@ -183,6 +257,20 @@ TYPES = [
         "backup",
         create=[Call("CreateBackupVault")],
         id="BackupVaultName",
+        update=[
+            Call(
+                "TagResource",
+                {"ResourceArn": _vault, "Tags": "BackupVaultTags"},
+                only=(),
+                when="BackupVaultTags",
+            ),
+            Call(
+                "UntagResource",
+                {"ResourceArn": _vault, "TagKeyList": gone_tags("BackupVaultTags")},
+                only=(),
+                only_if=_has_gone("BackupVaultTags"),
+            ),
+        ],
         delete=[Call("DeleteBackupVault", {"BackupVaultName": "@id"})],
         name="BackupVaultName",
         name_length=50,
@@ -257,6 +345,8 @@ TYPES = [
         "codedeploy",
         create=[Call("CreateDeploymentGroup")],
         id="DeploymentGroupName",
+        update=[Call("UpdateDeploymentGroup", {"currentDeploymentGroupName": "@id"}, empties=True)],
+        tag=("TagResource", "UntagResource", "ResourceArn", _deployment_group),
         delete=[
             Call(
                 "DeleteDeploymentGroup",
@@ -272,6 +362,18 @@ TYPES = [
         create=[Call("CreateProject")],
         id="Name",
         read=Call("BatchGetProjects", {"names": lambda v: [v.id]}),
+        update=[
+            Call(
+                "UpdateProject",
+                {
+                    "name": "@id",
+                    "tags": _project_tags,
+                    "timeoutInMinutes": _or("TimeoutInMinutes", 60),
+                    "queuedTimeoutInMinutes": _or("QueuedTimeoutInMinutes", 480),
+                },
+                empties=True,
+            )
+        ],
         delete=[Call("DeleteProject", {"name": "@id"})],
         name="Name",
         name_length=255,
