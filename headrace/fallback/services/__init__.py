@@ -9,6 +9,8 @@ import sys
 # Modules of moto that take long to import and are not always used: the file here that patches each, and its function,
 # which takes the module.
 _LATER = {
+    "moto.apigateway.models": ("rest_apis", "patch"),
+    "moto.apigateway.responses": ("rest_apis", "patch_responses"),
     "moto.apigatewayv2.responses": ("updates", "apigatewayv2"),
     "moto.athena.responses": ("gaps", "athena"),
     "moto.backup.models": ("gaps", "backup"),

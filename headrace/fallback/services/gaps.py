@@ -356,6 +356,7 @@ def s3(module: Any) -> None:
 def rds(module: Any) -> None:
     """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
     half_made.rds(module)
+    updates.rds(module)
 
     def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
         @functools.wraps(create)

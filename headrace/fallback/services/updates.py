@@ -364,3 +364,20 @@ def iam() -> None:
         return None
 
     backend.update_group = update_group
+
+
+def rds(module: Any) -> None:
+    """Have a subnet group be there still once it is changed: moto takes it away, and fails without one."""
+    from moto.rds.exceptions import DBSubnetGroupNotFoundError
+
+    modify = module.RDSBackend.modify_db_subnet_group
+
+    @functools.wraps(modify)
+    def modify_db_subnet_group(self: Any, subnet_name: str, *args: Any) -> Any:
+        if subnet_name not in self.subnet_groups:
+            raise DBSubnetGroupNotFoundError(subnet_name)
+        group = modify(self, subnet_name, *args)
+        self.subnet_groups[subnet_name] = group
+        return group
+
+    module.RDSBackend.modify_db_subnet_group = modify_db_subnet_group

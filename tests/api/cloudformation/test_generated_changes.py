@@ -49,7 +49,16 @@ NOT_CHANGED = {"AWS::Lambda::Version"}
 UNSEEN = {
     "AWS::Kinesis::Stream/DesiredShardLevelMetrics/",
     "AWS::EC2::Subnet/PrivateDnsNameOptionsOnLaunch/EnableResourceNameDnsAAAARecord",
+    "AWS::ApiGateway::RestApi/Version",
+    "AWS::CloudFront::Function/FunctionMetadata/FunctionARN",
+    "AWS::RDS::DBCluster/AssociatedRoles/",
+    "AWS::RDS::DBInstance/AssociatedRoles/",
+    "AWS::RDS::DBInstance/DBSecurityGroups/",
+    "AWS::Redshift::Cluster/AvailabilityZone",
+    "AWS::Redshift::Cluster/ClusterSecurityGroups/",
     "AWS::Redshift::Cluster/Endpoint/Address",
+    "AWS::Redshift::Cluster/IamRoles/",
+    "AWS::RedshiftServerless::Workgroup/Workgroup/BaseCapacity",
     "AWS::SageMaker::Model/EnableNetworkIsolation",
 }
 
@@ -126,7 +135,10 @@ def without_effect(life: Life, name: str) -> list[str]:
         return []
     differences = found["StackResourceDrift"].get("PropertyDifferences", [])
     kind = life.resources[name]["Type"]
+    levels = resource_type(kind).properties  # type: ignore[union-attr]
     paths = [each["PropertyPath"] for each in differences]
+    # What says that it is ignored has none.
+    paths = [path for path in paths if levels.get(path.split("/")[1]) != "ignored"]
     return [f"{p} has no effect" for p in paths if f"{kind}{p.rstrip('0123456789')}" not in UNSEEN]
 
 

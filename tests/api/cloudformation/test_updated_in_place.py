@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.api.cloudformation.test_stacks import create, physical, settled, template
 from tests.support.cloud import InProcessCloud
 
@@ -199,3 +201,101 @@ def refused_with(call: Any) -> str:
     except Exception as error:  # noqa: BLE001
         return str(getattr(error, "response", {}).get("Error", {}).get("Code", error))
     return ""
+
+
+def rule(port: int) -> dict[str, Any]:
+    return {"IpProtocol": "tcp", "FromPort": port, "ToPort": port, "CidrIp": "10.0.0.0/8"}
+
+
+# EC2 takes long to import.
+@pytest.mark.slow
+def test_a_group_s_own_rules_change_and_those_of_others_stay(cloud: InProcessCloud, cfn: Any):
+    ec2 = cloud.client("ec2")
+
+    def group(*ports: int, **more: Any) -> dict[str, Any]:
+        rules = {"SecurityGroupIngress": [rule(port) for port in ports]} if ports else {}
+        return of("EC2::SecurityGroup", GroupDescription="d", **rules, **more)
+
+    def ports(group_id: str) -> list[int]:
+        (found,) = ec2.describe_security_groups(GroupIds=[group_id])["SecurityGroups"]
+        return sorted(each["FromPort"] for each in found["IpPermissions"])
+
+    assert create(cfn, template(Group=group(1, 2))) == "CREATE_COMPLETE"
+    name = physical(cfn, "Group")
+    other = {"IpProtocol": "tcp", "FromPort": 9, "ToPort": 9, "IpRanges": [{"CidrIp": "1.0.0.0/8"}]}
+    ec2.authorize_security_group_ingress(GroupId=name, IpPermissions=[other])
+    egress = [{**rule(5), "CidrIp": "0.0.0.0/0"}]
+    assert change(cfn, Group=group(2, 3, SecurityGroupEgress=egress)) == "UPDATE_COMPLETE"
+    assert (physical(cfn, "Group"), ports(name)) == (name, [2, 3, 9])
+    (found,) = ec2.describe_security_groups(GroupIds=[name])["SecurityGroups"]
+    assert [each.get("FromPort") for each in found["IpPermissionsEgress"]] == [5]
+    # What fails is taken back, and what is said no more goes; without rules for it everything goes out.
+    failing = of("SQS::Queue", QueueName="not a name")
+    assert change(cfn, Group=group(4), Q={**failing, "DependsOn": "Group"}) == (
+        "UPDATE_ROLLBACK_COMPLETE"
+    )
+    assert ports(name) == [2, 3, 9]
+    assert change(cfn, Group=group()) == "UPDATE_COMPLETE"
+    assert ports(name) == [9]
+    (found,) = ec2.describe_security_groups(GroupIds=[name])["SecurityGroups"]
+    assert [each["IpProtocol"] for each in found["IpPermissionsEgress"]] == ["-1"]
+
+
+def test_a_rest_api_keeps_its_address(cloud: InProcessCloud, cfn: Any):
+    api = cloud.client("apigateway")
+
+    def resources(**more: Any) -> dict[str, Any]:
+        plan = {"Quota": {"Limit": 5, "Period": "DAY"}} if more else {}
+        return {
+            "Api": of("ApiGateway::RestApi", Name="a", **more),
+            "Plan": of("ApiGateway::UsagePlan", Description="p", **plan),
+            "Key": of("ApiGateway::ApiKey", Enabled=bool(more)),
+        }
+
+    assert create(cfn, template(**resources())) == "CREATE_COMPLETE"
+    ids = [physical(cfn, name) for name in ("Api", "Plan", "Key")]
+    more = {
+        "BinaryMediaTypes": ["image/png"],
+        "DisableExecuteApiEndpoint": True,
+        "EndpointConfiguration": {"Types": ["REGIONAL"]},
+        "MinimumCompressionSize": 10,
+        "Policy": ALLOW,
+        "Tags": [{"Key": "k", "Value": "v"}],
+    }
+    for is_more in (True, False, True):
+        assert change(cfn, **resources(**(more if is_more else {}))) == "UPDATE_COMPLETE"
+        assert [physical(cfn, name) for name in ("Api", "Plan", "Key")] == ids
+        shown = api.get_rest_api(restApiId=ids[0])
+        assert shown.get("binaryMediaTypes", []) == (["image/png"] if is_more else [])
+        assert shown["disableExecuteApiEndpoint"] is is_more
+        assert shown["endpointConfiguration"]["types"] == ["REGIONAL" if is_more else "EDGE"]
+        assert shown.get("minimumCompressionSize") == (10 if is_more else None)
+        assert ("policy" in shown) == is_more
+        assert shown.get("tags", {}).get("k") == ("v" if is_more else None)
+        quota = api.get_usage_plan(usagePlanId=ids[1]).get("quota")
+        assert quota == ({"limit": 5, "period": "DAY"} if is_more else None)
+        assert api.get_api_key(apiKey=ids[2])["enabled"] is is_more
+
+
+# EC2 takes long to import.
+@pytest.mark.slow
+def test_a_subnet_group_stays_when_it_is_changed(cloud: InProcessCloud, cfn: Any):
+    def resources(said: str) -> dict[str, Any]:
+        return {
+            "Vpc": of("EC2::VPC", CidrBlock="10.0.0.0/16"),
+            "Subnet": of("EC2::Subnet", VpcId={"Ref": "Vpc"}, CidrBlock="10.0.1.0/24"),
+            "Group": of(
+                "RDS::DBSubnetGroup",
+                DBSubnetGroupDescription=said,
+                SubnetIds=[{"Ref": "Subnet"}],
+            ),
+        }
+
+    assert create(cfn, template(**resources("one"))) == "CREATE_COMPLETE"
+    name = physical(cfn, "Group")
+    for said in ("two", "three"):
+        assert change(cfn, **resources(said)) == "UPDATE_COMPLETE"
+        (found,) = cloud.client("rds").describe_db_subnet_groups(DBSubnetGroupName=name)[
+            "DBSubnetGroups"
+        ]
+        assert found["DBSubnetGroupDescription"] == said

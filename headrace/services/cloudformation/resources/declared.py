@@ -49,7 +49,7 @@ from headrace.services.cloudformation.resources.reading import found_in
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
 # Services that look up what an empty text names.
-_WITHOUT_EMPTY_TEXTS = ("ec2", "rds")
+_WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 

@@ -32,6 +32,44 @@ def _is_protected(values: Values) -> object:
     return values.get("DeletionProtection") or False
 
 
+# What ModifyDBInstance and ModifyDBCluster take, and moto keeps.
+_MODIFIED = (
+    "AllocatedStorage",
+    "AutoMinorVersionUpgrade",
+    "BackupRetentionPeriod",
+    "CACertificateIdentifier",
+    "CopyTagsToSnapshot",
+    "DBInstanceClass",
+    "DBParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "LicenseModel",
+    "MasterUserPassword",
+    "MaxAllocatedStorage",
+    "MultiAZ",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "PromotionTier",
+    "PubliclyAccessible",
+    "StorageType",
+    "VPCSecurityGroups",
+)
+_CLUSTER_MODIFIED = (
+    "AllocatedStorage",
+    "BackupRetentionPeriod",
+    "CopyTagsToSnapshot",
+    "DBClusterInstanceClass",
+    "DBClusterParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "MasterUserPassword",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "ScalingConfiguration",
+    "ServerlessV2ScalingConfiguration",
+    "StorageType",
+    "VpcSecurityGroupIds",
+)
 TYPES = [
     Declared(
         "AWS::RDS::DBSubnetGroup",
@@ -80,14 +118,7 @@ TYPES = [
                     "ApplyImmediately": lambda _: True,
                     "DeletionProtection": _is_protected,
                 },
-                only=(
-                    "AllocatedStorage",
-                    "BackupRetentionPeriod",
-                    "DBInstanceClass",
-                    "MasterUserPassword",
-                    "MultiAZ",
-                    "PubliclyAccessible",
-                ),
+                only=_MODIFIED,
             )
         ],
         name="DBInstanceIdentifier",
@@ -122,7 +153,7 @@ TYPES = [
                     "ApplyImmediately": lambda _: True,
                     "DeletionProtection": _is_protected,
                 },
-                only=("MasterUserPassword",),
+                only=_CLUSTER_MODIFIED,
             )
         ],
         name="DBClusterIdentifier",

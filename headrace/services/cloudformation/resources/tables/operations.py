@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.services.cloudformation.resources.base import Properties
+from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
@@ -38,22 +38,6 @@ def _target(part: int) -> MadeOf:
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}
 _OF_TARGET: dict[str, Source] = {name: _target(at) for at, name in enumerate(_PARTS)}
 _APPLICATION = {"ApplicationId": "@id"}
-
-
-@made_of("Tags")
-def _project_tags(values: Values) -> list[dict[str, str]]:
-    return [{"key": key, "value": value} for key, value in values.tags.items()]
-
-
-def _or(name: str, default: int) -> MadeOf:
-    """Return the source of a member that has a default (documented) in a template that does not say it."""
-    return MadeOf((name,), lambda values: values.get(name) or default)
-
-
-def _deployment_group(values: Values) -> str:
-    place = values.context.region, values.context.account
-    name = f"deploymentgroup:{values.get('ApplicationName')}/{values.id}"
-    return make_arn("codedeploy", *place, name)
 
 
 def _vault(values: Values) -> str:
@@ -108,16 +92,6 @@ def _has_scaling_policy(values: Values) -> bool:
     }
     answer = values.context.call("application-autoscaling", "DescribeScalingPolicies", params)
     return bool(answer.get("ScalingPolicies"))
-
-
-def _is_registered(values: Values) -> bool:
-    answer = values.context.call("servicecatalog-appregistry", "ListApplications", {})
-    return any(each["name"] == values.get("Name") for each in answer["applications"])
-
-
-def _arn_of_application(values: Values) -> str:
-    place = values.context.region, values.context.account
-    return make_arn("servicecatalog", *place, f"/applications/{values.id}")
 
 
 TYPES = [
@@ -303,12 +277,30 @@ TYPES = [
                 only=(),
                 when="EventSelectors",
             ),
-            Call("StartLogging", {"Name": "@id"}, only=(), when="IsLogging"),
+            Call(
+                "StartLogging",
+                {"Name": "@id"},
+                only=(),
+                when="IsLogging",
+                only_if=lambda v: boolean(v.get("IsLogging") or False),
+            ),
         ],
         id="@answer.Name",
         read=Call("GetTrail", {"Name": "@id"}),
         update=[
             Call("UpdateTrail", {"Name": "@id"}),
+            Call(
+                "StartLogging",
+                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                only=(),
+                only_if=lambda v: boolean(v.get("IsLogging") or False),
+            ),
+            Call(
+                "StopLogging",
+                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                only=(),
+                only_if=lambda v: not boolean(v.get("IsLogging") or False),
+            ),
             Call(
                 "PutEventSelectors",
                 {"TrailName": "@id", "EventSelectors": "EventSelectors"},
@@ -320,88 +312,5 @@ TYPES = [
         name="TrailName",
         name_length=128,
         attributes={"Arn": "@answer.TrailARN", "SnsTopicArn": "@answer.Trail.SnsTopicARN"},
-    ),
-    Declared(
-        "AWS::CodeDeploy::Application",
-        "codedeploy",
-        create=[Call("CreateApplication")],
-        id="ApplicationName",
-        # Its deployment groups would go with it.
-        holder=True,
-        tag=(
-            "TagResource",
-            "UntagResource",
-            "ResourceArn",
-            lambda v: (
-                f"arn:aws:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
-            ),
-        ),
-        delete=[Call("DeleteApplication", {"applicationName": "@id"})],
-        name="ApplicationName",
-        name_length=100,
-    ),
-    Declared(
-        "AWS::CodeDeploy::DeploymentGroup",
-        "codedeploy",
-        create=[Call("CreateDeploymentGroup")],
-        id="DeploymentGroupName",
-        update=[Call("UpdateDeploymentGroup", {"currentDeploymentGroupName": "@id"}, empties=True)],
-        tag=("TagResource", "UntagResource", "ResourceArn", _deployment_group),
-        delete=[
-            Call(
-                "DeleteDeploymentGroup",
-                {"applicationName": "ApplicationName", "deploymentGroupName": "@id"},
-            )
-        ],
-        name="DeploymentGroupName",
-        name_length=100,
-    ),
-    Declared(
-        "AWS::CodeBuild::Project",
-        "codebuild",
-        create=[Call("CreateProject")],
-        id="Name",
-        read=Call("BatchGetProjects", {"names": lambda v: [v.id]}),
-        update=[
-            Call(
-                "UpdateProject",
-                {
-                    "name": "@id",
-                    "tags": _project_tags,
-                    "timeoutInMinutes": _or("TimeoutInMinutes", 60),
-                    "queuedTimeoutInMinutes": _or("QueuedTimeoutInMinutes", 480),
-                },
-                empties=True,
-            )
-        ],
-        delete=[Call("DeleteProject", {"name": "@id"})],
-        name="Name",
-        name_length=255,
-        attributes={"Arn": "@answer.projects.0.arn", "Id": "@id"},
-    ),
-    Declared(
-        "AWS::ResourceGroups::Group",
-        "resource-groups",
-        create=[Call("CreateGroup")],
-        id="Name",
-        read=Call("GetGroup", {"GroupName": "@id"}),
-        delete=[Call("DeleteGroup", {"GroupName": "@id"})],
-        attributes={"Arn": "@answer.Group.GroupArn"},
-    ),
-    Declared(
-        "AWS::ServiceCatalogAppRegistry::Application",
-        "servicecatalog-appregistry",
-        create=[Call("CreateApplication", {"clientToken": lambda v: v.context.ids.uuid()})],
-        id="@answer.application.id",
-        exists=_is_registered,
-        update=[Call("UpdateApplication", {"application": "@id"}, only=("Description",))],
-        delete=[Call("DeleteApplication", {"application": "@id"})],
-        attributes={
-            "Id": "@id",
-            "Arn": _arn_of_application,
-            "ApplicationName": "Name",
-            "ApplicationTagKey": lambda _: "awsApplication",
-            "ApplicationTagValue": _arn_of_application,
-        },
     ),
 ]
