@@ -124,7 +124,7 @@ setup_lowest() {
     die "Python's venv module is needed; install it (Debian: apt-get install python3-venv)."
   install "$VENV/.headrace-installed" pyproject.toml requirements/lowest.txt -- \
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check \
-    -r requirements/lowest.txt -e ".[parquet,testing]" "pytest>=8.4,<9" "pytest-xdist>=3.8,<4"
+    -r requirements/lowest.txt -e ".[parquet,testing,sam]" "pytest>=8.4,<9" "pytest-xdist>=3.8,<4"
   export PATH="$PWD/$VENV/bin:$PATH"
 }
 

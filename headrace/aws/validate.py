@@ -20,6 +20,7 @@ from botocore.model import ListShape, MapShape, Shape, StructureShape
 from headrace.aws.errors import AwsError
 from headrace.aws.model import operation_model
 from headrace.core.patterns import MatchTooLong, Pattern, PatternRefused, model_pattern
+from headrace.core.system_tags import are_set_now
 
 log = logging.getLogger(__name__)
 
@@ -359,7 +360,7 @@ def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
         return None
 
     def run(value: Any, path: str, failures: Failures) -> None:
-        if not _matches(compiled, value):
+        if not _matches(compiled, value) and not are_set_now(value):
             shown = constraints.get("shown") or pattern
             constraint = f"Member must satisfy regular expression pattern: {shown}"
             failures.append(_fail(value, path, constraint))

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.permissions.model import Access
 from headrace.permissions.requests import deployment, others, s3
-from headrace.permissions.requests.extras import role_needs, tag_needs, tags_of
+from headrace.permissions.requests.extras import only_system_tags, role_needs, tag_needs, tags_of
 from headrace.permissions.requests.keys import key_needs
 from headrace.permissions.requests.lambda_ import kinesis_needs, lambda_needs
 from headrace.permissions.requests.request import Find, Need, Request, find_nothing
@@ -75,6 +75,8 @@ def why_unknown(service: str, operation: str) -> str:
 
 
 def _needs(request: Request) -> Iterator[Need]:
+    if only_system_tags(request):
+        return
     rule = _RULES.get(request.service)
     needs = rule(request) if rule is not None else None
     if needs is None:

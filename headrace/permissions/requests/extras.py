@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from headrace.core.arn import make_arn
+from headrace.core.system_tags import is_system
 from headrace.permissions.requests.request import Need, Request
 
+# How operations that do nothing but set tags begin.
+_TAGS_ONLY = ("Tag", "AddTags", "CreateTags", "PutBucketTagging")
 # The action that a creation with tags needs too; `Tags` or `tags` in the request. The services' references of the
 # operations say it (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
 _TAGGING: dict[tuple[str, str], str] = {
@@ -101,9 +104,26 @@ def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def tags_of(request: Request) -> dict[str, str]:
-    """Return the tags that a request gives, whatever their form."""
+    """Return the tags that a request gives, whatever their form; CloudFormation's own ask nobody for leave."""
+    given = _tags_of(request.parameters)
+    return {key: value for key, value in given.items() if not is_system(key)}
+
+
+def only_system_tags(request: Request) -> bool:
+    """Whether a request does nothing but set tags that are CloudFormation's own."""
+    if not request.operation.startswith(_TAGS_ONLY):
+        return False
+    given = _tags_of(request.parameters)
+    tagging: Any = request.parameters.get("Tagging")
+    if isinstance(tagging, Mapping):
+        of_bucket = cast("Mapping[str, Any]", tagging)
+        given = _tags_of({"Tags": of_bucket.get("TagSet")})
+    return bool(given) and all(map(is_system, given))
+
+
+def _tags_of(parameters: Mapping[str, Any]) -> dict[str, str]:
     for name in ("Tags", "tags", "TagList", "tagList"):
-        given: Any = request.parameters.get(name)
+        given: Any = parameters.get(name)
         if isinstance(given, Mapping):
             return {str(key): str(value) for key, value in cast("Mapping[Any, Any]", given).items()}
         if isinstance(given, list):

@@ -99,7 +99,7 @@ def take_up(states: ResourceStates) -> None:
 
 def _found(states: ResourceStates, resource: Resource, begun: Begun) -> str:
     kind = type_of(resource.type)
-    return _physical_id(kind, states.context(resource.logical_id), resource.properties, begun)
+    return _physical_id(kind, states.context(resource), resource.properties, begun)
 
 
 def _being_made(stack: Stack, logical_id: str) -> Resource | None:

@@ -28,7 +28,7 @@ def wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted 
         receiver_of(states.stack.stack_id, resource.logical_id),
         wanted,
         monotonic_s=ports.clock.monotonic_s,
-        pause=states.context(resource.logical_id).pause,
+        pause=states.context(resource).pause,
         told=told,
     )
     check_policy(found, wanted)

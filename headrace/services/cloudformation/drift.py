@@ -6,11 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from headrace.core.system_tags import is_system
 from headrace.services.cloudformation import stack_tags
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context
+from headrace.services.cloudformation.resources.declared_calls import TAGS
 from headrace.services.cloudformation.resources.reading import ABSENT, as_wanted
+from headrace.services.cloudformation.resources.values_to_api import tags_of
 from headrace.services.cloudformation.state import Resource, Stack
 
 # Statuses in which a stack's drift can be detected: .../using-cfn-stack-drift.html (documented).
@@ -47,6 +50,9 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
         }
     if "Tags" in wanted and stack_tags.follows(resource.type):
         seen["Tags"] = _tags(ports, stack, resource)
+    for name in TAGS:
+        if name in seen:
+            seen[name] = _own(seen[name], wanted.get(name), stack)
     compared = {name: value for name, value in wanted.items() if name in seen}
     if not compared and wanted:
         return {**about, "StackResourceDriftStatus": "NOT_CHECKED"}
@@ -61,16 +67,34 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
 
 
 def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
-    """Return a resource's tags, in the form of its template; those of its stack are not among them."""
+    """Return a resource's tags, in the form of its template."""
     found = stack_tags.tags_now(ports, stack, resource)
     own = resource.properties["Tags"]
     names = stack_tags.all_tags({"Tags": own}, {})
     # The template's first, in its order.
     order = [*(k for k in names if k in found), *(k for k in found if k not in names)]
-    rest = {k: found[k] for k in order if k in names or stack.tags.get(k) != found[k]}
+    rest = {k: found[k] for k in order}
     if isinstance(own, Mapping):
         return rest
     return as_wanted(own, [{"Key": key, "Value": value} for key, value in rest.items()])
+
+
+def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
+    """Return the tags that are the resource's: not CloudFormation's, nor those that its stack gave it."""
+    named = tags_of(wanted)
+
+    def is_own(key: str, value: Any) -> bool:
+        return key in named or not (is_system(key) or stack.tags.get(key) == value)
+
+    if isinstance(seen, Mapping):
+        tags = cast("Mapping[str, Any]", seen)
+        return {key: value for key, value in tags.items() if is_own(key, value)}
+    return [
+        tag
+        for tag in cast("list[Any]", seen)
+        if not isinstance(tag, Mapping)
+        or all(is_own(*pair) for pair in tags_of([cast("Any", tag)]).items())
+    ]
 
 
 def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[dict[str, str]]:

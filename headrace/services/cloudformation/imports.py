@@ -15,13 +15,13 @@ from headrace.services.cloudformation.existing import owner_of
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, Made
 from headrace.services.cloudformation.resources.schemas import named_in
-from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.values import is_unknown
 
 _KEEPING = ("Retain", "RetainExceptOnCreate")
-Contexts = Callable[[Stack, str], Context]
+Contexts = Callable[[Stack, Resource], Context]
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -127,7 +127,7 @@ def obstacle(
         if owner is not None:
             return f"{identifier} already exists in stack {owner.stack_id}"
         try:
-            adopt(contexts(stack, name), kind, identifier, {})
+            adopt(contexts(stack, Resource(name, kind, "")), kind, identifier, {})
         except ResourceFailed as error:
             return str(error)
     return ""
@@ -175,11 +175,11 @@ def found_existing(
         kind = str(template.resources[name]["Type"])
         if not is_importable(kind):
             continue
-        identifier = _named(contexts(stack, name), kind, properties)
+        identifier = _named(contexts(stack, Resource(name, kind, "")), kind, properties)
         if not identifier or owner_of(stacks, stack, kind, identifier) is not None:
             continue
         try:
-            adopt(contexts(stack, name), kind, identifier, properties)
+            adopt(contexts(stack, Resource(name, kind, "")), kind, identifier, properties)
         except (ResourceFailed, AwsError):
             continue
         found[name] = identifier

@@ -116,13 +116,13 @@ class LiveState:
 
 
 def live_state(
-    ports: Ports, context: Callable[[Stack, str], Context], stack: Stack, now_ms: int
+    ports: Ports, context: Callable[[Stack, Resource], Context], stack: Stack, now_ms: int
 ) -> LiveState:
     """Read a stack's resources; those whose service refuses are UNKNOWN. The caller does not hold the stacks' lock."""
     drifts: dict[str, Drift] = {}
     for name, resource in list(stack.resources.items()):
         try:
-            drifts[name] = drift_of(ports, context(stack, name), stack, resource)
+            drifts[name] = drift_of(ports, context(stack, resource), stack, resource)
         except AwsError:
             drifts[name] = {"StackResourceDriftStatus": "UNKNOWN"}
     return LiveState(drifts, now_ms)

@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.rollback_triggers import LOOK_EVERY_S
 from headrace.services.cloudformation.scope import Lookups
-from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 
 log = logging.getLogger(__name__)
@@ -64,9 +64,9 @@ class Operations:
         if wait:
             self.ports.clock.wait(done, ANSWER_WITHIN_S)
 
-    def context(self, stack: Stack, logical_id: str) -> Context:
+    def context(self, stack: Stack, resource: Resource) -> Context:
         """Return what a resource type may use to read a resource of a stack."""
-        return ResourceStates(self._stacks, self.ports, stack).context(logical_id)
+        return ResourceStates(self._stacks, self.ports, stack).context(resource)
 
     def overtake(self, stack: Stack, status: str) -> bool:
         """Let the operation on a stack go on from another status; return False when there is none.

@@ -226,7 +226,7 @@ class Provisioner:
         """
         if kind.find is not None:
             properties = with_texts(kind.name, resource.properties)
-            found = kind.find(self._states.context(resource.logical_id), properties)
+            found = kind.find(self._states.context(resource), properties)
             if found:
                 raise self._already_exists(kind, found)
 
@@ -245,7 +245,7 @@ class Provisioner:
             self._states.event(resource, status, "Resource creation Initiated")
 
         try:
-            context = self._states.context(resource.logical_id, note)
+            context = self._states.context(resource, note)
             made = kind.create(noting.context(context), with_texts(kind.name, resource.properties))
         except Exception as error:
             noting.end()
@@ -274,7 +274,7 @@ class Provisioner:
                 policy = self._deployments.get(resource.logical_id)
                 change = AliasDeployment(policy, kind.update).update if policy else kind.update
                 made = change(
-                    self._states.context(resource.logical_id),
+                    self._states.context(resource),
                     resource.physical_id,
                     with_texts(kind.name, present.properties),
                     with_texts(kind.name, wanted.properties),

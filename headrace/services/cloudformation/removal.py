@@ -54,7 +54,7 @@ class Removal:
             kind = type_of(now.type)
             self._states.event(now, "UPDATE_IN_PROGRESS")
             if kind.update is not None and now.properties != old.properties:
-                context = self._states.context(logical_id)
+                context = self._states.context(old)
                 before, after = (with_texts(kind.name, each.properties) for each in (now, old))
                 kind.update(context, old.physical_id, before, after)
             if stack_tags.follows(now.type):
@@ -75,7 +75,7 @@ class Removal:
         kind = type_of(old.type)
         if kind.put_back is not None:
             properties = with_texts(kind.name, old.properties)
-            kind.put_back(self._states.context(old.logical_id), properties)
+            kind.put_back(self._states.context(old), properties)
 
     def _is_undone(self, resource: Resource) -> bool:
         """Whether the rollback of an operation that made a resource deletes it, whatever it retains otherwise."""
@@ -167,7 +167,7 @@ class Removal:
             return
         if kind.shared:
             properties = _unshared(kind.shared, properties, others)
-        context = self._states.context(resource.logical_id)
+        context = self._states.context(resource)
         if resource.deletion_policy == snapshots.SNAPSHOT:
             snapshots.take(context, kind.name, resource.physical_id)
         kind.delete(context, resource.physical_id, properties)

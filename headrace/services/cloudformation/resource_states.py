@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.services.cloudformation import stack_tags
 from headrace.services.cloudformation.errors import (
     Cancelled,
     ResourceFailed,
@@ -48,7 +49,7 @@ class ResourceStates:
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def context(
-        self, logical_id: str, note_made: Callable[[str], None] = lambda _: None
+        self, resource: Resource, note_made: Callable[[str], None] = lambda _: None
     ) -> Context:
         """Return what a resource type may use to make a resource; see `Context` for `note_made`."""
         return Context(
@@ -59,8 +60,9 @@ class ResourceStates:
             region=self.stack.region,
             stack_name=self.stack.name,
             stack_id=self.stack.stack_id,
-            logical_id=logical_id,
+            logical_id=resource.logical_id,
             tags=self.stack.tags,
+            system_tags=stack_tags.system_tags(self.stack, resource),
             endpoint_url=self.ports.endpoint_url(),
             responses=self.ports.responses,
             functions=self.ports.functions,

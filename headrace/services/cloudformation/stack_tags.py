@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.core.arn import make_arn
+from headrace.core.system_tags import is_system, may_set
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.ports import Ports
@@ -28,6 +29,18 @@ _ARNS = {
     "AWS::SQS::Queue": "Arn",
 }
 
+# The types on which AWS was recorded to show the template's tags alone.
+_WITHOUT = {
+    "AWS::DynamoDB::Table",
+    "AWS::EC2::TransitGateway",
+    "AWS::EC2::TransitGatewayAttachment",
+    "AWS::IAM::Role",
+    "AWS::OpenSearchService::Domain",
+    "AWS::SNS::Topic",
+    "AWS::SQS::Queue",
+    "AWS::SSM::Parameter",
+}
+
 
 def follows(kind: str) -> bool:
     """Whether resources of a type get the stack's tags when these change."""
@@ -37,6 +50,21 @@ def follows(kind: str) -> bool:
 def differ(stack: Stack, tags: Mapping[str, str]) -> bool:
     """Whether the stack's tags before its update were others than these."""
     return stack.previous is not None and dict(stack.previous["tags"]) != dict(tags)
+
+
+def system_tags(stack: Stack, resource: Resource) -> dict[str, str]:
+    """Return the tags that CloudFormation itself puts on a resource.
+
+    Documented for all resources that can have tags: user guide, "Resource tag". Recorded: functions, REST APIs, stages,
+    usage plans, secrets, DHCP options and route tables have them; those of `_WITHOUT` do not.
+    """
+    if resource.type in _WITHOUT:
+        return {}
+    return {
+        "aws:cloudformation:stack-name": stack.name,
+        "aws:cloudformation:logical-id": resource.logical_id,
+        "aws:cloudformation:stack-id": stack.stack_id,
+    }
 
 
 def retag(
@@ -55,19 +83,20 @@ def retag(
     ):
         if not any(params.values()):
             continue
-        answer = ports.control.call(
-            "resourcegroupstaggingapi",
-            operation,
-            {"ResourceARNList": [_arn_of(stack, resource)], **params},
-            account=stack.account,
-            region=stack.region,
-        )
+        with may_set(changed):
+            answer = ports.control.call(
+                "resourcegroupstaggingapi",
+                operation,
+                {"ResourceARNList": [_arn_of(stack, resource)], **params},
+                account=stack.account,
+                region=stack.region,
+            )
         for failure in answer["FailedResourcesMap"].values():
             raise ResourceFailed(str(failure["ErrorMessage"]))
 
 
 def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
-    """Return the tags that a resource has. Raises AwsError."""
+    """Return the tags that a resource has, without AWS's own. Raises AwsError."""
     answer = ports.control.call(
         "resourcegroupstaggingapi",
         "GetResources",
@@ -76,7 +105,8 @@ def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
         region=stack.region,
     )
     entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
-    return {tag["Key"]: str(tag["Value"]) for entry in entries for tag in listed(entry, "Tags")}
+    found = [tag for entry in entries for tag in listed(entry, "Tags")]
+    return {tag["Key"]: str(tag["Value"]) for tag in found if not is_system(tag["Key"])}
 
 
 def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:

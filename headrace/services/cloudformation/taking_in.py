@@ -13,13 +13,13 @@ def take_in(states: ResourceStates, resource: Resource) -> None:
     resource.physical_id, resource.imported = identifier, True
     states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
     try:
-        context = states.context(resource.logical_id)
+        context = states.context(resource)
         made = imports.adopt(context, resource.type, identifier, resource.properties)
     except Exception as error:
         states.fail(resource, "IMPORT", error)
         raise
     states.made(resource, made, "IMPORT_COMPLETE", "Resource import completed.")
-    if stack_tags.follows(resource.type) and states.stack.tags:
+    if stack_tags.follows(resource.type):
         _tag(states, resource)
 
 
@@ -28,7 +28,9 @@ def _tag(states: ResourceStates, resource: Resource) -> None:
     reason = "Apply stack-level tags to imported resource if applicable."
     states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
     try:
-        stack_tags.retag(states.ports, states.stack, resource, {}, states.stack.tags)
+        system = stack_tags.system_tags(states.stack, resource)
+        tags = {**states.stack.tags, **system}
+        stack_tags.retag(states.ports, states.stack, resource, {}, tags)
     except Exception as error:
         states.fail(resource, "UPDATE", error)
         raise

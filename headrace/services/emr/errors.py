@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headrace.aws.errors import AwsError
 from headrace.core.emr_releases import UnknownRelease
+from headrace.core.system_tags import is_refused
 
 
 def invalid_request(message: str) -> AwsError:
@@ -42,6 +45,12 @@ def ended_job_flow() -> AwsError:
     return validation(
         "A job flow that is shutting down, terminated, or finished may not be modified."
     )
+
+
+def check_tag_keys(keys: Iterable[str]) -> None:
+    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    if any(map(is_refused, keys)):
+        raise validation("aws: prefixed tag key names are not allowed for external use.")
 
 
 def translate(error: Exception) -> AwsError | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.aws.errors import AwsError
+from headrace.core.system_tags import is_refused
 
 
 def validation(message: str) -> AwsError:
@@ -29,6 +30,12 @@ def wrong_state(what: str, wanted: Iterable[str], state: str) -> AwsError:
     return validation(
         f"{what} must be in one of the following statuses [{states}]. Current status: {state}"
     )
+
+
+def check_tag_keys(keys: Iterable[str]) -> None:
+    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    if any(map(is_refused, keys)):
+        raise validation("aws: prefixed tag key names are not allowed for external use.")
 
 
 def translate(error: Exception) -> AwsError | None:

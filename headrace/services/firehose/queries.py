@@ -154,7 +154,7 @@ class Queries:
         """Refuse a query that JQ 1.6 does not compile. Raises AwsError InvalidArgumentException."""
         if importlib.util.find_spec("jq") is None:
             raise invalid(
-                "MetadataExtraction needs JQ 1.6, which is not installed here: pip install 'jq<1.6'"
+                "MetadataExtraction needs JQ 1.6, which is not installed here: pip install 'jq>=1.5,<1.6'"
             )
         process = _Process(query)
         try:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import regex
 
+from headrace.core.system_tags import counted, is_refused
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 
 # The sentence leaves the colon out; AWS takes it, and of white space the blank alone. The percent sign is among the
 # valid ones, and refused by a second check. Source: kinesalite (observed), API_Tag (documented).
 _FORBIDDEN = regex.compile(r"[^\p{L}\p{Zs}\p{N}_.:/=+\-@%]")
+
+
+def check_keys(keys: Iterable[str]) -> None:
+    """Raise InvalidArgumentException for tags that are AWS's own, which users neither set nor remove."""
+    if any(map(is_refused, keys)):
+        raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
 
 
 def check_tags(
@@ -21,8 +28,7 @@ def check_tags(
 
     `kind` is `stream` or `consumer`. Source of the sentences: kinesalite (observed).
     """
-    if any(key.lower().startswith("aws:") for key in more):
-        raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
+    check_keys(more)
     if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):
         raise invalid_argument(
             "Some tags contain invalid characters. Valid characters: Unicode letters, digits, white space,"
@@ -33,7 +39,7 @@ def check_tags(
             f"Failed to add tags to {kind} {name} under account {account} because some tags contained illegal"
             " characters. The allowed characters are Unicode letters, white-spaces, '_',',','/','=','+','-','@'."
         )
-    if len({*present, *more}) > TAGS_PER_STREAM:
+    if counted({*present, *more}) > TAGS_PER_STREAM:
         raise invalid_argument(
             f"Failed to add tags to {kind} {name} under account {account} because a given {kind} cannot have"
             f" more than {TAGS_PER_STREAM} tags associated with it."

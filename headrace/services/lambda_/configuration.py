@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from headrace.core.ids import Ids
+from headrace.core.system_tags import counted, is_refused
 from headrace.core.values import section
 from headrace.services.lambda_.errors import (
     NO_IMAGES,
@@ -170,9 +171,16 @@ def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:
     check(request)
 
 
-def check_tags(tags: Mapping[str, str]) -> None:
-    """Refuse more tags than a resource can have. Raises AwsError."""
-    if len(tags) > MOST_TAGS:
+def check_tag_keys(keys: Iterable[str]) -> None:
+    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    if any(map(is_refused, keys)):
+        raise invalid_parameter("aws: prefixed tag key names are not allowed for external use.")
+
+
+def check_tags(tags: Mapping[str, str], present: Mapping[str, str] | None = None) -> None:
+    """Refuse AWS's own tags, and more than a resource that has `present` can have. Raises AwsError."""
+    check_tag_keys(tags)
+    if counted({*tags, *(present or ())}) > MOST_TAGS:
         raise invalid_parameter("Number of tags exceeds resource tag limit.")
 
 

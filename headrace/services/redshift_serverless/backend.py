@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.aws.operation import Call
 from headrace.core.ids import Ids
+from headrace.core.system_tags import counted, is_refused
 from headrace.core.warehouse import ClusterSpec, Warehouses, user_of
 from headrace.services.redshift_serverless.errors import (
     conflict,
@@ -262,9 +263,9 @@ def tags_of(given: Mapping[str, Any]) -> dict[str, str]:
 
 def check_tags(tags: Mapping[str, str]) -> None:
     """Raise AwsError where a resource may not have these tags."""
-    if len(tags) > TAGS:
+    if counted(tags) > TAGS:
         raise too_many_tags()
-    if any(key.lower().startswith("aws:") for key in tags):
+    if any(map(is_refused, tags)):
         raise invalid("Tag keys that begin with aws: are reserved.")
 
 

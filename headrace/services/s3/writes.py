@@ -130,13 +130,13 @@ def checked_tags(
     tags: dict[str, str] = {}
     for key, value in pairs:
         if not key or len(key) > limits.TAG_KEY_CHARS or not _TAG_TEXT.fullmatch(key):
-            raise _bad_tag("The TagKey you have provided is invalid", key)
+            raise bad_tag("The TagKey you have provided is invalid", key)
         if len(value) > limits.TAG_VALUE_CHARS or not _TAG_TEXT.fullmatch(value):
-            raise _bad_tag("The TagValue you have provided is invalid", key, TagValue=value)
+            raise bad_tag("The TagValue you have provided is invalid", key, TagValue=value)
         if key in tags:
-            raise _bad_tag("Cannot provide multiple Tags with the same key", key)
+            raise bad_tag("Cannot provide multiple Tags with the same key", key)
         if key.startswith("aws:"):
-            raise _bad_tag(reserved, key)
+            raise bad_tag(reserved, key)
         tags[key] = value
     return tags
 
@@ -159,7 +159,8 @@ def tags_of_header(text: str) -> dict[str, str]:
 _TAG_TEXT = re.compile(r"[\w\s.:/=+\-@]*")
 
 
-def _bad_tag(sentence: str, key: str, **more: str) -> AwsError:
+def bad_tag(sentence: str, key: str, **more: str) -> AwsError:
+    """Return the error of a tag that S3 refuses."""
     return AwsError("InvalidTag", sentence, 400, {"TagKey": key, **more})
 
 

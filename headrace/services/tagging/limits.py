@@ -7,5 +7,3 @@ MOST_RESOURCES_PER_PAGE = 100
 TAGS_PER_PAGE = (100, 500)
 # Assumed: GetTagKeys and GetTagValues document pages, but not their size.
 NAMES_PER_PAGE = 1000
-# Documented: tags whose keys begin so are AWS's own.
-RESERVED_PREFIX = "aws:"

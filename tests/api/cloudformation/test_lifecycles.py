@@ -227,7 +227,7 @@ class Life:
             assert kind is not None
             for time in ("first", "second"):
                 try:
-                    kind.delete(states.context(name), resource.physical_id, resource.properties)
+                    kind.delete(states.context(resource), resource.physical_id, resource.properties)
                 except (AwsError, ResourceFailed) as error:
                     found.append(f"{name} ({resource.type}), {time}: {error}")
         assert not found, found

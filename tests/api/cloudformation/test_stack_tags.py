@@ -35,10 +35,12 @@ def pairs(**tags: str) -> list[dict[str, str]]:
 
 
 def tags(cloud: InProcessCloud) -> dict[str, dict[str, str]]:
-    """Return the tags of each tagged resource but the stack, by the service in its ARN."""
+    """Return the users' tags of each tagged resource but the stack, by the service in its ARN."""
     found = cloud.client("resourcegroupstaggingapi").get_resources()["ResourceTagMappingList"]
     return {
-        one["ResourceARN"].split(":")[2]: {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+        one["ResourceARN"].split(":")[2]: {
+            tag["Key"]: tag["Value"] for tag in one["Tags"] if not tag["Key"].startswith("aws:")
+        }
         for one in found
         if ":stack/" not in one["ResourceARN"]
     }

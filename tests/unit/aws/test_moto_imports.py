@@ -42,7 +42,13 @@ def test_the_lowest_versions_begin_the_ranges() -> None:
     lines = (ROOT / "requirements" / "lowest.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if "==" in line)
     extras = project["optional-dependencies"]
-    ranges = [*project["dependencies"], *extras["parquet"], *extras["iceberg"], *extras["testing"]]
+    ranges = [
+        *project["dependencies"],
+        *extras["parquet"],
+        *extras["iceberg"],
+        *extras["testing"],
+        *extras["sam"],
+    ]
     ranges = [one for one in ranges if not one.startswith(("pytest", "headrace"))]
     assert len(pinned) == len(ranges)
     for one in ranges:

@@ -167,3 +167,17 @@ def test_a_bucket_belongs_to_its_owner() -> None:
             "s3", "GetObject", {"Bucket": bucket, "Key": "k"}, ACCOUNT, REGION, lambda *n: KNOWN.get(n)
         )  # fmt: skip
         assert access.account == account
+
+
+def test_tags_that_are_cloudformations_own_need_no_leave() -> None:
+    system = {"aws:cloudformation:stack-name": "s"}
+    pairs_of = [{"Key": key, "Value": value} for key, value in system.items()]
+    assert pairs("lambda", "TagResource", {"Resource": "x", "Tags": system}) == []
+    tagging = {"Bucket": "lake", "Tagging": {"TagSet": pairs_of}}
+    assert pairs("s3", "PutBucketTagging", tagging) == []
+    stream = {"StreamName": "s", "Tags": system}
+    assert [action for action, _ in pairs("kinesis", "CreateStream", stream)] == [
+        "kinesis:CreateStream"
+    ]
+    both = {"Resource": "x", "Tags": {**system, "own": "1"}}
+    assert [action for action, _ in pairs("lambda", "TagResource", both)] == ["lambda:TagResource"]

@@ -39,7 +39,7 @@ def _resource(stack: Stack, logical_id: str) -> Resource:
 
 def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -> dict[str, Any]:
     """Detect one resource's drift, and store what was found. Raises AwsError."""
-    context = cfn.operations.context(stack, resource.logical_id)
+    context = cfn.operations.context(stack, resource)
     found = drift.drift_of(cfn.operations.ports, context, stack, resource)
     resource.drift = {**found, "Timestamp": call.now_ms}
     with cfn.lock:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from headrace.aws.errors import AwsError
+from headrace.core import system_tags
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import Acting, ControlPlane, FidelityLevel, FunctionInvoker
@@ -28,6 +29,8 @@ class Context:
         stop: set when the operation is given up; whoever waits for something checks it.
         acting: as whom it is made; None for the account itself.
         signals: what wait conditions wait for.
+        tags: the stack's.
+        system_tags: CloudFormation's own, `aws:cloudformation:...`; none outside a stack.
         note_made: stores the physical id of a resource that has been made, before the next call for it.
         note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
         made_up: returns a name that is made up for the resource; after a kill, the one that was made up before.
@@ -48,6 +51,7 @@ class Context:
     stop: threading.Event
     note_made: Callable[[str], None]
     acting: Acting | None = None
+    system_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     signals: Signals = field(default_factory=Signals)
     note_begun: Callable[[str], None] = lambda _: None
     made_up: Callable[[Callable[[], str]], str] = lambda make: make()
@@ -59,14 +63,19 @@ class Context:
 
     def call(self, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Call an API in the stack's account and region. Raises AwsError."""
-        return self.control.call(
-            service,
-            operation,
-            params,
-            account=self.account,
-            region=self.region,
-            acting=self.acting,
-        )
+        with system_tags.may_set(self.system_tags):
+            return self.control.call(
+                service,
+                operation,
+                params,
+                account=self.account,
+                region=self.region,
+                acting=self.acting,
+            )
+
+    def with_tags(self, own: Mapping[str, str]) -> dict[str, str]:
+        """Return all tags of the resource: its stack's, its own, which win over these, and CloudFormation's."""
+        return {**self.tags, **own, **self.system_tags}
 
     def gone_is_fine(
         self, service: str, operation: str, params: Mapping[str, Any], *codes: str
@@ -280,11 +289,9 @@ def boolean(value: Any) -> bool:
 
 
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
-    """Return the resource's and its stack's tags as AWS's list; the resource's win."""
-    tags = dict(context.tags)
-    for tag in listed(properties, "Tags"):
-        tags[tag["Key"]] = str(tag.get("Value", ""))
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
+    """Return the tags of a resource as AWS's list; see `Context.with_tags`."""
+    own = {tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")}
+    return [{"Key": key, "Value": value} for key, value in context.with_tags(own).items()]
 
 
 def tag_map(properties: Mapping[str, Any], context: Context) -> dict[str, str]:

@@ -281,11 +281,11 @@ class _Maker:
         return values
 
     def _tags(self, context: Context, properties: Properties) -> dict[str, str]:
-        tags = dict(context.tags)
+        own: dict[str, str] = {}
         for name in TAGS:
             if name in properties:
-                tags.update(tags_of(properties[name]))
-        return tags
+                own.update(tags_of(properties[name]))
+        return context.with_tags(own)
 
     def _call(self, call: Call, values: Values, *, only_named: bool = False) -> dict[str, Any]:
         declared = self._declared

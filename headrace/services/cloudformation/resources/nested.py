@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
@@ -33,7 +34,8 @@ def _settings(context: Context, properties: Properties) -> dict[str, Any]:
         ],
         # Whoever made the outer stack has said so for all that is in it.
         "Capabilities": _CAPABILITIES,
-        "Tags": tag_list(properties, context),
+        # Its own resources are the nested stack's, by CloudFormation's tags too.
+        "Tags": tag_list(properties, replace(context, system_tags={})),
         "NotificationARNs": properties.get("NotificationARNs") or [],
     }
 

@@ -9,6 +9,7 @@ from headrace.aws.shapes import emr as shapes
 from headrace.core.values import listed, present
 from headrace.services.emr.actions.common import idle_timeout_s, job_flows
 from headrace.services.emr.backend import Emr
+from headrace.services.emr.errors import check_tag_keys
 from headrace.services.emr.scaling import check_managed
 from headrace.services.emr.state import Cluster
 
@@ -84,6 +85,7 @@ def set_unhealthy_node_replacement(
 @operation("AddTags")
 def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTagsOutput:
     """Add tags, or change their values."""
+    check_tag_keys(tag.get("Key", "") for tag in request["Tags"])
 
     def change(cluster: Cluster) -> None:
         cluster.tags.update({tag.get("Key", ""): tag.get("Value", "") for tag in request["Tags"]})
@@ -95,6 +97,7 @@ def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTa
 @operation("RemoveTags")
 def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes.RemoveTagsOutput:
     """Remove tags; missing ones are no error."""
+    check_tag_keys(request["TagKeys"])
 
     def change(cluster: Cluster) -> None:
         for key in request["TagKeys"]:

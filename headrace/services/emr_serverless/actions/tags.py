@@ -5,8 +5,9 @@ from __future__ import annotations
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.arn import Arn
+from headrace.core.system_tags import counted
 from headrace.services.emr_serverless.backend import EmrServerless
-from headrace.services.emr_serverless.errors import not_found, validation
+from headrace.services.emr_serverless.errors import check_tag_keys, not_found, validation
 from headrace.services.emr_serverless.state import Application, JobRun
 
 MOST_TAGS = 50
@@ -30,7 +31,7 @@ def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
 def _set(
     emr: EmrServerless, resource: Application | JobRun, tags: dict[str, str], now_ms: int
 ) -> None:
-    if len(tags) > MOST_TAGS:
+    if counted(tags) > MOST_TAGS:
         raise validation(f"A resource can have at most {MOST_TAGS} tags.")
     resource.tags = tags
     if isinstance(resource, Application):
@@ -43,6 +44,7 @@ def _set(
 @operation("TagResource")
 def tag_resource(emr: EmrServerless, call: Call, request: shapes.TagResourceRequest) -> None:
     """Add tags, or change the values of those that are there."""
+    check_tag_keys(request["tags"])
     with emr.store.lock:
         resource = _resource(emr, call, request["resourceArn"])
         _set(emr, resource, {**resource.tags, **request["tags"]}, call.now_ms)
@@ -52,6 +54,7 @@ def tag_resource(emr: EmrServerless, call: Call, request: shapes.TagResourceRequ
 def untag_resource(emr: EmrServerless, call: Call, request: shapes.UntagResourceRequest) -> None:
     """Remove tags; those that are not there are no error."""
     gone = set(request["tagKeys"])
+    check_tag_keys(gone)
     with emr.store.lock:
         resource = _resource(emr, call, request["resourceArn"])
         left = {key: value for key, value in resource.tags.items() if key not in gone}

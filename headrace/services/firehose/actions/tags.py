@@ -1,5 +1,7 @@
 """Tags of delivery streams."""
 
+from collections.abc import Iterable
+
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     ListTagsForDeliveryStreamInput,
@@ -9,16 +11,22 @@ from headrace.aws.shapes.firehose import (
     UntagDeliveryStreamInput,
     UntagDeliveryStreamOutput,
 )
+from headrace.core.system_tags import counted, is_refused
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.limits import TAGS_PER_STREAM
 
 
+def check_keys(keys: Iterable[str]) -> None:
+    """Refuse tags that are AWS's own. Raises AwsError InvalidArgumentException."""
+    if any(map(is_refused, keys)):
+        raise invalid("Tag keys starting with aws: are reserved for system use.")
+
+
 def check_tags(present: dict[str, str], added: dict[str, str]) -> None:
     """Refuse reserved or too many tags. Raises AwsError InvalidArgumentException."""
-    if any(key.lower().startswith("aws:") for key in added):
-        raise invalid("Tag keys starting with aws: are reserved for system use.")
-    if len({*present, *added}) > TAGS_PER_STREAM:
+    check_keys(added)
+    if counted({*present, *added}) > TAGS_PER_STREAM:
         raise invalid(f"A delivery stream can have at most {TAGS_PER_STREAM} tags.")
 
 
@@ -43,6 +51,7 @@ def untag_delivery_stream(
     """Remove tags. Source: API_UntagDeliveryStream."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
+        check_keys(request["TagKeys"])
         for key in request["TagKeys"]:
             stream.tags.pop(key, None)
         firehose.save(stream)

@@ -19,7 +19,7 @@ from headrace.services.kinesis.actions.resources import (
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 from headrace.services.kinesis.state import Consumer, Stream
-from headrace.services.kinesis.tagging import check_tags
+from headrace.services.kinesis.tagging import check_keys, check_tags
 
 
 def _add(
@@ -32,6 +32,7 @@ def _add(
 
 
 def _remove(kinesis: Kinesis, resource: Stream | Consumer, keys: list[str]) -> None:
+    check_keys(keys)
     for key in keys:
         resource.tags.pop(key, None)
     save_resource(kinesis, resource)

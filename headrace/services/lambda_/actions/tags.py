@@ -13,7 +13,7 @@ from headrace.aws.shapes.lambda_ import (
 )
 from headrace.core.arn import Arn, InvalidArn
 from headrace.services.lambda_.backend import Lambda
-from headrace.services.lambda_.configuration import check_tags
+from headrace.services.lambda_.configuration import check_tag_keys, check_tags
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import check_reachable, parse_function
 
@@ -67,7 +67,7 @@ def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None
         raise invalid_parameter("An error occurred and the request cannot be processed.")
 
     def add(tags: dict[str, str]) -> None:
-        check_tags({**tags, **request["Tags"]})
+        check_tags(request["Tags"], tags)
         tags.update(request["Tags"])
 
     _change(lambda_, call, request["Resource"], add)
@@ -78,6 +78,7 @@ def untag_resource(lambda_: Lambda, call: Call, request: UntagResourceInput) -> 
     """Remove tags by key; a missing one is no error."""
 
     def remove(tags: dict[str, str]) -> None:
+        check_tag_keys(request["TagKeys"])
         for key in request["TagKeys"]:
             tags.pop(key, None)
 

@@ -18,6 +18,7 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
+from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     cors,
     encryption,
@@ -32,7 +33,7 @@ from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request, malformed_xml
 from headrace.services.s3.policies import check_bucket_policy
 from headrace.services.s3.state import Bucket
-from headrace.services.s3.writes import checked_tags
+from headrace.services.s3.writes import bad_tag, checked_tags
 
 _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
@@ -196,7 +197,10 @@ def _deleter(row: Configuration) -> Action:
     def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
-            if bucket.configurations.pop(row.name, None) is not None:
+            gone = bucket.configurations.pop(row.name, None)
+            if row.name == "BucketTagging" and (left := _system_tags(gone)):
+                bucket.configurations[row.name] = {"TagSet": left}
+            if gone is not None:
                 s3.save_bucket(request["Bucket"], bucket)
 
     return operation(row.delete_name or f"Delete{row.name}")(delete)
@@ -226,12 +230,26 @@ def _with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any
 
 
 def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    tags: list[dict[str, str]] = value.get("TagSet") or []
+    tags = _pairs_of(value)
+    held = dict(_pairs_of(bucket.configurations.get("BucketTagging") or {}))
+    # A requester sends AWS's own tags along as they are, or they would be removed.
     checked_tags(
-        [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags],
+        [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
         "System tags cannot be added/updated by requester",
         limits.TAGS_PER_BUCKET,
     )
+    if gone := sorted(k for k in set(held) - set(dict(tags)) if is_refused(k)):
+        raise bad_tag("System tags cannot be removed by requester", gone[0])
+
+
+def _system_tags(value: Mapping[str, Any] | None) -> list[dict[str, str]]:
+    """Return the tags that DeleteBucketTagging leaves there: AWS's own (assumed)."""
+    return [{"Key": k, "Value": v} for k, v in _pairs_of(value or {}) if is_refused(k)]
+
+
+def _pairs_of(value: Mapping[str, Any]) -> list[tuple[str, str]]:
+    tags: list[dict[str, str]] = value.get("TagSet") or []
+    return [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags]
 
 
 def _check_encryption(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import tagging as shapes
+from headrace.core.system_tags import is_refused
 from headrace.core.values import BadMarker, page_of
 from headrace.services.tagging.backend import Tagging
 from headrace.services.tagging.errors import invalid_parameter
-from headrace.services.tagging.limits import NAMES_PER_PAGE, RESERVED_PREFIX
+from headrace.services.tagging.limits import NAMES_PER_PAGE
 
 
 @operation("TagResources")
@@ -63,7 +64,7 @@ def get_tag_values(
 
 
 def _check_keys(keys: Iterable[str]) -> None:
-    if any(key.lower().startswith(RESERVED_PREFIX) for key in keys):
+    if any(map(is_refused, keys)):
         raise invalid_parameter("Keys of tags that begin with aws: are reserved.")
 
 
