@@ -37,6 +37,8 @@ class Marks:
         self._data_dir = data_dir
         self._fsync = fsync
         self._noted: dict[str, tuple[int, int]] = {}
+        # The starts that retention has announced, each before its segments go.
+        self._starts: dict[str, int] = {}
 
     def known(self) -> dict[Path, Known]:
         """Return what is known of each log, by its folder."""
@@ -48,25 +50,25 @@ class Marks:
 
     def note(self, logs: Iterable[ShardLog]) -> None:
         """Note how far logs reach, of those that have grown since; durable when this returns. Raises DiskFull."""
-        grown = {
-            key: reach
-            for key, reach in (
-                # What is not on the disk yet was never promised to survive a power cut.
-                (self._key(log.folder), (log.first_index, log.readable_index))
-                for log in logs
-            )
-            if self._noted.get(key) != reach
-        }
-        if not grown:
+        found = [(self._key(log.folder), log) for log in logs]
+        if all(self._noted.get(key) == self._reach(key, log) for key, log in found):
             return
         with self._database.transaction():
-            for key, reach in grown.items():
-                self._put(key, *reach)
-        self._noted.update(grown)
+            # Read inside it: a trim meanwhile notes its later start before it, or after it.
+            reaches = {key: self._reach(key, log) for key, log in found}
+            for key, reach in reaches.items():
+                if self._noted.get(key) != reach:
+                    self._put(key, *reach)
+        self._noted.update(reaches)
+
+    def _reach(self, key: str, log: ShardLog) -> tuple[int, int]:
+        # What is not on the disk yet was never promised to survive a power cut.
+        return max(log.first_index, self._starts.get(key, 0)), log.readable_index
 
     def note_start(self, log: ShardLog, start_index: int) -> None:
         """Note that retention is about to delete what lies before `start_index`."""
         key, end_index = self._key(log.folder), log.readable_index
+        self._starts[key] = start_index
         with self._database.transaction(frees=True):
             self._put(key, start_index, end_index)
         self._noted[key] = (start_index, end_index)
@@ -86,6 +88,7 @@ class Marks:
                     if key == prefix or key.startswith((f"{prefix}/", f"{prefix}#")):
                         documents.delete(key)
                         self._noted.pop(key, None)
+                        self._starts.pop(key, None)
 
     def _put(self, key: str, start_index: int, end_index: int) -> None:
         self._documents.put(key, {"start": start_index, "end": end_index, "boot": _BOOT})

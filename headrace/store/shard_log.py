@@ -82,7 +82,8 @@ class ShardLog:
             (set by whoever syncs every append); None where they may.
         dropped_bytes: of a torn end, cut off when the log was opened and kept beside it.
         losses: the records that were found missing when it was opened.
-        before_trim: called with the index that will be the oldest one's, before retention deletes anything.
+        before_trim: called with the index that will be the oldest one's, before retention deletes anything; the caller
+            does not hold `lock`.
         roll_after_ms: a segment spans no more time, since retention deletes whole segments.
     """
 
@@ -102,6 +103,7 @@ class ShardLog:
         self.folder = folder
         self.base = base
         self.lock = threading.Lock()
+        self._trim_lock = threading.Lock()
         self.closed = False
         self.synced_index: int | None = None
         self.dropped_bytes = 0
@@ -412,32 +414,43 @@ class ShardLog:
     # --- the end of things --------------------------------------------------------------------
 
     def trim(self, horizon_ms: int) -> int:
-        """Delete whole segments whose every record arrived before `horizon_ms`; return how many."""
-        with self.lock:
-            old = 0
-            for segment in self._segments[:-1]:
-                if segment.last_arrival_ms >= horizon_ms:
-                    break
-                old += 1
-            tail = self._segments[-1]
-            if (
-                old == len(self._segments) - 1
-                and tail.end_index > tail.first_index
-                and tail.last_arrival_ms < horizon_ms
-                and self._try_to_roll(tail)
-            ):
-                old += 1
+        """Delete whole segments whose every record arrived before `horizon_ms`; return how many.
+
+        Appends go on meanwhile: `before_trim`, which writes to the database, is called without `lock`.
+        """
+        with self._trim_lock:
+            with self.lock:
+                old = self._old_segments(horizon_ms)
+                following = self._segments[old].first_index
             if not old:
                 return 0
-            following = self._segments[old].first_index
             if self.before_trim is not None:
                 self.before_trim(following)
-            gone, self._segments = self._segments[:old], self._segments[old:]
-            self._start_index = following
-            self.losses = [loss for loss in self.losses if loss.end_index > following]
-        for segment in gone:
-            segment.delete()
+            with self.lock:
+                # Only `trim` takes from the front, and appends add at the end.
+                gone, self._segments = self._segments[:old], self._segments[old:]
+                self._start_index = following
+                self.losses = [loss for loss in self.losses if loss.end_index > following]
+            for segment in gone:
+                segment.delete()
         return len(gone)
+
+    def _old_segments(self, horizon_ms: int) -> int:
+        """Return how many segments of the front are old; one more begins where all are. The caller holds `lock`."""
+        old = 0
+        for segment in self._segments[:-1]:
+            if segment.last_arrival_ms >= horizon_ms:
+                break
+            old += 1
+        tail = self._segments[-1]
+        if (
+            old == len(self._segments) - 1
+            and tail.end_index > tail.first_index
+            and tail.last_arrival_ms < horizon_ms
+            and self._try_to_roll(tail)
+        ):
+            old += 1
+        return old
 
     def _try_to_roll(self, tail: Segment) -> bool:
         try:

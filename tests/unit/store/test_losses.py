@@ -268,6 +268,36 @@ def test_retention_is_no_loss(tmp_path: Path):
     assert len(reopen(tmp_path).losses) == 1
 
 
+def test_appends_and_marks_go_on_while_retention_notes_its_start(tmp_path: Path):
+    make(tmp_path)
+    database = Database(tmp_path / STATE_FILE)
+    marks = Marks(database, tmp_path)
+    log = open_log(tmp_path, roll_at_bytes=300)
+    seen: list[str] = []
+
+    def note(start: int) -> None:
+        # Another thread may append and mark between the note and the deletion.
+        assert not log.lock.locked()
+        marks.note_start(log, start)
+        put(log, ["meanwhile"])
+        marks.note([log])
+        seen.extend(texts(log))
+
+    log.before_trim = note
+    assert log.trim(NOW_MS + 5000) > 0
+    assert seen[0] == "record 0"
+    left = texts(log)
+    assert left[-1] == "meanwhile"
+    marks.note([log])
+    log.close_files()
+    database.close()
+    log = reopen(tmp_path)
+    # The mark between them names the start that was announced, so nothing is missed now.
+    assert log.losses == []
+    assert texts(log) == left
+    log.close_files()
+
+
 def test_a_time_in_a_loss_leads_to_the_loss(tmp_path: Path):
     paths = make(tmp_path)
     paths[2].write_bytes(b"")
