@@ -101,10 +101,10 @@ def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
         backend = of_account["us-east-1" if "us-east-1" in of_account else "aws"]
     else:
         backend = backends["global"]
-    urls = backend.urls
+    assert backend.urls
     # Its operations were imported with their addresses.
     patch_imported()
-    return [(re.compile(url), method) for url, method in urls.items()]
+    return [(re.compile(url), method) for url, method in backend.urls.items()]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -200,7 +200,8 @@ class PipeWorker:
 
     def step(self) -> float:
         """Move one batch of each shard, or of the queue."""
-        kind = self._pipe.source.split(":")[2]
+        # A data directory of before may have a pipe whose source is no ARN.
+        kind = [*self._pipe.source.split(":"), "", ""][2]
         try:
             if kind == "sqs":
                 delay_s = self._move_messages()

@@ -23,6 +23,8 @@ from tests.support.server import wait_until
 
 TEXTS, NIGHTLY_TEXTS = 150, 20_000
 PROPERTIES, NIGHTLY_PROPERTIES = 60, 5_000
+# Recorded: AWS does not delete a policy of nobody either.
+_NOT_DELETED = "At least one of [Groups,Roles,Users] must be non-empty."
 # What says that headrace broke, and not the template. That moto cannot answer is said as such.
 _DEFECT = re.compile(r"Internal failure|unknown error|Traceback")
 ODD: tuple[Any, ...] = (
@@ -119,7 +121,8 @@ def outcome(cfn: Any, name: str, body: str) -> tuple[str, list[str]]:
     ]
     cfn.delete_stack(StackName=made["StackId"])
     wait_until(lambda: not status().endswith("IN_PROGRESS"), what="the deletion")
-    assert status() == "DELETE_COMPLETE", reasons
+    if not any(_NOT_DELETED in reason for reason in reasons):
+        assert status() == "DELETE_COMPLETE", reasons
     return ended, reasons
 
 

@@ -67,8 +67,17 @@ def _put_permission(handler: Any) -> str:
         document["Statement"] = _with_statement(document["Statement"], statement)
     if len(json.dumps(document, separators=(",", ":"))) > MOST_CHARACTERS:
         raise AwsError("PolicyLengthExceededException", _TOO_LONG)
-    bus.policy_document = document
+    _keep(bus, document)
     return ""
+
+
+def _keep(bus: Any, document: dict[str, Any]) -> None:
+    """Keep a bus's policy; one without statements is none, as on a bus that never had one."""
+    bus._statements.clear()
+    if document["Statement"]:
+        bus.policy_document = document
+    else:
+        vars(bus).pop("policy_document", None)
 
 
 def _with_statement(statements: list[Any], statement: dict[str, Any]) -> list[Any]:
@@ -121,7 +130,7 @@ def _remove_permission(handler: Any) -> str:
         if len(kept) == len(document["Statement"]) or statement_id is None:
             raise AwsError("ResourceNotFoundException", _NO_STATEMENT)
         document["Statement"] = kept
-    bus.policy_document = document
+    _keep(bus, document)
     return ""
 
 

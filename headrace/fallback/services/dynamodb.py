@@ -223,10 +223,21 @@ def _updating(update_table: Any) -> Any:
     @functools.wraps(update_table)
     def updating(self: Any) -> Any:
         answer = update_table(self)
+        if "SSESpecification" in self.body:
+            _encrypt(self.dynamodb_backend.get_table(self.body["TableName"]), self.body)
         answer.result["TableDescription"]["TableStatus"] = "UPDATING"
         return answer
 
     return updating
+
+
+def _encrypt(table: Any, request: dict[str, Any]) -> None:
+    """Give a table another encryption, which moto leaves as it was."""
+    given = dict(request["SSESpecification"])
+    if given.get("Enabled") and "KMSMasterKeyId" not in given:
+        region = table.table_arn.split(":")[3]
+        given["KMSMasterKeyId"] = table._get_default_encryption_key(table.account_id, region)
+    table.sse_specification = given
 
 
 # --- requests -------------------------------------------------------------------------------------

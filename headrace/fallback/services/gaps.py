@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.other_accounts import patch_buses
-from headrace.fallback.services import bus_policies, half_made
+from headrace.fallback.services import bus_policies, half_made, updates
 
 _FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 _MANAGED_KEYS = {
@@ -92,6 +92,7 @@ def athena(module: Any) -> None:
 
     module.AthenaResponse.delete_named_query = delete_named_query
     module.AthenaResponse.delete_data_catalog = delete_data_catalog
+    updates.athena(module)
 
 
 def backup(module: Any) -> None:
@@ -118,6 +119,7 @@ def codebuild(module: Any) -> None:
             check(source)
 
     module._validate_required_params_source = has_source
+    updates.codebuild(module)
 
 
 def codedeploy(module: Any) -> None:
@@ -189,6 +191,7 @@ def codedeploy(module: Any) -> None:
     )
     module.CodeDeployResponse.delete_application = delete_application
     module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
+    updates.codedeploy(module)
 
 
 def cognito(module: Any) -> None:
@@ -243,6 +246,7 @@ def elasticache(module: Any) -> None:
         return EmptyResult()
 
     module.ElastiCacheResponse.delete_cache_subnet_group = delete_cache_subnet_group
+    updates.elasticache(module)
 
 
 def events(module: Any) -> None:
@@ -290,6 +294,7 @@ def glue(module: Any) -> None:
         return _json()
 
     module.GlueResponse.delete_connection = delete_connection
+    updates.glue(module)
 
 
 class _Elsewhere:
@@ -351,6 +356,7 @@ def s3(module: Any) -> None:
 def rds(module: Any) -> None:
     """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
     half_made.rds(module)
+    updates.rds(module)
 
     def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:
         @functools.wraps(create)

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.fallback import iam_principals
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
-from headrace.fallback.services import iam_boundaries, iam_limits, iam_policies
+from headrace.fallback.services import iam_boundaries, iam_limits, iam_policies, updates
 from headrace.fallback.services.time_of import use_clock, utcnow
 
 # Of all sessions that are not over, in an account.
@@ -42,6 +42,7 @@ def patch() -> None:
     iam_policies.patch()
     iam_boundaries.patch()
     iam_limits.patch()
+    updates.iam()
     iam_principals.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)

@@ -119,6 +119,14 @@ def wafv2(module: Any) -> None:
         associate(self, web_acl_arn, resource_arn)
 
     backend.associate_web_acl = associate_web_acl
+    update = module.FakeWebACL.update
+
+    @functools.wraps(update)
+    def update_all(self: Any, action: Any, rules: Any, *others: Any) -> None:
+        # UpdateWebACL takes the place of all (documented); moto leaves the rules where there are to be none.
+        update(self, action, rules or [], *others)
+
+    module.FakeWebACL.update = update_all
 
 
 _BATCH = "batch.amazonaws.com"

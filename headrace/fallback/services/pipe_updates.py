@@ -1,10 +1,12 @@
-"""UpdatePipe keeps what it has no members for: where in its source a pipe began to read."""
+"""Pipes read and write what has an ARN; UpdatePipe keeps what it has no members for: where a pipe began to read."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
 
 import functools
 from typing import Any
+
+from headrace.aws.validate import validate
 
 # Documented: UpdatePipeSourceParameters has none of these, so that no update changes them.
 _FIXED = {
@@ -19,8 +21,16 @@ _FIXED = {
 
 
 def patch(module: Any) -> None:
-    """Replace a method of `moto.pipes.models`, which has the new parameters take the place of all."""
+    """Replace methods of `moto.pipes.models`: new parameters take the place of all, and any text is a source."""
+    create = module.EventBridgePipesBackend.create_pipe
     update = module.EventBridgePipesBackend.update_pipe
+
+    @functools.wraps(create)
+    def create_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
+        given = {"Name": name, "RoleArn": named["role_arn"]}
+        given.update({"Source": named["source"], "Target": named["target"]})
+        validate("pipes", "CreatePipe", given, code="ValidationException")
+        return create(self, name, *args, **named)
 
     @functools.wraps(update)
     def update_pipe(self: Any, name: str, *args: Any, **named: Any) -> Any:
@@ -29,6 +39,7 @@ def patch(module: Any) -> None:
             named["source_parameters"] = _with_fixed(self.pipes[name].source_parameters, given)
         return update(self, name, *args, **named)
 
+    module.EventBridgePipesBackend.create_pipe = create_pipe
     module.EventBridgePipesBackend.update_pipe = update_pipe
 
 

@@ -103,7 +103,8 @@ def replacement(details: list[Change]) -> str:
     recreating = [d for d in details if d["Target"]["RequiresRecreation"] == "Always"]
     if any(detail["Evaluation"] == "Static" for detail in recreating):
         return "True"
-    return "Conditional" if recreating else "False"
+    perhaps = any(d["Target"]["RequiresRecreation"] == "Conditionally" for d in details)
+    return "Conditional" if recreating or perhaps else "False"
 
 
 def without_values(change: Change) -> Change:
@@ -120,6 +121,12 @@ def without_values(change: Change) -> Change:
     return shown
 
 
+def _recreation(kind: ResourceType, name: str) -> str:
+    if kind.replaces(name):
+        return "Always"
+    return "Conditionally" if name in kind.may_replace else "Never"
+
+
 def _target(
     kind: ResourceType, name: str, before: Mapping[str, Any], after: Mapping[str, Any]
 ) -> Change:
@@ -127,7 +134,7 @@ def _target(
         "Attribute": "Properties",
         "Name": name,
         "Path": f"/Properties/{name}",
-        "RequiresRecreation": "Always" if kind.replaces(name) else "Never",
+        "RequiresRecreation": _recreation(kind, name),
         "AttributeChangeType": _kind_of_change(name in before, name in after),
         **({"BeforeValue": _text(before[name])} if name in before else {}),
         **({"AfterValue": _text(after[name])} if name in after else {}),

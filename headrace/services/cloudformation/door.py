@@ -78,6 +78,8 @@ class ResourceDoor:
             found.check(kind, new)
             changed = changed_properties(old, new)
             fixed = [name for name in changed if found.replaces(name)]
+            if not fixed and found.is_replaced((), old, new):
+                fixed = changed
             if fixed:
                 shown = ", ".join(f"/properties/{name}" for name in fixed)
                 raise ResourceRefused(

@@ -21,6 +21,7 @@ from headrace.services.cloudformation.references import (
     sub_names,
     sub_parts,
     substitute,
+    unsupported_function,
 )
 from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
 
@@ -120,7 +121,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
         if function is not None:
             return function(argument, scope)
         if name.startswith("Fn::"):
-            raise TemplateError(f"Template error: headrace does not know the function {name}")
+            raise unsupported_function(name)
     evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 

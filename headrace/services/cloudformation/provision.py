@@ -161,12 +161,13 @@ class Provisioner:
             refusal = ResourceFailed(f"Update to resource type {kind.name} is not supported.")
             self._states.fail(present, "UPDATE", refusal)
             raise refusal
+        replaced = False
         if changed or retagged:
-            replaced = any(kind.replaces(name) for name in changed)
+            replaced = kind.is_replaced(changed, present.properties, wanted.properties)
             self._check_policy(present, "Update:Replace" if replaced else "Update:Modify")
         if not changed and not retagged:
             self._keep(present, wanted)
-        elif any(kind.replaces(name) for name in changed):
+        elif replaced:
             self._replace(present, wanted, kind)
         else:
             self._update(present, wanted, kind)

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 
+# The only one that there is (documented: format-version-structure).
+VERSION = "2010-09-09"
 SECTIONS = frozenset(
     {
         "AWSTemplateFormatVersion",
@@ -97,7 +99,7 @@ def template_of(body: str, value: Any) -> Template:
         resources=resources,
         outputs=_section(template, "Outputs"),
         metadata=_section(template, "Metadata"),
-        version=str(template.get("AWSTemplateFormatVersion", "")),
+        version=_version(template),
     )
 
 
@@ -106,6 +108,16 @@ def _description(template: dict[str, Any]) -> str:
     if not isinstance(value, str):
         raise TemplateError("Template format error: Every Description member must be a string.")
     return value
+
+
+def _version(template: dict[str, Any]) -> str:
+    version = str(template.get("AWSTemplateFormatVersion", ""))
+    if version not in ("", VERSION):
+        # Reported by many.
+        raise TemplateError(
+            f"Template format error: {version} is not a supported value for AWSTemplateFormatVersion"
+        )
+    return version
 
 
 def _section(template: dict[str, Any], name: str) -> Mapping[str, Any]:

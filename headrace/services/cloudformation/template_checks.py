@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.references import conditions_in, references
+from headrace.services.cloudformation.references import check_functions, conditions_in, references
 from headrace.services.cloudformation.snapshots import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import (
     PSEUDO_PARAMETERS,
@@ -27,6 +27,9 @@ _POLICIES = {
     "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", SNAPSHOT),
     "UpdateReplacePolicy": ("Delete", "Retain", SNAPSHOT),
 }
+# The types of parameters; those of AWS's own are many, and what they stand for is looked up.
+_PLAIN_TYPES = ("String", "Number", "CommaDelimitedList", "List<Number>", "List<String>")
+_AWS_TYPES = ("AWS::", "List<AWS::")
 
 
 @functools.lru_cache(maxsize=4)
@@ -40,6 +43,7 @@ def parse(body: str) -> Template:
     _check_rules(template)
     _check_resources(template)
     _check_outputs(template)
+    _check_functions(template)
     _check_references(template)
     return template
 
@@ -92,6 +96,10 @@ def _check_parameters(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Parameters object must contain a Type member."
             )
+        kind = str(_object(declaration)["Type"])
+        if kind not in _PLAIN_TYPES and not kind.startswith(_AWS_TYPES):
+            # Documented: knowledge-center/cloudformation-template-validation.
+            raise TemplateError(f"Template format error: Unrecognized parameter type: {kind}")
         if not isinstance(_object(declaration).get("AllowedValues", []), list):
             raise TemplateError(f"Template format error: AllowedValues of {name} must be a list.")
 
@@ -223,6 +231,12 @@ def _check_condition(template: Template, definition: Mapping[str, Any], block: s
         raise TemplateError(
             f"Template format error: Unresolved condition dependency {condition} in the {block} block of the template"
         )
+
+
+def _check_functions(template: Template) -> None:
+    for definition in (*template.resources.values(), *template.outputs.values()):
+        for part in ("Properties", "Value"):
+            check_functions(_object(definition).get(part))
 
 
 def _check_references(template: Template) -> None:

@@ -104,6 +104,7 @@ def _refuse_constant(text: str) -> Any:
 
 # --- YAML -------------------------------------------------------------------------------------
 
+_REFUSED_HERE = ("duplicate key", "a key is no text")
 # libyaml's parser is ten times as fast; PyYAML's own serves where the wheel has none.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -114,10 +115,21 @@ def _load_yaml(body: str) -> Any:
         _check_events(body)
         return yaml.load(body, Loader=_Loader)
     except yaml.YAMLError as error:
-        line = " ".join(str(error).split())
-        raise TemplateError(f"Template format error: YAML not well-formed. ({line})") from error
+        raise TemplateError(
+            f"Template format error: YAML not well-formed. ({_place(error)})"
+        ) from error
     except (ValueError, OverflowError, RecursionError) as error:
         raise TemplateError(f"Template format error: YAML not well-formed. ({error})") from error
+
+
+def _place(error: yaml.YAMLError) -> str:
+    """Return where a text is no YAML, as AWS says it (reported by many); of what is refused here alone, why."""
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
+    problem = str(getattr(error, "problem", ""))
+    if problem.startswith(_REFUSED_HERE):
+        return f"{problem}, {place}"
+    return place or " ".join(str(error).split())
 
 
 def _check_events(body: str) -> None:

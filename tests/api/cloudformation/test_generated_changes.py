@@ -45,6 +45,22 @@ LASTING = {
     "AWS::S3::Bucket": {"AccelerateConfiguration", "BucketName", "OwnershipControls"},
 }
 NOT_CHANGED = {"AWS::Lambda::Version"}
+# What is shown in another form than it was given in, and what moto keeps of nobody, new or changed.
+UNSEEN = {
+    "AWS::Kinesis::Stream/DesiredShardLevelMetrics/",
+    "AWS::EC2::Subnet/PrivateDnsNameOptionsOnLaunch/EnableResourceNameDnsAAAARecord",
+    "AWS::ApiGateway::RestApi/Version",
+    "AWS::CloudFront::Function/FunctionMetadata/FunctionARN",
+    "AWS::RDS::DBCluster/AssociatedRoles/",
+    "AWS::RDS::DBInstance/AssociatedRoles/",
+    "AWS::RDS::DBInstance/DBSecurityGroups/",
+    "AWS::Redshift::Cluster/AvailabilityZone",
+    "AWS::Redshift::Cluster/ClusterSecurityGroups/",
+    "AWS::Redshift::Cluster/Endpoint/Address",
+    "AWS::Redshift::Cluster/IamRoles/",
+    "AWS::RedshiftServerless::Workgroup/Workgroup/BaseCapacity",
+    "AWS::SageMaker::Model/EnableNetworkIsolation",
+}
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +107,45 @@ def change_all(life: Life, name: str) -> list[str]:
             good = ("UPDATE_COMPLETE",)
             if resources is changed:
                 good = (*good, "UPDATE_ROLLBACK_COMPLETE", "refused")
+            if ended == "UPDATE_COMPLETE":
+                wrong += [f"{name}.{what}: {each}" for each in without_effect(life, name)]
             if ended not in good:
                 back = "" if resources is changed else ", and back"
                 wrong.append(f"{name}.{what}{back}: {ended} {life.reasons('base')[:2]}")
             if ended == "UPDATE_ROLLBACK_FAILED":
-                life.cfn.continue_update_rollback(StackName="base", ResourcesToSkip=[name])
+                stuck = [
+                    each["LogicalResourceId"]
+                    for each in life.cfn.describe_stack_resources(StackName="base")[
+                        "StackResources"
+                    ]
+                    if each["ResourceStatus"] == "UPDATE_FAILED"
+                ]
+                life.cfn.continue_update_rollback(StackName="base", ResourcesToSkip=stuck)
                 life.ended("base")
     return wrong
 
 
+def without_effect(life: Life, name: str) -> list[str]:
+    """Return what the service does not show of a resource's properties, as detecting its drift reads them."""
+    try:
+        found = life.cfn.detect_stack_resource_drift(StackName="base", LogicalResourceId=name)
+    except ClientError as error:
+        if "Drift detection is not supported" not in str(error):
+            raise
+        return []
+    differences = found["StackResourceDrift"].get("PropertyDifferences", [])
+    kind = life.resources[name]["Type"]
+    levels = resource_type(kind).properties  # type: ignore[union-attr]
+    paths = [each["PropertyPath"] for each in differences]
+    # What says that it is ignored has none.
+    paths = [path for path in paths if levels.get(path.split("/")[1]) != "ignored"]
+    return [f"{p} has no effect" for p in paths if f"{kind}{p.rstrip('0123456789')}" not in UNSEEN]
+
+
 def live(cloud: InProcessCloud, group: str, names: list[str]) -> None:
     life = Life(cloud, GROUPS[group]["resources"])
+    # Where tags are looked for: moto has it from now on.
+    cloud.client("resourcegroupstaggingapi", account=life.account).get_resources()
     assert life.create(life.resources) == "CREATE_COMPLETE", life.reasons("base")
     assert life.delete("base") == "DELETE_COMPLETE"
     empty = life.picture()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.http import HttpRequest
+from tests.api.cloudformation.test_stacks import create, physical, template, update
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
 
@@ -157,3 +158,20 @@ def test_the_report_says_when_another_python_runs(cloud: InProcessCloud, cfn: An
     assert [row["remark"] for row in rows] == [f"python3.9 is declared; {RUNNING} runs it"]
     answer = cloud.client("lambda").invoke(FunctionName="f")
     assert answer["Payload"].read() == b'"$LATEST"'
+
+
+def test_a_function_gets_another_architecture(cloud: InProcessCloud, cfn: Any):
+    def body(**more: Any) -> dict[str, Any]:
+        code = {"ZipFile": "def handler(event, context): pass"}
+        properties = {"Code": code, "Handler": "index.handler", "Runtime": "python3.11"}
+        role = "arn:aws:iam::000000000000:role/r"
+        return template(
+            F={"Type": "AWS::Lambda::Function", "Properties": {**properties, "Role": role, **more}}
+        )
+
+    assert create(cfn, body()) == "CREATE_COMPLETE"
+    name = physical(cfn, "F")
+    for more, wanted in (({"Architectures": ["arm64"]}, ["arm64"]), ({}, ["x86_64"])):
+        assert update(cfn, body(**more)) == "UPDATE_COMPLETE"
+        found = cloud.client("lambda").get_function_configuration(FunctionName=name)
+        assert found["Architectures"] == wanted

@@ -74,8 +74,12 @@ PARTS = {
 }
 # What is only added: EMR's clusters, groups and steps that were, EC2's deleted endpoints, terminated instances' own.
 _ADDED = re.compile(r"^database/doc_emr_|vpc_end_points/|/enis/|_resource_tags/[^/]*$")
-# A cluster's state and times go on by themselves; that a cluster which is there ends, is a loss.
-_MOMENTARY = re.compile(r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)")
+# A cluster's state and times go on by themselves, as do the tasks of a service and the token that an application's
+# next change must bring; that a cluster which is there ends, is a loss.
+_MOMENTARY = re.compile(
+    r"doc_emr_clusters/[^/]*/value/(idle_since_ms|reason|ready_ms|ended_ms)"
+    r"|ecs/.*(running|pending)_(tasks_)?count|\.conditional_token"
+)
 _STATE = re.compile(r"doc_emr_clusters/[^/]*/value/state$")
 _ENDED = ("TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS")
 _accounts = itertools.count(100000000001)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.support.cloud import ACCOUNT, REGION, InProcessCloud
 from tests.support.server import wait_until
@@ -118,3 +119,13 @@ def test_a_stream_goes_on_where_it_was_after_a_restart(tmp_path: Path):
         cloud.client("kinesis").put_record(StreamName="s", Data=b"two", PartitionKey="a")
         (second,) = received(cloud, "q", 1)
         assert base64.b64decode(second["data"]) == b"two"
+
+
+def test_a_source_and_a_target_are_arns(cloud: InProcessCloud) -> None:
+    pipes = cloud.client("pipes")
+    with pytest.raises(ClientError) as caught:
+        pipes.create_pipe(Name="p", RoleArn=ROLE, Source="queue", Target="stream")
+    error = caught.value.response["Error"]
+    assert error["Code"] == "ValidationException"
+    assert "Value 'queue' at 'source' failed to satisfy constraint" in error["Message"]
+    assert "Value 'stream' at 'target'" in error["Message"]

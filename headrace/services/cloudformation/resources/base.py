@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -189,6 +189,8 @@ class ResourceType:
         name: such as `AWS::SQS::Queue`.
         properties: every property that it takes, with its fidelity level.
         replace_on: properties whose change makes a new resource.
+        may_replace: properties of which some changes make a new resource; `replaced_if`, with the properties old and
+            new, whether this is one.
         any_property: whether it takes properties of every name.
         create, update, delete: the API calls. `update` of None: every change makes a new resource.
         remark: returns the properties whose value is not followed to the letter, with a sentence about each.
@@ -210,6 +212,8 @@ class ResourceType:
     delete: Delete
     update: Update | None = None
     replace_on: frozenset[str] = frozenset()
+    may_replace: frozenset[str] = frozenset()
+    replaced_if: Callable[[Properties, Properties], bool] | None = None
     any_property: bool = False
     remark: Callable[[Properties], Mapping[str, str]] | None = None
     named_by: tuple[str, ...] = ()
@@ -231,6 +235,11 @@ class ResourceType:
     def replaces(self, property_name: str) -> bool:
         """Whether a change of the property makes a new resource."""
         return self.update is None or property_name in self.replace_on
+
+    def is_replaced(self, changed: Iterable[str], old: Properties, new: Properties) -> bool:
+        """Whether these changes make a new resource."""
+        by_name = any(self.replaces(name) for name in changed)
+        return by_name or (self.replaced_if is not None and self.replaced_if(old, new))
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
         """Raise ResourceFailed for properties that are missing, and for those that the type does not have."""

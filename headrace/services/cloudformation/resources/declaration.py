@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.resources.base import Context, Properties
 from headrace.services.cloudformation.resources.schemas import schemas
+from headrace.services.cloudformation.resources.values_to_api import tags_of
 
 
 @dataclass(slots=True)
@@ -78,6 +79,16 @@ def own_name(name: str, longest: int) -> MadeOf:
     )
 
 
+def gone_tags(name: str) -> MadeOf:
+    """Return the source of the keys of tags that an update's template no longer has; None when it has them all."""
+
+    def keys(values: Values) -> list[str] | None:
+        before, after = (tags_of(each.get(name)) for each in (values.old, values.properties))
+        return sorted(set(before) - set(after)) or None
+
+    return MadeOf((name,), keys)
+
+
 Source = str | MadeOf | Callable[[Values], Any]
 """Where a member's value comes from: a property's path, `@id` (the physical id), `@last` (of the id, the last part),
 `@answer.PATH` (of what was answered before), `@item` and `@item.PATH` (see `Call.each`), or a function. None leaves the
@@ -98,6 +109,7 @@ class Call:
         tagged: whether tags are passed, where the operation has a member for them.
         each: the property that is a list: the call is made for each of its items, whose keys are `@item.KEY`.
         always: of an update's call: it is made whatever changed.
+        empties: of an update's call: a list or an object that a template no longer has is passed empty, as texts are.
     """
 
     operation: str
@@ -109,6 +121,7 @@ class Call:
     tagged: bool = True
     each: str = ""
     always: bool = False
+    empties: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +151,7 @@ class Declared:
             then cannot be brought back: the service lets there be one only.
         holds: of a type of which a thing has one at most: whether it is this one; the deletion of another leaves it
             alone, and when a rollback brings back the one that another took the place of, it is made again.
+        anew: of a type with calls that change it: whether its properties ask to be made again instead of changed.
         unread: properties whose name in the read answer stands for something else: they cannot be read.
     """
 
@@ -163,6 +177,7 @@ class Declared:
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
     unread: frozenset[str] = frozenset()
+    anew: Callable[[Properties], bool] | None = None
 
     @property
     def remade(self) -> bool:

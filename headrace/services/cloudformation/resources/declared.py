@@ -24,14 +24,12 @@ from headrace.services.cloudformation.resources.base import (
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
-    Source,
     Values,
-    value_at,
 )
 from headrace.services.cloudformation.resources.declared_answers import (
     attribute,
+    empty_of,
     has_value,
-    may_be_empty,
     says_gone,
     shown,
     things_in,
@@ -45,12 +43,14 @@ from headrace.services.cloudformation.resources.declared_calls import (
     shape_of,
     tags_member,
     takes_tags,
+    value_from,
 )
 from headrace.services.cloudformation.resources.reading import found_in
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
 # Services that look up what an empty text names.
-_WITHOUT_EMPTY_TEXTS = ("ec2", "rds")
+_WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
+_TAG_KEYS = re.compile("(?i)key|^tags")
 
 
 def resource_type_of(declared: Declared) -> ResourceType:
@@ -137,7 +137,7 @@ class _Maker:
         for at, call in enumerate(declared.create):
             self._run(call, values)
             if at == 0:
-                values.id = str(_from(declared.id, values))
+                values.id = str(value_from(declared.id, values))
                 context.note_made(values.id)
         return self._made(values)
 
@@ -145,7 +145,8 @@ class _Maker:
         declared = self._declared
         values = self._values(context, physical_id, new)
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
-        if declared.remade and changed & self._fixed:
+        again = declared.anew is not None and declared.anew(new) and changed - set(TAGS)
+        if declared.remade and (changed & self._fixed or again):
             # No call of moto's changes it. It is state under a name, so that it can be made again.
             self.delete(context, physical_id, old)
             try:
@@ -240,7 +241,7 @@ class _Maker:
         if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
             names = [str(v) for k, v in values.properties.items() if k.endswith("Name")]
             return names[0] if names else self._declared.type
-        return str(_from(self._declared.id, values))
+        return str(value_from(self._declared.id, values))
 
     def dropped(self, properties: Properties) -> list[str]:
         """Return the paths of what is in `properties` and has no place in any call."""
@@ -294,7 +295,7 @@ class _Maker:
         shape = input_of(declared.service, call.operation)
         converter = Converter(declared.names)
         for member, source in call.members.items():
-            value = _from(source, values)
+            value = value_from(source, values)
             if value is None:
                 continue
             target, inner = (
@@ -317,13 +318,11 @@ class _Maker:
                 params[member] = converter.value(
                     values.properties[name], shape.members[member], name
                 )
-            elif (
-                name in values.changed
-                and may_be_empty(shape.members[member])
-                and self._declared.service not in _WITHOUT_EMPTY_TEXTS
-            ):
-                # A template that no longer has a text means none; without the member it would stay.
-                params[member] = ""
+            elif name in values.changed and self._declared.service not in _WITHOUT_EMPTY_TEXTS:
+                # What a template no longer has is none; without the member it would stay.
+                empty = empty_of(shape.members[member], lists=call.empties)
+                if empty is not None:
+                    params[member] = empty
         return params
 
     def _add_tags(self, call: Call, values: Values, params: dict[str, Any]) -> None:
@@ -341,7 +340,7 @@ class _Maker:
         declared = self._declared
         assert declared.tag is not None
         add, remove, member, source = declared.tag
-        named = _from(source, values)
+        named = value_from(source, values)
         before = {key for name in TAGS if name in old for key in tags_of(old[name])}
         gone = sorted(before - set(values.tags))
         add_shape, remove_shape = (input_of(declared.service, each) for each in (add, remove))
@@ -349,7 +348,9 @@ class _Maker:
         as_list = add_shape.members[member].type_name == "list"
         resource = {member: [named] if as_list else named}
         if gone:
-            keys = next(n for n in remove_shape.members if "key" in n.lower() or n == "Tags")
+            keys = next(
+                name for name in remove_shape.members if name != member and _TAG_KEYS.search(name)
+            )
             is_text = remove_shape.members[keys].member.type_name == "string"
             listed: Any = gone if is_text else [{"Key": key} for key in gone]
             call(declared.service, remove, {**resource, keys: listed})
@@ -368,7 +369,7 @@ class _Maker:
             attributes[declared.name] = values.properties[declared.name]
         for name in (*declared.schema["readOnly"], *declared.attributes):
             found = (
-                _from(declared.attributes[name], values)
+                value_from(declared.attributes[name], values)
                 if name in declared.attributes
                 else attribute(answer, declared.type.rpartition("::")[2], name)
             )
@@ -377,24 +378,3 @@ class _Maker:
             if found is not None:
                 attributes[name] = shown(found)
         return Made(values.id, attributes)
-
-
-# --- looking things up ----------------------------------------------------------------------------
-
-
-def _from(source: Source, values: Values) -> Any:
-    if not isinstance(source, str):
-        return source(values)
-    if source == "@id":
-        return values.id
-    if source == "@last":
-        return values.last
-    if source.startswith("@item"):
-        path = source.removeprefix("@item").removeprefix(".")
-        return value_at(values.item, path) if path else values.item
-    if source.startswith("@answer."):
-        found = value_at(values.answer, source.removeprefix("@answer."))
-        if found is None and not values.id:
-            raise ResourceFailed(f"The service's answer has no {source.removeprefix('@answer.')}")
-        return found
-    return values.get(source)

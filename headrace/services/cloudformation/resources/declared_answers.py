@@ -22,11 +22,17 @@ _SAID_GONE = re.compile(
 _SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
 
 
-def may_be_empty(shape: Any) -> bool:
-    """Whether a member is a text that may be empty."""
+def empty_of(shape: Any, *, lists: bool) -> Any:
+    """Return a member's empty value: a text's and, with `lists`, a list's or an object's; None where it has none."""
     bounds = shape.metadata
-    return shape.type_name == "string" and not (
-        shape.enum or bounds.get("min") or bounds.get("pattern")
+    if shape.type_name == "string":
+        return None if shape.enum or bounds.get("min") or bounds.get("pattern") else ""
+    if not lists or bounds.get("min"):
+        return None
+    if shape.type_name == "structure" and shape.required_members:
+        return None
+    return (
+        [] if shape.type_name == "list" else {} if shape.type_name in ("map", "structure") else None
     )
 
 

@@ -6,7 +6,15 @@ import functools
 from typing import Any, cast
 
 from headrace.aws.model import service_model
-from headrace.services.cloudformation.resources.declaration import Call, Declared, MadeOf
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    MadeOf,
+    Source,
+    Values,
+    value_at,
+)
 
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
@@ -74,3 +82,22 @@ def takes_tags(declared: Declared) -> bool:
     return bool(declared.ec2_tags or declared.tag) or any(
         call.tagged and tags_member(declared, call) for call in declared.create
     )
+
+
+def value_from(source: Source, values: Values) -> Any:
+    """Return a member's value; see `Source`. Raises ResourceFailed without the answer that it is in."""
+    if not isinstance(source, str):
+        return source(values)
+    if source == "@id":
+        return values.id
+    if source == "@last":
+        return values.last
+    if source.startswith("@item"):
+        path = source.removeprefix("@item").removeprefix(".")
+        return value_at(values.item, path) if path else values.item
+    if source.startswith("@answer."):
+        found = value_at(values.answer, source.removeprefix("@answer."))
+        if found is None and not values.id:
+            raise ResourceFailed(f"The service's answer has no {source.removeprefix('@answer.')}")
+        return found
+    return values.get(source)

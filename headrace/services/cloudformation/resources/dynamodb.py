@@ -19,6 +19,14 @@ from headrace.services.cloudformation.resources.base import (
     tag_list,
     without,
 )
+from headrace.services.cloudformation.resources.dynamodb_changes import (
+    change_indexes,
+    edits_an_attribute,
+    encryption,
+    set_backups,
+    set_encryption,
+    set_protection,
+)
 
 _NUMBERS = frozenset({"ReadCapacityUnits", "WriteCapacityUnits"})
 
@@ -51,7 +59,7 @@ def _create(context: Context, properties: Properties) -> Made:
         view = properties["StreamSpecification"]["StreamViewType"]
         params["StreamSpecification"] = {"StreamEnabled": True, "StreamViewType": view}
     if sse := section(properties, "SSESpecification"):
-        params["SSESpecification"] = _encryption(sse)
+        params["SSESpecification"] = encryption(sse)
     tags = tag_list(properties, context)
     if tags:
         params["Tags"] = tags
@@ -59,13 +67,9 @@ def _create(context: Context, properties: Properties) -> Made:
     context.note_made(name)
     _set_time_to_live(context, name, {}, properties)
     _set_destination(context, name, {}, properties)
+    set_backups(context, name, {}, properties)
+    set_protection(context, name, {}, properties)
     return _made(context, name)
-
-
-def _encryption(specification: Properties) -> Properties:
-    """Return a table's encryption in the API's form."""
-    turned = {"Enabled": boolean(specification["SSEEnabled"])}
-    return {**without(specification, "SSEEnabled"), **turned}
 
 
 def _made(context: Context, name: str) -> Made:
@@ -105,6 +109,15 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         if "ProvisionedThroughput" in new:
             params["ProvisionedThroughput"] = _typed(new["ProvisionedThroughput"])
         context.call("dynamodb", "UpdateTable", params)
+    change_indexes(
+        context,
+        physical_id,
+        cast("Properties", _typed(old)),
+        cast("Properties", _typed(new)),
+    )
+    set_protection(context, physical_id, old, new)
+    set_backups(context, physical_id, old, new)
+    set_encryption(context, physical_id, old, new)
     _set_time_to_live(context, physical_id, old, new)
     _set_stream(context, physical_id, old, new)
     _set_destination(context, physical_id, old, new)
@@ -176,7 +189,12 @@ def _as_table(context: Context, properties: Properties) -> Properties:
         properties, "Replicas", "WriteProvisionedThroughputSettings", "SSESpecification"
     )
     table["BillingMode"] = properties.get("BillingMode", "PROVISIONED")
-    for name in ("Tags", "KinesisStreamSpecification"):
+    for name in (
+        "Tags",
+        "KinesisStreamSpecification",
+        "DeletionProtectionEnabled",
+        "PointInTimeRecoverySpecification",
+    ):
         if replica.get(name):
             table[name] = replica[name]
     indexes: list[dict[str, Any]] = properties.get("GlobalSecondaryIndexes") or []
@@ -240,28 +258,22 @@ TYPES = [
                 "TimeToLiveSpecification",
                 "KinesisStreamSpecification",
                 "Tags",
+                "DeletionProtectionEnabled",
             ),
             **stored(
                 "ProvisionedThroughput",
                 "PointInTimeRecoverySpecification",
                 "SSESpecification",
                 "TableClass",
-                "DeletionProtectionEnabled",
             ),
         },
         _create,
         _delete,
         update=_update,
         named_by=("TableName",),
-        replace_on=frozenset(
-            {
-                "TableName",
-                "AttributeDefinitions",
-                "KeySchema",
-                "GlobalSecondaryIndexes",
-                "LocalSecondaryIndexes",
-            }
-        ),
+        replace_on=frozenset({"TableName", "KeySchema", "LocalSecondaryIndexes"}),
+        may_replace=frozenset({"AttributeDefinitions"}),
+        replaced_if=edits_an_attribute,
     ),
     ResourceType(
         "AWS::DynamoDB::GlobalTable",
@@ -297,14 +309,8 @@ TYPES = [
         update=_update_global,
         remark=_remark_global,
         named_by=("TableName",),
-        replace_on=frozenset(
-            {
-                "TableName",
-                "AttributeDefinitions",
-                "KeySchema",
-                "GlobalSecondaryIndexes",
-                "LocalSecondaryIndexes",
-            }
-        ),
+        replace_on=frozenset({"TableName", "KeySchema", "LocalSecondaryIndexes"}),
+        may_replace=frozenset({"AttributeDefinitions"}),
+        replaced_if=edits_an_attribute,
     ),
 ]

@@ -109,8 +109,11 @@ def _set_management(context: Context, name: str, properties: Properties) -> None
 
 
 def _update_function(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    if new.get("Code") != old.get("Code"):
-        context.call("lambda", "UpdateFunctionCode", {"FunctionName": physical_id, **_code(new)})
+    if any(new.get(name) != old.get(name) for name in ("Code", "Architectures")):
+        # Documented: x86_64 without it.
+        architectures = new.get("Architectures") or ["x86_64"]
+        code = {"FunctionName": physical_id, "Architectures": architectures, **_code(new)}
+        context.call("lambda", "UpdateFunctionCode", code)
     params = _configuration(new)
     # A property that the template no longer has goes back to AWS's default.
     if "Environment" in old and "Environment" not in new:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, own_name
+from typing import Any
+
+from headrace.core.arn import make_arn
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Source,
+    Values,
+    made_of,
+    own_name,
+)
 
 
 def _is_granted(values: Values) -> bool:
@@ -13,6 +23,40 @@ def _is_granted(values: Values) -> bool:
     return bool(had & set(values.get("Permissions")))
 
 
+def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, str, Source]:
+    """Return the calls for the tags of what is named by an ARN with its name."""
+
+    def arn(values: Values) -> str:
+        place = values.context.region, values.context.account
+        return make_arn(service, *place, f"{kind}/{values.id}")
+
+    add, remove = calls
+    return add, remove, member, arn
+
+
+_WORKGROUP = {
+    "EnforceWorkGroupConfiguration": True,
+    "PublishCloudWatchMetricsEnabled": False,
+    "RequesterPaysEnabled": False,
+    "EngineVersion": {"SelectedEngineVersion": "AUTO"},
+}
+_RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
+
+
+@made_of("WorkGroupConfiguration")
+def _workgroup_updates(values: Values) -> dict[str, Any]:
+    """Return a workgroup's whole configuration as updates, in which what is no longer there is removed."""
+    given: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
+    results: dict[str, Any] = dict(given.pop("ResultConfiguration", None) or {})
+    gone = {f"Remove{name}": True for name in _RESULTS if name not in results}
+    for name in ("BytesScannedCutoffPerQuery", "CustomerContentEncryptionConfiguration"):
+        if name not in given:
+            given[f"Remove{name}"] = True
+    return {**given, "ResultConfigurationUpdates": {**results, **gone}}
+
+
+_ATHENA = ("ResourceARN", "TagResource", "UntagResource")
+_SAGEMAKER = ("ResourceArn", "AddTags", "DeleteTags")
 _DOMAIN = {"DomainName": "@id"}
 TYPES = [
     Declared(
@@ -45,6 +89,7 @@ TYPES = [
         # Its indexes would go with it.
         holder=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
+        update=[Call("UpdateElasticsearchDomainConfig", _DOMAIN, empties=True)],
         delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
         name="DomainName",
         name_length=28,
@@ -58,9 +103,24 @@ TYPES = [
     Declared(
         "AWS::Athena::WorkGroup",
         "athena",
-        create=[Call("CreateWorkGroup")],
+        create=[
+            Call("CreateWorkGroup"),
+            Call("UpdateWorkGroup", {"WorkGroup": "@id"}, only=("State",), when="State"),
+        ],
         id="Name",
         read=Call("GetWorkGroup", {"WorkGroup": "@id"}),
+        update=[
+            Call(
+                "UpdateWorkGroup",
+                {
+                    "WorkGroup": "@id",
+                    "ConfigurationUpdates": _workgroup_updates,
+                    "State": made_of("State")(lambda v: v.get("State") or "ENABLED"),
+                },
+                only=("Description",),
+            )
+        ],
+        tag=_tag("athena", "workgroup", *_ATHENA),
         delete=[Call("DeleteWorkGroup", {"WorkGroup": "@id"})],
         name="Name",
         names={"WorkGroupConfiguration": "Configuration"},
@@ -80,6 +140,8 @@ TYPES = [
         create=[Call("CreateDataCatalog")],
         id="Name",
         read=Call("GetDataCatalog", {"Name": "@id"}),
+        update=[Call("UpdateDataCatalog", {"Name": "@id"}, empties=True)],
+        tag=_tag("athena", "datacatalog", *_ATHENA),
         delete=[Call("DeleteDataCatalog", {"Name": "@id"})],
         name="Name",
     ),
@@ -210,6 +272,7 @@ TYPES = [
         create=[Call("CreateModel")],
         id="ModelName",
         read=Call("DescribeModel", {"ModelName": "@id"}),
+        tag=_tag("sagemaker", "model", *_SAGEMAKER),
         delete=[Call("DeleteModel", {"ModelName": "@id"})],
         name="ModelName",
         name_length=63,
@@ -221,6 +284,7 @@ TYPES = [
         create=[Call("CreateEndpointConfig")],
         id="EndpointConfigName",
         read=Call("DescribeEndpointConfig", {"EndpointConfigName": "@id"}),
+        tag=_tag("sagemaker", "endpoint-config", *_SAGEMAKER),
         delete=[Call("DeleteEndpointConfig", {"EndpointConfigName": "@id"})],
         name="EndpointConfigName",
         name_length=63,
@@ -232,6 +296,8 @@ TYPES = [
         create=[Call("CreateEndpoint")],
         id="EndpointName",
         read=Call("DescribeEndpoint", {"EndpointName": "@id"}),
+        update=[Call("UpdateEndpoint", {"EndpointName": "@id"}, only=("EndpointConfigName",))],
+        tag=_tag("sagemaker", "endpoint", *_SAGEMAKER),
         delete=[Call("DeleteEndpoint", {"EndpointName": "@id"})],
         name="EndpointName",
         name_length=63,

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
-    MadeOf,
+    Source,
     Values,
     made_of,
     own_name,
 )
+from headrace.services.cloudformation.resources.tables.apigateway_patches import (
+    AUTHORIZER_PATHS,
+    api_patches,
+    authorizer_patches,
+    patches_of,
+    plan_patches,
+    role_patch,
+    stage_settings,
+)
 
 
-def _patches(paths: Mapping[str, str]) -> MadeOf:
-    """Return the patches that bring properties, by the paths that the API has for them, to what a template says."""
+def _tag(path: str) -> tuple[str, str, str, Source]:
+    """Return the calls for the tags of what an ARN names that ends with this path; `{}` are properties, or the id."""
 
-    def patches(values: Values) -> list[dict[str, str]]:
-        found: list[dict[str, str]] = []
-        for name, path in paths.items():
-            if name not in values.changed:
-                continue
-            value = values.get(name)
-            if isinstance(value, Mapping):
-                for key, each in cast("Mapping[str, Any]", value).items():
-                    found.append({"op": "replace", "path": f"{path}/{key}", "value": _text(each)})
-            else:
-                found.append({"op": "replace", "path": path, "value": _text(value)})
-        return found
+    def arn(values: Values) -> str:
+        place = path.format(id=values.id, **values.properties)
+        return f"arn:aws:apigateway:{values.context.region}::/{place}"
 
-    return MadeOf(tuple(paths), patches)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)
+    return "TagResource", "UntagResource", "resourceArn", arn
 
 
 @made_of("Name", "Body")
@@ -56,47 +49,6 @@ def _body(values: Values) -> str:
         del body["swagger"]
         body["openapi"] = "3.0.1"
     return json.dumps(body)
-
-
-@made_of("CloudWatchRoleArn")
-def _role_patch(values: Values) -> list[dict[str, str]]:
-    role = values.get("CloudWatchRoleArn")
-    return [{"op": "replace", "path": "/cloudwatchRoleArn", "value": role}] if role else []
-
-
-@made_of("MethodSettings", "AccessLogSetting")
-def _stage_settings(values: Values) -> list[dict[str, str]]:
-    """Return a stage's settings for methods and for its access log as patches, for which it has no members."""
-    found: list[dict[str, str]] = []
-    names = {
-        "LoggingLevel": "logging/loglevel",
-        "MetricsEnabled": "metrics/enabled",
-        "DataTraceEnabled": "logging/dataTrace",
-        "ThrottlingBurstLimit": "throttling/burstLimit",
-        "ThrottlingRateLimit": "throttling/rateLimit",
-        "CachingEnabled": "caching/enabled",
-        "CacheTtlInSeconds": "caching/ttlInSeconds",
-        "CacheDataEncrypted": "caching/dataEncrypted",
-    }
-    for setting in values.items("MethodSettings"):
-        path = str(setting.get("ResourcePath", "/*")).lstrip("/").replace("/", "~1") or "~1"
-        method = setting.get("HttpMethod", "*")
-        for name, place in names.items():
-            if name in setting:
-                found.append(
-                    {
-                        "op": "replace",
-                        "path": f"/{path}/{method}/{place}",
-                        "value": _text(setting[name]),
-                    }
-                )
-    for name, place in {"DestinationArn": "destinationArn", "Format": "format"}.items():
-        value = values.get(f"AccessLogSetting.{name}")
-        if value:
-            found.append(
-                {"op": "replace", "path": f"/accessLogSettings/{place}", "value": str(value)}
-            )
-    return found
 
 
 _INTEGRATION = {
@@ -169,6 +121,12 @@ _MAPPING_PATHS = {"RestApiId": "/restapiId", "Stage": "/stage"}
 _API = {"restApiId": "@id"}
 _OF_API = {"restApiId": "RestApiId"}
 _STAGE = {**_OF_API, "stageName": "@id"}
+_KEY_PATHS = {
+    "CustomerId": "/customerId",
+    "Description": "/description",
+    "Enabled": "/enabled",
+}
+_PLAN_PATHS = {"UsagePlanName": "/name", "Description": "/description"}
 _STAGE_PATHS = {
     "DeploymentId": "/deploymentId",
     "Description": "/description",
@@ -207,7 +165,7 @@ TYPES = [
                 "UpdateRestApi",
                 {
                     **_API,
-                    "patchOperations": _patches(
+                    "patchOperations": patches_of(
                         {
                             "Name": "/name",
                             "Description": "/description",
@@ -217,8 +175,10 @@ TYPES = [
                 },
                 only=(),
             ),
+            Call("UpdateRestApi", {**_API, "patchOperations": api_patches}, only=()),
             Call("PutRestApi", {**_API, "body": _body, "mode": "Mode"}, only=(), when="Body"),
         ],
+        tag=_tag("restapis/{id}"),
         delete=[Call("DeleteRestApi", _API)],
         names={"ApiKeySourceType": "apiKeySource"},
         attributes={"RestApiId": "@id"},
@@ -258,16 +218,17 @@ TYPES = [
             Call("CreateStage"),
             Call(
                 "UpdateStage",
-                {**_STAGE, "patchOperations": _stage_settings},
+                {**_STAGE, "patchOperations": stage_settings},
                 only=(),
                 when="MethodSettings",
             ),
         ],
         id="StageName",
         update=[
-            Call("UpdateStage", {**_STAGE, "patchOperations": _patches(_STAGE_PATHS)}, only=()),
-            Call("UpdateStage", {**_STAGE, "patchOperations": _stage_settings}, only=()),
+            Call("UpdateStage", {**_STAGE, "patchOperations": patches_of(_STAGE_PATHS)}, only=()),
+            Call("UpdateStage", {**_STAGE, "patchOperations": stage_settings}, only=()),
         ],
+        tag=_tag("restapis/{RestApiId}/stages/{id}"),
         delete=[Call("DeleteStage", _STAGE)],
         name="StageName",
         name_underscores=True,
@@ -275,9 +236,9 @@ TYPES = [
     Declared(
         "AWS::ApiGateway::Account",
         "apigateway",
-        create=[Call("UpdateAccount", {"patchOperations": _role_patch})],
+        create=[Call("UpdateAccount", {"patchOperations": role_patch})],
         id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
-        update=[Call("UpdateAccount", {"patchOperations": _role_patch})],
+        update=[Call("UpdateAccount", {"patchOperations": role_patch})],
         delete=[],
         attributes={"Id": "@id"},
     ),
@@ -286,6 +247,14 @@ TYPES = [
         "apigateway",
         create=[Call("CreateApiKey")],
         id="@answer.id",
+        update=[
+            Call(
+                "UpdateApiKey",
+                {"apiKey": "@id", "patchOperations": patches_of(_KEY_PATHS)},
+                only=(),
+            )
+        ],
+        tag=_tag("apikeys/{id}"),
         delete=[Call("DeleteApiKey", {"apiKey": "@id"})],
         attributes={"APIKeyId": "@id"},
     ),
@@ -294,6 +263,19 @@ TYPES = [
         "apigateway",
         create=[Call("CreateUsagePlan", {"name": own_name("UsagePlanName", 64)})],
         id="@answer.id",
+        update=[
+            Call(
+                "UpdateUsagePlan",
+                {"usagePlanId": "@id", "patchOperations": patches_of(_PLAN_PATHS)},
+                only=(),
+            ),
+            Call(
+                "UpdateUsagePlan",
+                {"usagePlanId": "@id", "patchOperations": plan_patches},
+                only=(),
+            ),
+        ],
+        tag=_tag("usageplans/{id}"),
         delete=[Call("DeleteUsagePlan", {"usagePlanId": "@id"})],
         names={"UsagePlanName": "name"},
         attributes={"Id": "@id"},
@@ -312,6 +294,22 @@ TYPES = [
         "apigateway",
         create=[Call("CreateAuthorizer")],
         id="@answer.id",
+        update=[
+            Call(
+                "UpdateAuthorizer",
+                {
+                    **_OF_API,
+                    "authorizerId": "@id",
+                    "patchOperations": patches_of(AUTHORIZER_PATHS),
+                },
+                only=(),
+            ),
+            Call(
+                "UpdateAuthorizer",
+                {**_OF_API, "authorizerId": "@id", "patchOperations": authorizer_patches},
+                only=(),
+            ),
+        ],
         delete=[Call("DeleteAuthorizer", {**_OF_API, "authorizerId": "@id"})],
         attributes={"AuthorizerId": "@id"},
     ),
@@ -330,6 +328,22 @@ TYPES = [
         "apigateway",
         create=[Call("CreateRequestValidator")],
         id="@answer.id",
+        update=[
+            Call(
+                "UpdateRequestValidator",
+                {
+                    **_OF_API,
+                    "requestValidatorId": "@id",
+                    "patchOperations": patches_of(
+                        {
+                            "ValidateRequestBody": "/validateRequestBody",
+                            "ValidateRequestParameters": "/validateRequestParameters",
+                        }
+                    ),
+                },
+                only=(),
+            )
+        ],
         delete=[Call("DeleteRequestValidator", {**_OF_API, "requestValidatorId": "@id"})],
         attributes={"RequestValidatorId": "@id"},
     ),
@@ -362,7 +376,7 @@ TYPES = [
         update=[
             Call(
                 "UpdateBasePathMapping",
-                {**_MAPPING, "patchOperations": _patches(_MAPPING_PATHS)},
+                {**_MAPPING, "patchOperations": patches_of(_MAPPING_PATHS)},
                 only=(),
             )
         ],

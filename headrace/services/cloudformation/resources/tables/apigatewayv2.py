@@ -69,8 +69,16 @@ TYPES = [
         "apigatewayv2",
         create=[Call("CreateStage")],
         id="StageName",
-        # moto has no UpdateStage: it is made anew under its name.
         name="StageName",
+        update=[Call("UpdateStage", _STAGE, empties=True)],
+        tag=(
+            "TagResource",
+            "UntagResource",
+            "ResourceArn",
+            lambda v: (
+                f"arn:aws:apigateway:{v.context.region}::/apis/{v.get('ApiId')}/stages/{v.id}"
+            ),
+        ),
         unique=False,
         delete=[Call("DeleteStage", _STAGE)],
         attributes={"Id": "@id"},

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
     made_of,
 )
+
+
+def _arn(kind: str) -> Callable[[Values], str]:
+    """Return the source of the ARN of a cache or of what belongs to one."""
+
+    def arn(values: Values) -> str:
+        place = values.context.region, values.context.account
+        return make_arn("elasticache", *place, f"{kind}:{values.id}")
+
+    return arn
+
 
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
@@ -18,6 +32,44 @@ def _is_protected(values: Values) -> object:
     return values.get("DeletionProtection") or False
 
 
+# What ModifyDBInstance and ModifyDBCluster take, and moto keeps.
+_MODIFIED = (
+    "AllocatedStorage",
+    "AutoMinorVersionUpgrade",
+    "BackupRetentionPeriod",
+    "CACertificateIdentifier",
+    "CopyTagsToSnapshot",
+    "DBInstanceClass",
+    "DBParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "LicenseModel",
+    "MasterUserPassword",
+    "MaxAllocatedStorage",
+    "MultiAZ",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "PromotionTier",
+    "PubliclyAccessible",
+    "StorageType",
+    "VPCSecurityGroups",
+)
+_CLUSTER_MODIFIED = (
+    "AllocatedStorage",
+    "BackupRetentionPeriod",
+    "CopyTagsToSnapshot",
+    "DBClusterInstanceClass",
+    "DBClusterParameterGroupName",
+    "EngineVersion",
+    "Iops",
+    "MasterUserPassword",
+    "PreferredBackupWindow",
+    "PreferredMaintenanceWindow",
+    "ScalingConfiguration",
+    "ServerlessV2ScalingConfiguration",
+    "StorageType",
+    "VpcSecurityGroupIds",
+)
 TYPES = [
     Declared(
         "AWS::RDS::DBSubnetGroup",
@@ -25,6 +77,8 @@ TYPES = [
         create=[Call("CreateDBSubnetGroup")],
         id="DBSubnetGroupName",
         read=Call("DescribeDBSubnetGroups", {"DBSubnetGroupName": "@id"}),
+        update=[Call("ModifyDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
+        tag=(*_TAGS, "@answer.DBSubnetGroups.0.DBSubnetGroupArn"),
         delete=[Call("DeleteDBSubnetGroup", {"DBSubnetGroupName": "@id"})],
         name="DBSubnetGroupName",
         name_lower=True,
@@ -35,6 +89,7 @@ TYPES = [
         create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
         id="DBParameterGroupName",
         read=Call("DescribeDBParameterGroups", {"DBParameterGroupName": "@id"}),
+        tag=(*_TAGS, "@answer.DBParameterGroups.0.DBParameterGroupArn"),
         delete=[Call("DeleteDBParameterGroup", {"DBParameterGroupName": "@id"})],
         name="DBParameterGroupName",
         name_lower=True,
@@ -63,14 +118,7 @@ TYPES = [
                     "ApplyImmediately": lambda _: True,
                     "DeletionProtection": _is_protected,
                 },
-                only=(
-                    "AllocatedStorage",
-                    "BackupRetentionPeriod",
-                    "DBInstanceClass",
-                    "MasterUserPassword",
-                    "MultiAZ",
-                    "PubliclyAccessible",
-                ),
+                only=_MODIFIED,
             )
         ],
         name="DBInstanceIdentifier",
@@ -105,7 +153,7 @@ TYPES = [
                     "ApplyImmediately": lambda _: True,
                     "DeletionProtection": _is_protected,
                 },
-                only=("MasterUserPassword",),
+                only=_CLUSTER_MODIFIED,
             )
         ],
         name="DBClusterIdentifier",
@@ -123,6 +171,8 @@ TYPES = [
         create=[Call("CreateCacheSubnetGroup")],
         id="CacheSubnetGroupName",
         read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
+        update=[Call("ModifyCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
+        tag=(*_TAGS, _arn("subnetgroup")),
         delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
         name="CacheSubnetGroupName",
         name_lower=True,
@@ -134,6 +184,14 @@ TYPES = [
         create=[Call("CreateCacheCluster", {"CacheClusterId": "ClusterName"})],
         id="ClusterName",
         read=Call("DescribeCacheClusters", {"CacheClusterId": "@id"}),
+        update=[
+            Call(
+                "ModifyCacheCluster",
+                {"CacheClusterId": "@id", "ApplyImmediately": lambda _: True},
+                empties=True,
+            )
+        ],
+        tag=(*_TAGS, _arn("cluster")),
         delete=[Call("DeleteCacheCluster", {"CacheClusterId": "@id"})],
         name="ClusterName",
         name_length=40,

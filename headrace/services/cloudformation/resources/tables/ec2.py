@@ -10,47 +10,22 @@ from headrace.services.cloudformation.resources.declaration import (
     MadeOf,
     Source,
     Values,
+    gone_tags,
     made_of,
     own_name,
 )
 
 
-def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
-    """Return a template's rule, which is flat, as one of EC2's permissions; `peer` is Source or Destination."""
-    found: dict[str, Any] = {"IpProtocol": str(rule.get("IpProtocol", "-1"))}
-    for name in ("FromPort", "ToPort"):
-        if name in rule:
-            found[name] = int(rule[name])
-    about = {"Description": rule["Description"]} if rule.get("Description") else {}
-    if rule.get("CidrIp"):
-        found["IpRanges"] = [{"CidrIp": rule["CidrIp"], **about}]
-    if rule.get("CidrIpv6"):
-        found["Ipv6Ranges"] = [{"CidrIpv6": rule["CidrIpv6"], **about}]
-    if rule.get(f"{peer}PrefixListId"):
-        found["PrefixListIds"] = [{"PrefixListId": rule[f"{peer}PrefixListId"], **about}]
-    pair = {
-        "GroupId": rule.get(f"{peer}SecurityGroupId"),
-        "GroupName": rule.get(f"{peer}SecurityGroupName"),
-        "UserId": rule.get(f"{peer}SecurityGroupOwnerId"),
-    }
-    pair = {key: value for key, value in pair.items() if value}
-    if pair:
-        found["UserIdGroupPairs"] = [{**pair, **about}]
-    return found
+def _difference(name: str, *, added: bool) -> MadeOf:
+    """Return what an update adds to a list, or takes from it; None without any."""
 
+    def find(values: Values) -> list[str] | None:
+        old: list[str] = values.old.get(name) or []
+        new: list[str] = values.get(name) or []
+        one, other = (new, old) if added else (old, new)
+        return [each for each in one if each not in other] or None
 
-def _permissions(peer: str, path: str = "") -> MadeOf:
-    """Return the permissions of a list of rules at `path`, or of the resource itself."""
-    flat = ("IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description")
-    parts = (*flat, *(f"{peer}{end}" for end in ("PrefixListId", "SecurityGroupId")))
-    if peer == "Source":
-        parts = (*parts, "SourceSecurityGroupName", "SourceSecurityGroupOwnerId")
-
-    def make(values: Values) -> list[dict[str, Any]]:
-        rules = values.get(path) if path else [values.properties]
-        return [_permission(rule, peer) for rule in rules or []]
-
-    return MadeOf((path,) if path else parts, make)
+    return MadeOf((name,), find)
 
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
@@ -84,8 +59,32 @@ def _tags(values: Values) -> list[dict[str, str]] | None:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()] or None
 
 
-_RETAG = Call("CreateTags", {"Resources": _own_id, "Tags": _tags}, only=(), when="Tags")
-_GROUP = {"GroupId": "@id"}
+def _retag(resources: Source) -> list[Call]:
+    """Return the calls that give a resource its tags, and take those away that it no longer has."""
+    return [
+        Call("CreateTags", {"Resources": resources, "Tags": _tags}, only=(), when="Tags"),
+        Call(
+            "DeleteTags",
+            {"Resources": resources, "Tags": _gone},
+            only=(),
+            only_if=lambda v: _gone(v) is not None,
+        ),
+    ]
+
+
+@made_of("Tags")
+def _gone(values: Values) -> list[dict[str, str]] | None:
+    keys = gone_tags("Tags")(values)
+    return None if keys is None else [{"Key": key} for key in keys]
+
+
+@made_of("Tags")
+def _allocation(values: Values) -> list[str]:
+    found = values.context.call("ec2", "DescribeAddresses", {"PublicIps": [values.id]})
+    return [str(each["AllocationId"]) for each in found["Addresses"]]
+
+
+RETAG = _retag(_own_id)
 _VPC = {"VpcId": "@id"}
 _ROUTE_ENDS = (
     "DestinationCidrBlock",
@@ -97,29 +96,6 @@ _ROUTE_ENDS = (
 def _route_id(values: Values) -> str:
     ends = [str(values.get(name)) for name in _ROUTE_ENDS if values.get(name)]
     return "|".join([str(values.get("RouteTableId")), *ends])
-
-
-def _rule(kind: str, peer: str) -> Declared:
-    permissions = _permissions(peer)
-    return Declared(
-        f"AWS::EC2::SecurityGroup{kind}",
-        "ec2",
-        create=[
-            Call(
-                f"AuthorizeSecurityGroup{kind}",
-                {"GroupId": "GroupId", "IpPermissions": permissions},
-                only=("GroupName",) if kind == "Ingress" else (),
-            )
-        ],
-        id=lambda v: next(
-            iter(each["SecurityGroupRuleId"] for each in v.answered("SecurityGroupRules")),
-            f"{v.get('GroupId')}|{kind}|{v.context.logical_id}",
-        ),
-        delete=[
-            Call(f"RevokeSecurityGroup{kind}", {"GroupId": "GroupId", "IpPermissions": permissions})
-        ],
-        attributes={"Id": "@id"},
-    )
 
 
 _VPC_SWITCHES = [
@@ -146,7 +122,7 @@ TYPES = [
         "ec2",
         create=[Call("CreateVpc"), *_VPC_SWITCHES],
         id="@answer.Vpc.VpcId",
-        update=[*_VPC_SWITCHES, _RETAG],
+        update=[*_VPC_SWITCHES, *RETAG],
         delete=[Call("DeleteVpc", _VPC)],
         ec2_tags="vpc",
         attributes={
@@ -172,7 +148,7 @@ TYPES = [
         create=[Call("CreateSubnet"), *_SUBNET_SWITCHES],
         id="@answer.Subnet.SubnetId",
         read=Call("DescribeSubnets", {"SubnetIds": lambda v: [v.id]}),
-        update=[*_SUBNET_SWITCHES, _RETAG],
+        update=[*_SUBNET_SWITCHES, *RETAG],
         delete=[Call("DeleteSubnet", {"SubnetId": "@id"})],
         ec2_tags="subnet",
         attributes={
@@ -189,7 +165,7 @@ TYPES = [
         "ec2",
         create=[Call("CreateRouteTable")],
         id="@answer.RouteTable.RouteTableId",
-        update=[_RETAG],
+        update=RETAG,
         delete=[Call("DeleteRouteTable", {"RouteTableId": "@id"})],
         ec2_tags="route-table",
         attributes={"RouteTableId": "@id"},
@@ -227,7 +203,7 @@ TYPES = [
         "ec2",
         create=[Call("CreateInternetGateway")],
         id="@answer.InternetGateway.InternetGatewayId",
-        update=[_RETAG],
+        update=RETAG,
         delete=[Call("DeleteInternetGateway", {"InternetGatewayId": "@id"})],
         ec2_tags="internet-gateway",
         attributes={"InternetGatewayId": "@id"},
@@ -253,6 +229,7 @@ TYPES = [
         read=Call("DescribeAddresses", {"PublicIps": lambda v: [v.id]}),
         delete=[Call("ReleaseAddress", {"AllocationId": "@answer.Addresses.0.AllocationId"})],
         ec2_tags="elastic-ip",
+        update=_retag(_allocation),
         attributes={"AllocationId": "@answer.Addresses.0.AllocationId", "PublicIp": "@id"},
     ),
     Declared(
@@ -260,61 +237,33 @@ TYPES = [
         "ec2",
         create=[Call("CreateNatGateway")],
         id="@answer.NatGateway.NatGatewayId",
-        update=[_RETAG],
+        update=RETAG,
         delete=[Call("DeleteNatGateway", {"NatGatewayId": "@id"})],
         ec2_tags="natgateway",
         attributes={"NatGatewayId": "@id"},
     ),
-    Declared(
-        "AWS::EC2::SecurityGroup",
-        "ec2",
-        create=[
-            Call(
-                "CreateSecurityGroup",
-                {
-                    "GroupName": own_name("GroupName", 255),
-                    "Description": "GroupDescription",
-                },
-            ),
-            Call(
-                "AuthorizeSecurityGroupIngress",
-                {**_GROUP, "IpPermissions": _permissions("Source", "SecurityGroupIngress")},
-                only=(),
-                when="SecurityGroupIngress",
-            ),
-            # What a template gives stands in place of the rule that allows everything.
-            Call(
-                "RevokeSecurityGroupEgress",
-                {
-                    **_GROUP,
-                    "IpPermissions": lambda _: [
-                        {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}]}
-                    ],
-                },
-                only=(),
-                when="SecurityGroupEgress",
-            ),
-            Call(
-                "AuthorizeSecurityGroupEgress",
-                {**_GROUP, "IpPermissions": _permissions("Destination", "SecurityGroupEgress")},
-                only=(),
-                when="SecurityGroupEgress",
-            ),
-        ],
-        id="@answer.GroupId",
-        update=[_RETAG],
-        delete=[Call("DeleteSecurityGroup", _GROUP)],
-        ec2_tags="security-group",
-        attributes={"GroupId": "@id", "VpcId": "VpcId", "Id": "@id"},
-    ),
-    _rule("Ingress", "Source"),
-    _rule("Egress", "Destination"),
     Declared(
         "AWS::EC2::VPCEndpoint",
         "ec2",
         create=[Call("CreateVpcEndpoint", {"VpcEndpointType": _ENDPOINT_TYPE})],
         id="@answer.VpcEndpoint.VpcEndpointId",
         read=Call("DescribeVpcEndpoints", {"VpcEndpointIds": lambda v: [v.id]}),
+        update=[
+            Call(
+                "ModifyVpcEndpoint",
+                {
+                    "VpcEndpointId": "@id",
+                    "AddRouteTableIds": _difference("RouteTableIds", added=True),
+                    "RemoveRouteTableIds": _difference("RouteTableIds", added=False),
+                    "AddSubnetIds": _difference("SubnetIds", added=True),
+                    "RemoveSubnetIds": _difference("SubnetIds", added=False),
+                    "AddSecurityGroupIds": _difference("SecurityGroupIds", added=True),
+                    "RemoveSecurityGroupIds": _difference("SecurityGroupIds", added=False),
+                },
+                only=("PolicyDocument",),
+            ),
+            *RETAG,
+        ],
         delete=[Call("DeleteVpcEndpoints", {"VpcEndpointIds": lambda v: [v.id]})],
         ec2_tags="vpc-endpoint",
         attributes={
@@ -344,7 +293,7 @@ TYPES = [
         "ec2",
         create=[Call("CreateNetworkAcl")],
         id="@answer.NetworkAcl.NetworkAclId",
-        update=[_RETAG],
+        update=RETAG,
         delete=[Call("DeleteNetworkAcl", {"NetworkAclId": "@id"})],
         ec2_tags="network-acl",
         attributes={"Id": "@id"},
@@ -363,6 +312,12 @@ TYPES = [
             )
         ],
         id=lambda v: f"{v.get('NetworkAclId')}|{v.get('RuleNumber')}|{v.get('Egress') or False}",
+        update=[
+            Call(
+                "ReplaceNetworkAclEntry",
+                {"IcmpTypeCode": "Icmp", "Egress": _EGRESS, "Protocol": "Protocol"},
+            )
+        ],
         delete=[
             Call(
                 "DeleteNetworkAclEntry",
@@ -376,11 +331,23 @@ TYPES = [
         "ec2",
         create=[Call("CreateLaunchTemplate", _LAUNCH)],
         id="@answer.LaunchTemplate.LaunchTemplateId",
+        read=Call("DescribeLaunchTemplates", {"LaunchTemplateIds": lambda v: [v.id]}),
+        update=[
+            Call(
+                "CreateLaunchTemplateVersion",
+                {"LaunchTemplateId": "@id"},
+                only=("LaunchTemplateData", "VersionDescription"),
+            )
+        ],
         delete=[Call("DeleteLaunchTemplate", {"LaunchTemplateId": "@id"})],
         attributes={
             "LaunchTemplateId": "@id",
-            "DefaultVersionNumber": lambda _: "1",
-            "LatestVersionNumber": lambda _: "1",
+            "DefaultVersionNumber": lambda v: str(
+                v.answered("LaunchTemplates")[0]["DefaultVersionNumber"]
+            ),
+            "LatestVersionNumber": lambda v: str(
+                v.answered("LaunchTemplates")[0]["LatestVersionNumber"]
+            ),
         },
     ),
     Declared(

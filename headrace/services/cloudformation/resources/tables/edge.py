@@ -92,6 +92,22 @@ def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
 
+# UpdateHealthCheck.html: a check's type and interval stay.
+_CHECKED = (
+    "IPAddress",
+    "Port",
+    "ResourcePath",
+    "FullyQualifiedDomainName",
+    "SearchString",
+    "FailureThreshold",
+    "Inverted",
+    "HealthThreshold",
+    "ChildHealthChecks",
+    "EnableSNI",
+    "Regions",
+)
+
+
 def _function_name(values: Values) -> str:
     return values.last
 
@@ -153,7 +169,19 @@ TYPES = [
         create=[Call("CreateRule")],
         id="@answer.Rules.0.RuleArn",
         read=Call("DescribeRules", {"RuleArns": lambda v: [v.id]}),
-        update=[Call("ModifyRule", {"RuleArn": "@id"})],
+        update=[
+            Call("ModifyRule", {"RuleArn": "@id"}),
+            Call(
+                "SetRulePriorities",
+                {
+                    "RulePriorities": made_of("Priority")(
+                        lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
+                    )
+                },
+                only=(),
+            ),
+        ],
+        tag=("AddTags", "RemoveTags", "ResourceArns", "@id"),
         delete=[Call("DeleteRule", {"RuleArn": "@id"})],
         attributes={"RuleArn": "@id", "IsDefault": lambda _: "false"},
     ),
@@ -167,6 +195,16 @@ TYPES = [
             )
         ],
         id="@answer.HealthCheck.Id",
+        update=[
+            Call(
+                "UpdateHealthCheck",
+                {
+                    "HealthCheckId": "@id",
+                    **{name: f"HealthCheckConfig.{name}" for name in _CHECKED},
+                },
+                only=(),
+            )
+        ],
         delete=[Call("DeleteHealthCheck", {"HealthCheckId": "@id"})],
         attributes={"HealthCheckId": "@id"},
     ),
@@ -176,6 +214,8 @@ TYPES = [
         create=[Call("CreateService")],
         id="@answer.Service.Id",
         read=Call("GetService", _ID),
+        update=[Call("UpdateService", _ID, into="Service", always=True)],
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Service.Arn"),
         delete=[Call("DeleteService", _ID)],
         attributes={"Id": "@id", "Arn": "@answer.Service.Arn", "Name": "@answer.Service.Name"},
     ),

@@ -5,9 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+from headrace.core.arn import make_arn
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Source,
+    Values,
+    made_of,
+)
 
 _NAME = {"Name": "@id"}
+
+
+def _tag(kind: str) -> tuple[str, str, str, Source]:
+    """Return the calls for the tags of what the account has by name."""
+
+    def arn(values: Values) -> str:
+        place = values.context.region, values.context.account
+        return make_arn("glue", *place, f"{kind}/{values.id}")
+
+    return "TagResource", "UntagResource", "ResourceArn", arn
 
 
 @made_of("Registry")
@@ -35,6 +53,28 @@ def _connection(values: Values) -> dict[str, Any]:
     return given
 
 
+@made_of("ConnectionInput")
+def _connection_changed(values: Values) -> dict[str, Any]:
+    """Return a connection as UpdateConnection takes it. Raises ResourceFailed: its name stays (documented)."""
+    given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
+    if given.get("Name") not in (None, values.id):
+        raise ResourceFailed(f"The Name of connection {values.id} cannot be updated.")  # assumed
+    return {**given, "Name": values.id}
+
+
+@made_of("Schedule")
+def _schedule(values: Values) -> str:
+    # Documented: an empty text is no schedule.
+    return str(values.get("Schedule.ScheduleExpression") or "")
+
+
+def _is_started(values: Values) -> bool:
+    return bool(values.get("StartOnCreation"))
+
+
+_BY_ARN: dict[str, Source] = {"RegistryId": lambda v: {"RegistryArn": v.id}}
+_SCHEMA: dict[str, Source] = {"SchemaId": lambda v: {"SchemaArn": v.id}}
+_BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
 TYPES = [
     Declared(
         "AWS::Glue::Job",
@@ -42,6 +82,8 @@ TYPES = [
         create=[Call("CreateJob")],
         id="@answer.Name",
         read=Call("GetJob", {"JobName": "@id"}),
+        update=[Call("UpdateJob", {"JobName": "@id"}, into="JobUpdate")],
+        tag=_tag("job"),
         delete=[Call("DeleteJob", {"JobName": "@id"})],
         name="Name",
         name_length=255,
@@ -52,6 +94,8 @@ TYPES = [
         create=[Call("CreateCrawler", {"Schedule": "Schedule.ScheduleExpression"})],
         id="Name",
         read=Call("GetCrawler", _NAME),
+        update=[Call("UpdateCrawler", {**_NAME, "Schedule": _schedule}, empties=True)],
+        tag=_tag("crawler"),
         delete=[Call("DeleteCrawler", _NAME)],
         name="Name",
         name_length=255,
@@ -62,6 +106,11 @@ TYPES = [
         create=[Call("CreateTrigger")],
         id="@answer.Name",
         read=Call("GetTrigger", _NAME),
+        update=[
+            Call("UpdateTrigger", _NAME, into="TriggerUpdate"),
+            Call("StartTrigger", _NAME, only=(), when="StartOnCreation", only_if=_is_started),
+        ],
+        tag=_tag("trigger"),
         delete=[Call("DeleteTrigger", _NAME)],
         name="Name",
         name_length=255,
@@ -73,6 +122,7 @@ TYPES = [
         id="@answer.Name",
         read=Call("GetWorkflow", _NAME),
         update=[Call("UpdateWorkflow", _NAME)],
+        tag=_tag("workflow"),
         delete=[Call("DeleteWorkflow", _NAME)],
         name="Name",
         name_length=255,
@@ -90,7 +140,9 @@ TYPES = [
                 )
             },
         ),
-        delete=[Call("DeleteRegistry", {"RegistryId": lambda v: {"RegistryArn": v.id}})],
+        update=[Call("UpdateRegistry", _BY_ARN, only=("Description",))],
+        tag=_BY_ID,
+        delete=[Call("DeleteRegistry", _BY_ARN)],
         name="Name",
         name_length=255,
         attributes={"Arn": "@id"},
@@ -100,8 +152,10 @@ TYPES = [
         "glue",
         create=[Call("CreateSchema", {"SchemaName": "Name", "RegistryId": _registry})],
         id="@answer.SchemaArn",
-        read=Call("GetSchema", {"SchemaId": lambda v: {"SchemaArn": v.id}}),
-        delete=[Call("DeleteSchema", {"SchemaId": lambda v: {"SchemaArn": v.id}})],
+        read=Call("GetSchema", _SCHEMA),
+        update=[Call("UpdateSchema", _SCHEMA, only=("Compatibility", "Description"))],
+        tag=_BY_ID,
+        delete=[Call("DeleteSchema", _SCHEMA)],
         attributes={"Arn": "@id", "InitialSchemaVersionId": "@answer.SchemaVersionId"},
     ),
     Declared(
@@ -110,6 +164,8 @@ TYPES = [
         create=[Call("CreateConnection", {"ConnectionInput": _connection})],
         id="ConnectionInput.Name",
         read=Call("GetConnection", _NAME),
+        update=[Call("UpdateConnection", {**_NAME, "ConnectionInput": _connection_changed})],
+        tag=_tag("connection"),
         delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],
     ),
     Declared(

@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared, made_of
+from headrace.aws.errors import AwsError
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
 
 _USER = {"UserName": "@id"}
 _GROUP = {"GroupName": "@id"}
+_LOGIN = Call(
+    "CreateLoginProfile",
+    {
+        **_USER,
+        "Password": "LoginProfile.Password",
+        "PasswordResetRequired": "LoginProfile.PasswordResetRequired",
+    },
+    only=(),
+    when="LoginProfile",
+)
+
+
+def _has_login(values: Values) -> bool:
+    """Whether a user has a password: another takes its place."""
+    try:
+        values.context.call("iam", "GetLoginProfile", {"UserName": values.id})
+    except AwsError as error:
+        if error.code != "NoSuchEntity":
+            raise
+        return False
+    return True
+
+
 TYPES = [
     Declared(
         "AWS::IAM::User",
@@ -29,16 +53,7 @@ TYPES = [
                 each="ManagedPolicyArns",
             ),
             Call("AddUserToGroup", {**_USER, "GroupName": "@item"}, only=(), each="Groups"),
-            Call(
-                "CreateLoginProfile",
-                {
-                    **_USER,
-                    "Password": "LoginProfile.Password",
-                    "PasswordResetRequired": "LoginProfile.PasswordResetRequired",
-                },
-                only=(),
-                when="LoginProfile",
-            ),
+            _LOGIN,
         ],
         id="UserName",
         read=Call("GetUser", _USER),
@@ -50,6 +65,25 @@ TYPES = [
             Call("DeleteUser", _USER),
         ],
         name="UserName",
+        update=[
+            Call(
+                "UpdateUser",
+                {**_USER, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                only=(),
+            ),
+            Call("PutUserPermissionsBoundary", _USER, when="PermissionsBoundary"),
+            Call(
+                "DeleteUserPermissionsBoundary",
+                {"UserName": made_of("PermissionsBoundary")(lambda v: v.id)},
+                only_if=lambda v: not v.get("PermissionsBoundary"),
+            ),
+            Call(
+                "DeleteLoginProfile",
+                {"UserName": made_of("LoginProfile")(lambda v: v.id)},
+                only_if=_has_login,
+            ),
+            _LOGIN,
+        ],
         tag=("TagUser", "UntagUser", "UserName", "@id"),
     ),
     Declared(

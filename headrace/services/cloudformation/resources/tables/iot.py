@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared
+from typing import Any, cast
+
+from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+
+# iot-core limits: "Maximum number of named policy versions".
+_MOST_VERSIONS = 5
+
+
+def _versions(values: Values) -> list[dict[str, Any]]:
+    answer = values.context.call("iot", "ListPolicyVersions", {"policyName": values.id})
+    return cast("list[dict[str, Any]]", answer["policyVersions"])
+
+
+def _has_all_versions(values: Values) -> bool:
+    return len(_versions(values)) >= _MOST_VERSIONS
+
+
+@made_of("PolicyDocument")
+def _oldest_version(values: Values) -> str:
+    others = (each for each in _versions(values) if not each["isDefaultVersion"])
+    return str(min((each["versionId"] for each in others), key=int))
+
 
 TYPES = [
     Declared(
@@ -45,6 +66,19 @@ TYPES = [
         create=[Call("CreatePolicy")],
         id="PolicyName",
         read=Call("GetPolicy", {"policyName": "@id"}),
+        update=[
+            Call(
+                "DeletePolicyVersion",
+                {"policyName": "@id", "policyVersionId": _oldest_version},
+                only=("PolicyDocument",),
+                only_if=_has_all_versions,
+            ),
+            Call(
+                "CreatePolicyVersion",
+                {"policyName": "@id", "setAsDefault": lambda _: True},
+                only=("PolicyDocument",),
+            ),
+        ],
         delete=[Call("DeletePolicy", {"policyName": "@id"})],
         name="PolicyName",
         name_length=128,

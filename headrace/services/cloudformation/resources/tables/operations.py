@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
+from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,
     Source,
     Values,
+    gone_tags,
     made_of,
 )
 
@@ -34,6 +38,28 @@ def _target(part: int) -> MadeOf:
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}
 _OF_TARGET: dict[str, Source] = {name: _target(at) for at, name in enumerate(_PARTS)}
 _APPLICATION = {"ApplicationId": "@id"}
+
+
+def _vault(values: Values) -> str:
+    place = values.context.region, values.context.account
+    return make_arn("backup", *place, f"backup-vault:{values.id}")
+
+
+def _has_gone(name: str) -> Callable[[Values], bool]:
+    """Return whether an update's template has lost tags."""
+    return lambda values: gone_tags(name)(values) is not None
+
+
+def _is_replaced(properties: Properties) -> bool:
+    """Whether a document is deleted and made again when it changes: so without UpdateMethod (documented)."""
+    return properties.get("UpdateMethod") != "NewVersion"
+
+
+_DOCUMENT: dict[str, Source] = {"ResourceType": lambda _: "Document", "ResourceId": "@id"}
+
+
+def _pairs(values: Values) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in values.tags.items()]
 
 
 def _is_scaled(values: Values) -> bool:
@@ -68,16 +94,6 @@ def _has_scaling_policy(values: Values) -> bool:
     return bool(answer.get("ScalingPolicies"))
 
 
-def _is_registered(values: Values) -> bool:
-    answer = values.context.call("servicecatalog-appregistry", "ListApplications", {})
-    return any(each["name"] == values.get("Name") for each in answer["applications"])
-
-
-def _arn_of_application(values: Values) -> str:
-    place = values.context.region, values.context.account
-    return make_arn("servicecatalog", *place, f"/applications/{values.id}")
-
-
 TYPES = [
     Declared(
         "AWS::ApplicationAutoScaling::ScalableTarget",
@@ -105,6 +121,38 @@ TYPES = [
         create=[Call("CreateDocument")],
         id="Name",
         read=Call("DescribeDocument", {"Name": "@id"}),
+        anew=_is_replaced,
+        update=[
+            Call(
+                "UpdateDocument",
+                {"Name": "@id", "DocumentVersion": lambda _: "$LATEST"},
+                only=("Content", "Attachments", "VersionName", "DocumentFormat", "TargetType"),
+            ),
+            Call(
+                "UpdateDocumentDefaultVersion",
+                {
+                    "Name": "@id",
+                    # Assumed: the version that a template makes is the one that is run.
+                    "DocumentVersion": made_of("Content")(
+                        lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
+                    ),
+                },
+                only=(),
+                only_if=lambda v: "DocumentDescription" in v.answer,
+            ),
+            Call(
+                "AddTagsToResource",
+                {**_DOCUMENT, "Tags": made_of("Tags")(lambda v: _pairs(v) or None)},
+                only=(),
+                when="Tags",
+            ),
+            Call(
+                "RemoveTagsFromResource",
+                {**_DOCUMENT, "TagKeys": gone_tags("Tags")},
+                only=(),
+                only_if=_has_gone("Tags"),
+            ),
+        ],
         delete=[Call("DeleteDocument", {"Name": "@id"})],
         name="Name",
         name_length=128,
@@ -183,6 +231,20 @@ TYPES = [
         "backup",
         create=[Call("CreateBackupVault")],
         id="BackupVaultName",
+        update=[
+            Call(
+                "TagResource",
+                {"ResourceArn": _vault, "Tags": "BackupVaultTags"},
+                only=(),
+                when="BackupVaultTags",
+            ),
+            Call(
+                "UntagResource",
+                {"ResourceArn": _vault, "TagKeyList": gone_tags("BackupVaultTags")},
+                only=(),
+                only_if=_has_gone("BackupVaultTags"),
+            ),
+        ],
         delete=[Call("DeleteBackupVault", {"BackupVaultName": "@id"})],
         name="BackupVaultName",
         name_length=50,
@@ -215,12 +277,30 @@ TYPES = [
                 only=(),
                 when="EventSelectors",
             ),
-            Call("StartLogging", {"Name": "@id"}, only=(), when="IsLogging"),
+            Call(
+                "StartLogging",
+                {"Name": "@id"},
+                only=(),
+                when="IsLogging",
+                only_if=lambda v: boolean(v.get("IsLogging") or False),
+            ),
         ],
         id="@answer.Name",
         read=Call("GetTrail", {"Name": "@id"}),
         update=[
             Call("UpdateTrail", {"Name": "@id"}),
+            Call(
+                "StartLogging",
+                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                only=(),
+                only_if=lambda v: boolean(v.get("IsLogging") or False),
+            ),
+            Call(
+                "StopLogging",
+                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                only=(),
+                only_if=lambda v: not boolean(v.get("IsLogging") or False),
+            ),
             Call(
                 "PutEventSelectors",
                 {"TrailName": "@id", "EventSelectors": "EventSelectors"},
@@ -232,74 +312,5 @@ TYPES = [
         name="TrailName",
         name_length=128,
         attributes={"Arn": "@answer.TrailARN", "SnsTopicArn": "@answer.Trail.SnsTopicARN"},
-    ),
-    Declared(
-        "AWS::CodeDeploy::Application",
-        "codedeploy",
-        create=[Call("CreateApplication")],
-        id="ApplicationName",
-        # Its deployment groups would go with it.
-        holder=True,
-        tag=(
-            "TagResource",
-            "UntagResource",
-            "ResourceArn",
-            lambda v: (
-                f"arn:aws:codedeploy:{v.context.region}:{v.context.account}:application:{v.id}"
-            ),
-        ),
-        delete=[Call("DeleteApplication", {"applicationName": "@id"})],
-        name="ApplicationName",
-        name_length=100,
-    ),
-    Declared(
-        "AWS::CodeDeploy::DeploymentGroup",
-        "codedeploy",
-        create=[Call("CreateDeploymentGroup")],
-        id="DeploymentGroupName",
-        delete=[
-            Call(
-                "DeleteDeploymentGroup",
-                {"applicationName": "ApplicationName", "deploymentGroupName": "@id"},
-            )
-        ],
-        name="DeploymentGroupName",
-        name_length=100,
-    ),
-    Declared(
-        "AWS::CodeBuild::Project",
-        "codebuild",
-        create=[Call("CreateProject")],
-        id="Name",
-        read=Call("BatchGetProjects", {"names": lambda v: [v.id]}),
-        delete=[Call("DeleteProject", {"name": "@id"})],
-        name="Name",
-        name_length=255,
-        attributes={"Arn": "@answer.projects.0.arn", "Id": "@id"},
-    ),
-    Declared(
-        "AWS::ResourceGroups::Group",
-        "resource-groups",
-        create=[Call("CreateGroup")],
-        id="Name",
-        read=Call("GetGroup", {"GroupName": "@id"}),
-        delete=[Call("DeleteGroup", {"GroupName": "@id"})],
-        attributes={"Arn": "@answer.Group.GroupArn"},
-    ),
-    Declared(
-        "AWS::ServiceCatalogAppRegistry::Application",
-        "servicecatalog-appregistry",
-        create=[Call("CreateApplication", {"clientToken": lambda v: v.context.ids.uuid()})],
-        id="@answer.application.id",
-        exists=_is_registered,
-        update=[Call("UpdateApplication", {"application": "@id"}, only=("Description",))],
-        delete=[Call("DeleteApplication", {"application": "@id"})],
-        attributes={
-            "Id": "@id",
-            "Arn": _arn_of_application,
-            "ApplicationName": "Name",
-            "ApplicationTagKey": lambda _: "awsApplication",
-            "ApplicationTagValue": _arn_of_application,
-        },
     ),
 ]

@@ -94,6 +94,9 @@ TYPES = [
         "secretsmanager",
         create=[Call("RotateSecret", only=("SecretId", "RotationLambdaARN", "RotationRules"))],
         id="SecretId",
+        update=[
+            Call("RotateSecret", _ID, only=("RotationLambdaARN", "RotationRules")),
+        ],
         delete=[Call("CancelRotateSecret", _ID)],
         attributes={"Id": "@id"},
     ),

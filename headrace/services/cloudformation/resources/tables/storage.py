@@ -46,6 +46,9 @@ TYPES = [
         "efs",
         create=[Call("CreateFileSystem")],
         id="@answer.FileSystemId",
+        # It has files.
+        holder=True,
+        tag=("TagResource", "UntagResource", "ResourceId", "@id"),
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),
         delete=[Call("DeleteFileSystem", {"FileSystemId": "@id"})],
     ),
@@ -63,6 +66,13 @@ TYPES = [
         "efs",
         create=[Call("CreateMountTarget")],
         id="@answer.MountTargetId",
+        update=[
+            Call(
+                "ModifyMountTargetSecurityGroups",
+                {"MountTargetId": "@id"},
+                only=("SecurityGroups",),
+            )
+        ],
         delete=[Call("DeleteMountTarget", {"MountTargetId": "@id"})],
         attributes={"Id": "@id"},
     ),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     MadeOf,
+    Source,
     Values,
     made_of,
     own_name,
@@ -79,6 +81,30 @@ def _namespace_id(values: Values) -> str:
     params = {"OperationId": values.answer["OperationId"]}
     found = values.context.call("servicediscovery", "GetOperation", params)["Operation"]
     return str(found["Targets"]["NAMESPACE"])
+
+
+def _wafv2(operation: str, answer: str) -> dict[str, Source]:
+    """Return what names a thing of WAF's, with the token that its change must bring."""
+
+    def token(values: Values) -> str:
+        name, own_id, scope = values.id.split("|")
+        params = {"Name": name, "Id": own_id, "Scope": scope}
+        return str(values.context.call("wafv2", operation, params)[answer])
+
+    return {
+        "Name": lambda v: v.id.split("|")[0],
+        "Id": lambda v: v.id.split("|")[1],
+        "Scope": lambda v: v.id.split("|")[2],
+        "LockToken": token,
+    }
+
+
+_ECS_TAGS = ("TagResource", "UntagResource", "resourceArn", "@id")
+
+
+def _namespace_arn(values: Values) -> str:
+    place = values.context.region, values.context.account
+    return make_arn("servicediscovery", *place, f"namespace/{values.id}")
 
 
 TYPES = [
@@ -156,6 +182,7 @@ TYPES = [
             )
         ],
         id="@answer.taskDefinition.taskDefinitionArn",
+        tag=_ECS_TAGS,
         delete=[Call("DeregisterTaskDefinition", {"taskDefinition": "@id"})],
         attributes={"TaskDefinitionArn": "@id"},
     ),
@@ -172,6 +199,17 @@ TYPES = [
                 "Id": lambda v: v.id.split("|")[1] if "|" in v.id else None,
             },
         ),
+        update=[
+            Call(
+                "UpdateWebACL",
+                {
+                    **_wafv2("GetWebACL", "LockToken"),
+                    "Rules": made_of("Rules")(lambda v: v.get("Rules") or []),
+                },
+                empties=True,
+            )
+        ],
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.WebACL.ARN"),
         delete=[
             Call(
                 "DeleteWebACL",
@@ -189,51 +227,6 @@ TYPES = [
             "Capacity": lambda v: str(v.answer["WebACL"].get("Capacity", 0)),
             "LabelNamespace": "@answer.WebACL.LabelNamespace",
         },
-    ),
-    Declared(
-        "AWS::ElasticLoadBalancingV2::TargetGroup",
-        "elbv2",
-        create=[Call("CreateTargetGroup")],
-        id="@answer.TargetGroups.0.TargetGroupArn",
-        delete=[Call("DeleteTargetGroup", {"TargetGroupArn": "@id"})],
-        name="Name",
-        name_length=32,
-        attributes={
-            "TargetGroupArn": "@id",
-            "TargetGroupFullName": lambda v: v.id.rpartition(":")[2],
-        },
-    ),
-    Declared(
-        "AWS::ElasticLoadBalancingV2::LoadBalancer",
-        "elbv2",
-        create=[Call("CreateLoadBalancer")],
-        id="@answer.LoadBalancers.0.LoadBalancerArn",
-        read=Call(
-            "DescribeLoadBalancers",
-            {
-                "LoadBalancerArns": lambda v: [v.id] if v.id.startswith("arn:") else None,
-                "Names": lambda v: None if v.id.startswith("arn:") else [v.id],
-            },
-        ),
-        delete=[Call("DeleteLoadBalancer", {"LoadBalancerArn": "@id"})],
-        name="Name",
-        name_length=32,
-        attributes={
-            "LoadBalancerArn": "@id",
-            "DNSName": "@answer.LoadBalancers.0.DNSName",
-            "CanonicalHostedZoneID": "@answer.LoadBalancers.0.CanonicalHostedZoneId",
-            "LoadBalancerName": "@answer.LoadBalancers.0.LoadBalancerName",
-            "LoadBalancerFullName": lambda v: v.id.partition("loadbalancer/")[2],
-            "SecurityGroups": "@answer.LoadBalancers.0.SecurityGroups",
-        },
-    ),
-    Declared(
-        "AWS::ElasticLoadBalancingV2::Listener",
-        "elbv2",
-        create=[Call("CreateListener")],
-        id="@answer.Listeners.0.ListenerArn",
-        delete=[Call("DeleteListener", {"ListenerArn": "@id"})],
-        attributes={"ListenerArn": "@id"},
     ),
 ]
 TYPES.extend(
@@ -286,6 +279,8 @@ TYPES.extend(
                     "Scope": "Scope",
                 },
             ),
+            update=[Call("UpdateIPSet", _wafv2("GetIPSet", "LockToken"))],
+            tag=("TagResource", "UntagResource", "ResourceARN", "@answer.IPSet.ARN"),
             delete=[
                 Call(
                     "DeleteIPSet",
@@ -321,6 +316,20 @@ TYPES.extend(
                 )
             ],
             id="@answer.service.serviceArn",
+            update=[
+                Call(
+                    "UpdateService",
+                    {
+                        "cluster": "Cluster",
+                        "service": lambda v: v.id.rpartition("/")[2],
+                        "desiredCount": made_of("DesiredCount")(
+                            lambda v: v.get("DesiredCount") or 0
+                        ),
+                    },
+                    empties=True,
+                )
+            ],
+            tag=_ECS_TAGS,
             delete=[
                 Call(
                     "DeleteService",
@@ -340,12 +349,22 @@ TYPES.extend(
                 Call("CreateHttpNamespace", {"CreatorRequestId": lambda v: v.context.ids.uuid()})
             ],
             id=_namespace_id,
+            update=[
+                Call(
+                    "UpdateHttpNamespace",
+                    {
+                        "Id": "@id",
+                        "Namespace": made_of("Description")(
+                            lambda v: {"Description": v.get("Description") or ""}
+                        ),
+                    },
+                )
+            ],
+            tag=("TagResource", "UntagResource", "ResourceARN", _namespace_arn),
             delete=[Call("DeleteNamespace", {"Id": "@id"})],
             attributes={
                 "Id": "@id",
-                "Arn": lambda v: (
-                    f"arn:aws:servicediscovery:{v.context.region}:{v.context.account}:namespace/{v.id}"
-                ),
+                "Arn": _namespace_arn,
             },
         ),
     ]

@@ -1,0 +1,383 @@
+"""Calls that change what is there, for services of which moto has the calls that make and delete it, and none between.
+
+Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`. What a thing
+has beside is kept: its ARN, when it was made, its runs, its tags.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from botocore import xform_name
+
+
+def _as_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return members as moto names its arguments and attributes."""
+    return {xform_name(name): value for name, value in given.items()}
+
+
+def _assign(thing: Any, given: Mapping[str, Any], leave: Collection[str] = ()) -> None:
+    """Set the attributes that a request has members of; one with an empty value is empty from now on."""
+    for name, value in _as_arguments(given).items():
+        if name not in leave and hasattr(thing, name) and value is not None:
+            setattr(thing, name, value)
+
+
+def _made_anew(make: Callable[..., Any], things: Any, key: str, given: Mapping[str, Any]) -> Any:
+    """Make a thing again with these members alone, in the place of the one that there is; return both."""
+    before = things[key]
+    arguments = _as_arguments(given)
+    named = {name: arguments.get(name) for name in inspect.signature(make).parameters}
+    del things[key]
+    try:
+        make(**named)
+    except Exception:
+        things[key] = before
+        raise
+    return before, things[key]
+
+
+def glue(module: Any) -> None:
+    """Let jobs, crawlers, triggers, connections, registries be changed."""
+    from moto.core.responses import ActionResult, EmptyResult
+    from moto.core.utils import utcnow
+
+    response = module.GlueResponse
+
+    def update_job(self: Any) -> ActionResult:
+        # Documented: what JobUpdate does not say is removed, or is the default again.
+        backend, name = self.glue_backend, self._get_param("JobName")
+        backend.get_job(name)
+        given = {**self._get_param("JobUpdate"), "Name": name}
+        before, job = _made_anew(backend.create_job, backend.jobs, name, given)
+        job.created_on, job.job_runs = before.created_on, before.job_runs
+        return ActionResult({"JobName": name})
+
+    def update_crawler(self: Any) -> EmptyResult:
+        crawler = self.glue_backend.get_crawler(self._get_param("Name"))
+        _assign(crawler, self.parameters, leave=("name",))
+        crawler.version += 1
+        crawler.last_updated = utcnow()
+        return EmptyResult()
+
+    def update_trigger(self: Any) -> ActionResult:
+        # Documented: TriggerUpdate takes the whole place of what there was.
+        trigger = self.glue_backend.get_trigger(self._get_param("Name"))
+        given = self._get_param("TriggerUpdate")
+        predicate = given.get("Predicate")
+        trigger.predicate = module.Predicate(predicate) if predicate else None
+        trigger.actions = [module.Action(each) for each in given.get("Actions") or []]
+        trigger.schedule = given.get("Schedule")
+        trigger.description = given.get("Description")
+        trigger.event_batching_condition = given.get("EventBatchingCondition")
+        return ActionResult({"Trigger": trigger.as_dict()})
+
+    def update_connection(self: Any) -> EmptyResult:
+        backend, name = self.glue_backend, self._get_param("Name")
+        before = backend.get_connection(self._get_param("CatalogId"), name, None)
+        given = {
+            "CatalogId": before.catalog_id,
+            "ConnectionInput": {**self._get_param("ConnectionInput"), "Name": name},
+        }
+        _, connection = _made_anew(backend.create_connection, backend.connections, name, given)
+        connection.created_time = before.created_time
+        return EmptyResult()
+
+    def update_registry(self: Any) -> ActionResult:
+        registry_id = self._get_param("RegistryId")
+        name = registry_id.get("RegistryName") or registry_id["RegistryArn"].rpartition("/")[2]
+        registry = self.glue_backend.registries.get(name)
+        if registry is None:
+            raise module.EntityNotFoundException(f"Registry is not found. RegistryName: {name}")
+        registry.description, registry.updated_time = self._get_param("Description"), utcnow()
+        return ActionResult({"RegistryName": name, "RegistryArn": registry.registry_arn})
+
+    for update in (update_job, update_crawler, update_trigger, update_connection, update_registry):
+        setattr(response, update.__name__, update)
+
+
+_RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
+_ENGINE = {"EffectiveEngineVersion": "Athena engine version 3", "SelectedEngineVersion": "AUTO"}
+
+
+def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a workgroup's configuration with updates, whose `Remove...` members take away."""
+    now, given = dict(before), dict(updates)
+    results = given.pop("ResultConfigurationUpdates", None)
+    if given.pop("RemoveBytesScannedCutoffPerQuery", False):
+        now.pop("BytesScannedCutoffPerQuery", None)
+    if given.pop("RemoveCustomerContentEncryptionConfiguration", False):
+        now.pop("CustomerContentEncryptionConfiguration", None)
+    if results is not None:
+        kept = dict(now.get("ResultConfiguration") or {})
+        for name in _RESULTS:
+            if results.get(f"Remove{name}"):
+                kept.pop(name, None)
+            if results.get(name) is not None:
+                kept[name] = results[name]
+        now["ResultConfiguration"] = kept
+    return {**now, **given}
+
+
+def athena(module: Any) -> None:
+    """Let workgroups and data catalogs be changed."""
+    from moto.core.exceptions import JsonRESTError
+
+    def update_work_group(self: Any) -> str:
+        name = self._get_param("WorkGroup")
+        group = self.athena_backend.work_groups.get(name)
+        if group is None:
+            raise JsonRESTError("InvalidRequestException", f"WorkGroup {name} is not found.")
+        updates = self._get_param("ConfigurationUpdates") or {}
+        group.configuration = _workgroup_changed(group.configuration, updates)
+        engine = {**_ENGINE, **(group.configuration.get("EngineVersion") or {})}
+        group.configuration["EngineVersion"] = engine
+        _assign(group, {name: self._get_param(name) for name in ("Description", "State")})
+        return json.dumps({})
+
+    def update_data_catalog(self: Any) -> str:
+        name = self._get_param("Name")
+        catalog = self.athena_backend.data_catalogs.get(name)
+        if catalog is None:
+            raise JsonRESTError("InvalidRequestException", f"DataCatalog {name} was not found")
+        catalog.type = self._get_param("Type")
+        _assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
+        return json.dumps({})
+
+    module.AthenaResponse.update_work_group = update_work_group
+    module.AthenaResponse.update_data_catalog = update_data_catalog
+
+
+def codebuild(module: Any) -> None:
+    """Let projects be changed, where what a request does not say stays; and keep all that a new one is made of."""
+    from moto.core.responses import ActionResult
+    from moto.core.utils import unix_time
+
+    create = module.CodeBuildResponse.create_project
+
+    @functools.wraps(create)
+    def create_project(self: Any) -> ActionResult:
+        answer = create(self)
+        given = json.loads(self.body)
+        shown = self.codebuild_backend.codebuild_projects[given["name"]].project_metadata
+        kept = {name: value for name, value in given.items() if name not in shown}
+        shown.update(kept, encryptionKey=given.get("encryptionKey") or shown["encryptionKey"])
+        if shown.pop("badgeEnabled", False):
+            shown["badge"] = {"badgeEnabled": True}
+        return answer
+
+    def update_project(self: Any) -> ActionResult:
+        name = self._get_param("name")
+        project = self.codebuild_backend.codebuild_projects.get(name)
+        if project is None:
+            arn = f"arn:aws:codebuild:{self.region}:{self.current_account}:project/{name}"
+            raise module.ResourceNotFoundException(f"Project cannot be found: {arn}")
+        shown = project.project_metadata
+        given = json.loads(self.body)
+        for member in ("source", "artifacts", "environment"):
+            if member in given:
+                getattr(module, f"_validate_required_params_{member}")(given[member])
+        if given.pop("badgeEnabled", None) is not None:
+            shown["badge"] = {"badgeEnabled": self._get_param("badgeEnabled")}
+        shown.update(given)
+        for member in [name for name, value in shown.items() if value in ("", [], {}, None)]:
+            del shown[member]
+        shown["cache"] = shown.get("cache") or {"type": "NO_CACHE"}
+        shown["lastModifiedDate"] = unix_time()
+        shown.setdefault("encryptionKey", _own_key(self))
+        project.service_role, project.tags = shown["serviceRole"], shown.get("tags")
+        return ActionResult({"project": shown})
+
+    module.CodeBuildResponse.create_project = create_project
+    module.CodeBuildResponse.update_project = update_project
+
+
+def _own_key(response: Any) -> str:
+    """Return the key that projects have which name none (documented)."""
+    return f"arn:aws:kms:{response.region}:{response.current_account}:alias/aws/s3"
+
+
+def codedeploy(module: Any) -> None:
+    """Let deployment groups be changed: what a request does not say stays."""
+    from moto.codedeploy.exceptions import DeploymentGroupDoesNotExistException
+    from moto.core.responses import ActionResult
+
+    def update_deployment_group(self: Any) -> ActionResult:
+        given = json.loads(self.body)
+        name = given["currentDeploymentGroupName"]
+        groups = self.codedeploy_backend.deployment_groups.get(given["applicationName"], {})
+        if name not in groups:
+            raise DeploymentGroupDoesNotExistException(
+                f"No Deployment Group found for name: {name}"
+            )
+        group = groups[name]
+        _assign(group, given, leave=("application_name",))
+        renamed = given.get("newDeploymentGroupName")
+        if renamed:
+            groups[renamed] = groups.pop(name)
+            group.deployment_group_name = renamed
+        return ActionResult({"hooksNotCleanedUp": []})
+
+    module.CodeDeployResponse.update_deployment_group = update_deployment_group
+
+
+def elasticache(module: Any) -> None:
+    """Let clusters and their subnet groups be changed: what a request does not say stays."""
+    from moto.core.responses import ActionResult
+
+    def modify_cache_cluster(self: Any) -> ActionResult:
+        given = self._get_params()
+        (cluster,) = self.elasticache_backend.describe_cache_clusters(
+            cache_cluster_id=given["CacheClusterId"]
+        )
+        _assign(cluster, given, leave=("cache_cluster_id", "engine"))
+        return ActionResult({"CacheCluster": cluster})
+
+    def modify_cache_subnet_group(self: Any) -> ActionResult:
+        backend, name = self.elasticache_backend, self._get_param("CacheSubnetGroupName")
+        (before,) = backend.describe_cache_subnet_groups(cache_subnet_group_name=name)
+        said = self._get_param("CacheSubnetGroupDescription")
+        given = {
+            "CacheSubnetGroupName": name,
+            "CacheSubnetGroupDescription": before.cache_subnet_group_description
+            if said is None
+            else said,
+            "SubnetIds": self._get_param("SubnetIds") or before.subnet_ids,
+            "Tags": before.tags,
+        }
+        make, groups = backend.create_cache_subnet_group, backend.cache_subnet_groups
+        return ActionResult({"CacheSubnetGroup": _made_anew(make, groups, name, given)[1]})
+
+    module.ElastiCacheResponse.modify_cache_cluster = modify_cache_cluster
+    module.ElastiCacheResponse.modify_cache_subnet_group = modify_cache_subnet_group
+
+
+def sagemaker(module: Any) -> None:
+    """Let endpoints take another configuration."""
+    from moto.core.responses import ActionResult
+
+    def update_endpoint(self: Any) -> ActionResult:
+        backend, name = self.sagemaker_backend, self._get_param("EndpointName")
+        backend.describe_endpoint(name)
+        given = {
+            "EndpointName": name,
+            "EndpointConfigName": self._get_param("EndpointConfigName"),
+            "Tags": backend.endpoints[name].tags,
+        }
+        before, endpoint = _made_anew(backend.create_endpoint, backend.endpoints, name, given)
+        endpoint.creation_time = before.creation_time
+        return ActionResult({"EndpointArn": endpoint.arn})
+
+    module.SageMakerResponse.update_endpoint = update_endpoint
+
+
+def apigatewayv2(module: Any) -> None:
+    """Let stages of HTTP and WebSocket APIs be changed: what a request does not say stays."""
+    from moto.core.utils import utcnow
+
+    def update_stage(self: Any) -> tuple[int, dict[str, Any], str]:
+        parts = self.path.split("/")
+        stage = self.apigatewayv2_backend.get_stage(parts[-3], module.unquote(parts[-1]))
+        api = self.apigatewayv2_backend.get_api(parts[-3])
+        # Emptied, a member is what a stage has that was made without it.
+        config = {**stage.config, **json.loads(self.body)}
+        config = {key: value for key, value in config.items() if value not in ("", {}, None)}
+        anew = type(stage)(api, {**config, "stageName": stage.name, "tags": stage.tags})
+        anew.created, anew.updated = stage.created, utcnow()
+        api.stages[stage.name] = anew
+        return 200, {}, json.dumps(anew.to_json())
+
+    module.ApiGatewayV2Response.update_stage = update_stage
+
+
+# What a domain has that was made without them.
+_ES: dict[str, dict[str, Any]] = {
+    "CognitoOptions": {"Enabled": False},
+    "EBSOptions": {"EBSEnabled": False},
+    "EncryptionAtRestOptions": {"Enabled": False},
+    "NodeToNodeEncryptionOptions": {"Enabled": False},
+    "SnapshotOptions": {"AutomatedSnapshotStartHour": 0},
+}
+
+
+def elasticsearch(module: Any) -> None:
+    """Let Elasticsearch's domains be changed, for which moto has the description alone at that path."""
+    from moto.es import urls
+
+    response: Any = module.OpenSearchServiceResponse
+    describe = response.describe_es_domain_config
+
+    def config(request: Any, full_url: str, headers: Any) -> Any:
+        if request.method != "POST":
+            return describe(request, full_url, headers)
+        self = response()
+        self.setup_class(request)
+        name = request.url.partition("?")[0].split("/")[-2]
+        backend = self.opensearch_backend
+        # Raises moto's error without such a domain.
+        backend.describe_domain(name)
+        domain = backend.domains[name]
+        given = json.loads(self.body)
+        _assign(domain, {**given, **{n: v for n, v in _ES.items() if given.get(n) == {}}})
+        return 200, {}, json.dumps({"DomainConfig": domain.to_config_dict()})
+
+    urls.url_paths["{0}/2015-01-01/es/domain/(?P<domainname>[^/]+)/config"] = config
+
+
+def cognito_identity(module: Any) -> None:
+    """Let an identity pool have another name, which moto keeps as it was."""
+    backend = module.CognitoIdentityBackend
+    update = backend.update_identity_pool
+
+    @functools.wraps(update)
+    def update_identity_pool(
+        self: Any, identity_pool_id: str, identity_pool_name: str, **named: Any
+    ) -> Any:
+        if identity_pool_name and identity_pool_id in self.identity_pools:
+            self.identity_pools[identity_pool_id].identity_pool_name = identity_pool_name
+        return update(self, identity_pool_id, identity_pool_name, **named)
+
+    backend.update_identity_pool = update_identity_pool
+
+
+def iam() -> None:
+    """Let a group have another path without another name."""
+    from moto.iam.models import IAMBackend
+
+    backend: Any = IAMBackend
+    update = backend.update_group
+
+    @functools.wraps(update)
+    def update_group(
+        self: Any, group_name: str, new_group_name: str | None, new_path: str | None
+    ) -> Any:
+        if new_group_name and new_group_name != group_name:
+            return update(self, group_name, new_group_name, new_path)
+        group = self.get_group(group_name)
+        group.path = new_path or group.path
+        return None
+
+    backend.update_group = update_group
+
+
+def rds(module: Any) -> None:
+    """Have a subnet group be there still once it is changed: moto takes it away, and fails without one."""
+    from moto.rds.exceptions import DBSubnetGroupNotFoundError
+
+    modify = module.RDSBackend.modify_db_subnet_group
+
+    @functools.wraps(modify)
+    def modify_db_subnet_group(self: Any, subnet_name: str, *args: Any) -> Any:
+        if subnet_name not in self.subnet_groups:
+            raise DBSubnetGroupNotFoundError(subnet_name)
+        group = modify(self, subnet_name, *args)
+        self.subnet_groups[subnet_name] = group
+        return group
+
+    module.RDSBackend.modify_db_subnet_group = modify_db_subnet_group

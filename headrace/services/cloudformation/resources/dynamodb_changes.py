@@ -1,0 +1,105 @@
+"""What of a DynamoDB table changes while it keeps its items: indexes, protection, backups, encryption."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from headrace.core.values import section
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.resources.base import Context, Properties, boolean, without
+
+Indexes = dict[str, dict[str, Any]]
+# Observed by many (aws-cdk 14920, amplify-category-api 988).
+_ONE_AT_A_TIME = "Cannot perform more than one GSI creation or deletion in a single update"
+_FIXED = (
+    "Cannot update GSI's properties other than Provisioned Throughput and Contributor Insights Specification."
+    " You can create a new GSI with a different name."
+)
+_ATTRIBUTES = "AttributeDefinitions"
+
+
+def edits_an_attribute(old: Properties, new: Properties) -> bool:
+    """Whether an attribute gets another type, which takes another table (documented: AttributeDefinitions)."""
+    before, after = (
+        {each["AttributeName"]: each["AttributeType"] for each in _listed(one, _ATTRIBUTES)}
+        for one in (old, new)
+    )
+    return any(after.get(name, kind) != kind for name, kind in before.items())
+
+
+def _listed(properties: Properties, name: str) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", properties.get(name) or [])
+
+
+def _indexes(properties: Properties) -> Indexes:
+    return {each["IndexName"]: each for each in _listed(properties, "GlobalSecondaryIndexes")}
+
+
+def change_indexes(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Delete the indexes that are gone, make those that are new, and give the others their capacity.
+
+    The properties have the API's types. Raises ResourceFailed, as AWS does, for two that come or go in one update, and
+    for one that becomes another under its name.
+    """
+    before, after = _indexes(old), _indexes(new)
+    if before == after:
+        return
+    # As the table is: a rollback brings back what an update that failed has not come to change.
+    there = _indexes(context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"])
+    fresh = [each for each in after if each not in there]
+    gone = [each for each in before if each not in after and each in there]
+    if len(fresh) > 1 or len(gone) > 1:
+        raise ResourceFailed(_ONE_AT_A_TIME)
+    kept = [each for each in after if each in there]
+    if any(_form(after[each]) != _form(there[each]) for each in kept):
+        raise ResourceFailed(_FIXED)
+    changes: list[dict[str, Any]] = [{"Delete": {"IndexName": each}} for each in gone]
+    changes += [{"Create": after[each]} for each in fresh]
+    for each in kept:
+        capacity = after[each].get("ProvisionedThroughput")
+        if capacity and capacity != before.get(each, {}).get("ProvisionedThroughput"):
+            update = {"IndexName": each, "ProvisionedThroughput": capacity}
+            changes.append({"Update": update})
+    for change in changes:
+        params = {"TableName": name, "GlobalSecondaryIndexUpdates": [change]}
+        context.call("dynamodb", "UpdateTable", {**params, _ATTRIBUTES: new[_ATTRIBUTES]})
+
+
+def _form(index: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what of an index does not change."""
+    projection = section(index, "Projection")
+    names = sorted(projection.get("NonKeyAttributes") or [])
+    return index.get("KeySchema"), projection.get("ProjectionType"), names
+
+
+def set_protection(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Protect a table from its deletion, or no more."""
+    before, after = (boolean(one.get("DeletionProtectionEnabled", False)) for one in (old, new))
+    if before != after:
+        params = {"TableName": name, "DeletionProtectionEnabled": after}
+        context.call("dynamodb", "UpdateTable", params)
+
+
+def set_backups(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Have a table's items be kept continuously, or no more."""
+    key = "PointInTimeRecoverySpecification"
+    before, after = section(old, key), section(new, key)
+    if before != after:
+        said = {"PointInTimeRecoveryEnabled": False, **after}
+        said["PointInTimeRecoveryEnabled"] = boolean(said["PointInTimeRecoveryEnabled"])
+        params = {"TableName": name, key: said}
+        context.call("dynamodb", "UpdateContinuousBackups", params)
+
+
+def set_encryption(context: Context, name: str, old: Properties, new: Properties) -> None:
+    """Give a table another encryption; one that a template no longer says is DynamoDB's own."""
+    before, after = section(old, "SSESpecification"), section(new, "SSESpecification")
+    if before != after:
+        params = {"TableName": name, "SSESpecification": encryption(after)}
+        context.call("dynamodb", "UpdateTable", params)
+
+
+def encryption(specification: Properties) -> Properties:
+    """Return a table's encryption in the API's form."""
+    turned = {"Enabled": boolean(specification.get("SSEEnabled", False))}
+    return {**without(specification, "SSEEnabled"), **turned}

@@ -1,0 +1,55 @@
+"""What AWS refuses of a template's text is refused in its words, by ValidateTemplate and by CreateStack alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.cloudformation.test_stacks import refused
+
+QUEUE = "Resources:\n  Q:\n    Type: AWS::SQS::Queue\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        # Reported by many, such as aws-samples/aws-cloud-compliance-assurance#2.
+        (
+            "Resources:\n  Q:\n\tType: AWS::SQS::Queue\n",
+            "Template format error: YAML not well-formed. (line 3, column 1)",
+        ),
+        (
+            "Resources: [a\n",
+            "Template format error: YAML not well-formed. (line 2, column 1)",
+        ),
+        # Reported by many: 2020-09-09 and others.
+        (
+            f"AWSTemplateFormatVersion: 2020-09-09\n{QUEUE}",
+            "Template format error: 2020-09-09 is not a supported value for AWSTemplateFormatVersion",
+        ),
+        # Documented: knowledge-center/cloudformation-template-validation.
+        (
+            f"Parameters:\n  P:\n    Type: Strng\n{QUEUE}",
+            "Template format error: Unrecognized parameter type: Strng",
+        ),
+        # Reported by many, with this list.
+        (
+            f"{QUEUE}    Properties:\n      QueueName: !Foo x\n",
+            "Template error: Encountered unsupported function: Fn::Foo Supported functions are: [Fn::Base64,",
+        ),
+    ],
+)
+def test_a_broken_template_is_refused_in_aws_s_words(cfn: Any, body: str, said: str):
+    for call, params in ((cfn.validate_template, {}), (cfn.create_stack, {"StackName": "broken"})):
+        code, message = refused(call, TemplateBody=body, **params)
+        assert code == "ValidationError"
+        assert message.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "kind", ["AWS::SSM::Parameter::Value<String>", "List<AWS::EC2::Subnet::Id>", "List<Number>"]
+)
+def test_aws_s_own_types_of_parameters_are_known(cfn: Any, kind: str):
+    body = f"AWSTemplateFormatVersion: 2010-09-09\nParameters:\n  P:\n    Type: {kind}\n{QUEUE}"
+    assert cfn.validate_template(TemplateBody=body)["Parameters"][0]["ParameterKey"] == "P"
