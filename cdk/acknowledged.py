@@ -70,7 +70,7 @@ NAG: dict[str, dict[str, str]] = {
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-errors/*]": _NAMES_AT_RUN_TIME,
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights/delivered_hour=*]": _NAMES_AT_RUN_TIME,
         # Of the delivery to an Iceberg table.
-        "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights/*]": _NAMES_AT_RUN_TIME,
+        "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-iceberg/*]": _NAMES_AT_RUN_TIME,
     },
     "headrace-analytics/Results/Bucket": {"AwsSolutions-S1": _MADE_AGAIN},
     "headrace-analytics/Spark/NodeRole/DefaultPolicy": {

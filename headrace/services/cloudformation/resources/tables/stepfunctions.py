@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any
 
+from headrace.aws.errors import AwsError
+from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
@@ -13,6 +15,20 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     made_of,
 )
+
+
+def _is_activity(values: Values) -> bool:
+    """Whether there is an activity of this name: CreateActivity answers the same for one that is there."""
+    name = values.get("Name")
+    place = values.context.region, values.context.account
+    arn = make_arn("states", *place, f"activity:{name}")
+    try:
+        values.context.call("stepfunctions", "DescribeActivity", {"activityArn": arn})
+    except AwsError as error:
+        if error.status >= 500:
+            raise
+        return False
+    return True
 
 
 @made_of("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
@@ -147,6 +163,7 @@ TYPES = [
         delete=[Call("DeleteActivity", {"activityArn": "@id"})],
         name="Name",
         name_length=80,
+        exists=_is_activity,
         tag=("TagResource", "UntagResource", "resourceArn", "@id"),
     ),
 ]
