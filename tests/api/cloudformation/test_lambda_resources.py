@@ -175,3 +175,15 @@ def test_a_function_gets_another_architecture(cloud: InProcessCloud, cfn: Any):
         assert update(cfn, body(**more)) == "UPDATE_COMPLETE"
         found = cloud.client("lambda").get_function_configuration(FunctionName=name)
         assert found["Architectures"] == wanted
+
+
+def test_a_function_of_an_image_is_refused_with_what_to_do(cfn: Any):
+    image = {"ImageUri": "000000000000.dkr.ecr.us-east-1.amazonaws.com/x:v1"}
+    properties = {"PackageType": "Image", "Code": image, "Role": "arn:aws:iam::000000000000:role/r"}
+    made = {"Type": "AWS::Lambda::Function", "Properties": properties}
+    assert create(cfn, template(Function=made)) == "ROLLBACK_COMPLETE"
+    reasons = [
+        event.get("ResourceStatusReason", "")
+        for event in cfn.describe_stack_events(StackName="s")["StackEvents"]
+    ]
+    assert any("Deploy this function as a zip" in reason for reason in reasons), reasons

@@ -44,7 +44,11 @@ _INLINE_FILE = {"python": "index.py", "nodejs": "index.js"}
 def _code(properties: Properties) -> dict[str, Any]:
     code = properties["Code"]
     if "ZipFile" not in code:
-        return {key: code[key] for key in ("S3Bucket", "S3Key", "S3ObjectVersion") if key in code}
+        return {
+            key: code[key]
+            for key in ("S3Bucket", "S3Key", "S3ObjectVersion", "ImageUri")
+            if key in code
+        }
     runtime = str(properties.get("Runtime", ""))
     name = next((f for prefix, f in _INLINE_FILE.items() if runtime.startswith(prefix)), "index.py")
     source = str(code["ZipFile"])
