@@ -244,14 +244,14 @@ def headrace_session(headrace_aws: CloudAccess) -> Any:
 @pytest.fixture
 def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction]:
     """Makes a function of a folder of your own: `headrace_function("lambdas/enrich", source="orders")`."""
-    from headrace.testing.code import make_function
+    from headrace.testing.code import StreamMissing, make_importable_function
     from headrace.testing.handlers import FunctionNotLoadable
 
     def make(folder: str | Path, **settings: Any) -> TestedFunction:
         try:
-            return make_function(headrace_aws, Path(folder), **settings)
-        except FunctionNotLoadable as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
+            return make_importable_function(headrace_aws, Path(folder), **settings)
+        except (FunctionNotLoadable, StreamMissing) as error:
+            raise _failure(error) from None
 
     return make
 

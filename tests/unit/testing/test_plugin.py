@@ -97,20 +97,29 @@ def test_a_stack_that_fails(headrace_stack):
 
 def test_a_handler_that_is_not_there(headrace_function):
     headrace_function('nowhere')
+
+def test_an_import_of_what_is_not_there(headrace_function):
+    headrace_function('broken')
+
+def test_a_stream_that_is_not_there(headrace_function):
+    headrace_function('upper', source='nothing')
 """
 
 
 def test_pipelines_and_stacks_on_a_cloud_of_the_runs_own(project: pytest.Pytester) -> None:
     """In a process of its own, as all that start a cloud: moto is one to a process."""
     (project.path / "template.yaml").write_text(TEMPLATE)
+    (project.mkdir("broken") / "handler.py").write_text("import no_such\ndef handler(e, c): pass")
     project.makepyfile(PIPELINE + STACKS)
     result = project.runpytest_subprocess(*PLUGIN, "-q")
-    result.assert_outcomes(passed=4, failed=2)
+    result.assert_outcomes(passed=4, failed=4)
     result.stdout.fnmatch_lines(
         [
             "Stack stack ended as ROLLBACK_COMPLETE; its events:",
             "  CREATE_FAILED*T: *",
-            "*There is no folder */nowhere with the code of handler.handler*",
+            "There is no folder */nowhere with the code of handler.handler*",
+            "handler.handler of */broken cannot be imported: ModuleNotFoundError: No module named 'no_such'",
+            "There is no stream nothing in account * to trigger a function: create it first.",
         ]
     )
 
