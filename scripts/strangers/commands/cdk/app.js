@@ -17,7 +17,7 @@ const stream = new kinesis.Stream(streams, 'Stream', {
 });
 new cdk.CfnOutput(streams, 'StreamName', { value: stream.streamName });
 if (has('queue')) {
-  new sqs.Queue(streams, app.node.tryGetContext('queue'), { queueName: `${name}-queue`, removalPolicy: cdk.RemovalPolicy.DESTROY });
+  new sqs.Queue(streams, app.node.tryGetContext('queue'), { queueName: `${name}-queue`, removalPolicy: app.node.tryGetContext('retain') ? cdk.RemovalPolicy.RETAIN : cdk.RemovalPolicy.DESTROY });
 }
 if (has('broken')) {
   new cdk.CfnResource(streams, 'Broken', { type: 'AWS::SQS::Queue', properties: { QueueName: `${name}-broken`, DelaySeconds: 99999 } });
