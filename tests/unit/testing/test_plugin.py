@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 
@@ -125,13 +126,26 @@ def test_pipelines_and_stacks_on_a_cloud_of_the_runs_own(project: pytest.Pyteste
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[ServedCloud]:
+def kept_modules() -> Iterator[dict[str, ModuleType]]:
+    """Modules that stay loaded: pytester forgets those that came while it was used, and moto cannot be loaded twice."""
+    kept: dict[str, ModuleType] = {}
+    yield kept
+    for name, module in kept.items():
+        sys.modules.setdefault(name, module)
+
+
+@pytest.fixture
+def elsewhere(
+    kept_modules: dict[str, ModuleType], pytester: pytest.Pytester
+) -> Iterator[ServedCloud]:
+    """A cloud in this process. Takes `pytester`, to be done before it: then the modules are still there."""
     with ServedCloud() as cloud:
         yield cloud
+    kept_modules.update(sys.modules)
 
 
 def test_the_same_tests_on_a_cloud_that_is_up(
-    project: pytest.Pytester, elsewhere: ServedCloud
+    elsewhere: ServedCloud, project: pytest.Pytester
 ) -> None:
     project.makepyfile(PIPELINE)
     result = project.runpytest_subprocess(
