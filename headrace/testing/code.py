@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from headrace.testing.access import CloudAccess
+from headrace.testing.functions import try_import
 from headrace.testing.handlers import check_handler
 
+_HANDLER = "handler.handler"
 _ROLE = "arn:aws:iam::{account}:role/headrace-test"
 _LEFT_OUT = ("__pycache__", ".git", ".venv", "node_modules", ".pytest_cache")
 
@@ -39,6 +41,10 @@ class TestedFunction:
         return payload
 
 
+class StreamMissing(LookupError):
+    """A function's source is not there; the text is one sentence."""
+
+
 class FunctionFailed(AssertionError):
     """A function raised, or its process ended. `error` is Lambda's error document."""
 
@@ -51,11 +57,25 @@ class FunctionFailed(AssertionError):
         self.error: Any = error
 
 
+def make_importable_function(cloud: CloudAccess, folder: Path, **settings: Any) -> TestedFunction:
+    """Make a function as `make_function` does, after importing its handler once, where the cloud runs in this process.
+
+    A trigger would try a handler that cannot be imported until its records are too old, and `until_drained` would
+    take them for done. With layers only the handler's file is looked for. Raises FunctionNotLoadable, StreamMissing.
+    """
+    folder = folder.resolve()
+    handler = settings.get("handler", _HANDLER)
+    check_handler(handler, folder)
+    if cloud.runs_folders and not settings.get("Layers"):
+        try_import(handler, folder, settings.get("environment") or {})
+    return make_function(cloud, folder, **settings)
+
+
 def make_function(
     cloud: CloudAccess,
     folder: Path,
     *,
-    handler: str = "handler.handler",
+    handler: str = _HANDLER,
     name: str | None = None,
     environment: Mapping[str, str] | None = None,
     source: str | None = None,
@@ -74,10 +94,11 @@ def make_function(
         mapping: more members of CreateEventSourceMapping.
         configuration: more members of CreateFunction, such as Timeout.
 
-    Raises FunctionNotLoadable.
+    Raises FunctionNotLoadable; StreamMissing, and then nothing is made.
     """
     folder = Path(folder).resolve()
     check_handler(handler, folder)
+    stream = None if source is None else _stream_arn(cloud, source)
     name = name or folder.name
     code = (
         {"S3Bucket": "headrace-local", "S3Key": str(folder)}
@@ -100,10 +121,10 @@ def make_function(
     functions.get_waiter("function_active_v2").wait(
         FunctionName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
     )
-    if source is not None:
+    if stream is not None:
         functions.create_event_source_mapping(
             **{
-                "EventSourceArn": _stream_arn(cloud, source),
+                "EventSourceArn": stream,
                 "FunctionName": name,
                 "StartingPosition": "TRIM_HORIZON",
                 **(mapping or {}),
@@ -115,7 +136,13 @@ def make_function(
 def _stream_arn(cloud: CloudAccess, source: str) -> str:
     if source.startswith("arn:"):
         return source
-    summary = cloud.client("kinesis").describe_stream_summary(StreamName=source)
+    kinesis = cloud.client("kinesis")
+    try:
+        summary = kinesis.describe_stream_summary(StreamName=source)
+    except kinesis.exceptions.ResourceNotFoundException:
+        raise StreamMissing(
+            f"There is no stream {source} in account {cloud.account} to trigger a function: create it first."
+        ) from None
     return str(summary["StreamDescriptionSummary"]["StreamARN"])
 
 

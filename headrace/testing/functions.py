@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -66,6 +66,34 @@ _OF_A_PROCESS = (
     "PYTHONPATH",
     "NODE_PATH",
 )
+
+
+# What no run of the test mends: other errors of a module may come from what the test makes later.
+_NEVER_LOADS = (ImportError, SyntaxError)
+
+
+def try_import(handler: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """Import a handler with modules of its own, as an execution environment does, and forget them.
+
+    Args:
+        handler: `module.function`.
+        folder: with its module.
+        environment: the function's variables; the others are the process's.
+
+    Raises FunctionNotLoadable when the function is missing, or its module is no Python or imports what is not there.
+    Thread-safe: waits for the function that runs.
+    """
+    with (
+        _RUNNING,
+        Modules([folder]).entered(),
+        variables_of.variables(environment),
+        variables_of.fresh_default_session(),
+    ):
+        try:
+            handler_of(handler, folder)
+        except FunctionNotLoadable as error:
+            if error.__cause__ is None or isinstance(error.__cause__, _NEVER_LOADS):
+                raise
 
 
 class FunctionDied(Exception):

@@ -65,7 +65,7 @@ def handler_of(handler: str, folder: Path) -> Callable[[Any, Any], Any]:
 
 
 def check_handler(handler: str, folder: Path) -> None:
-    """Import a handler for a try, as a function's environment would. Raises FunctionNotLoadable."""
+    """Look whether the file of a handler is there. Raises FunctionNotLoadable."""
     if not folder.is_dir():
         raise FunctionNotLoadable(f"There is no folder {folder} with the code of {handler}.")
     module = folder / (handler.rpartition(".")[0].replace(".", "/"))

@@ -53,7 +53,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep every test from AWS, unless it is allowed."""
+    """Keep every test from AWS, unless it is allowed. Raises pytest.UsageError when --headrace-cloud is no cloud."""
+    _check_target(config)
     state = config.stash[_STATE] = _State()
     if config.getoption("--headrace-cloud") == _AWS or config.getini("headrace_allow_aws"):
         return
@@ -62,6 +63,24 @@ def pytest_configure(config: pytest.Config) -> None:
     state.before = {name: os.environ.get(name) for name in _HARMLESS}
     for name, value in _HARMLESS.items():
         _put(name, value)
+
+
+def _check_target(config: pytest.Config) -> None:
+    """Look once at what --headrace-cloud names, before any test; workers of xdist's do not look again."""
+    target = config.getoption("--headrace-cloud")
+    if target is None or hasattr(config, "workerinput"):
+        return
+    from headrace.testing.remote import CloudUnusable, RemoteCloud
+
+    try:
+        RemoteCloud(target)
+    except CloudUnusable as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _failure(sentence: object) -> BaseException:
+    """Return what fails a test, or what needs a fixture, with a sentence and no trace."""
+    return pytest.fail.Exception(str(sentence), pytrace=False)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -153,7 +172,7 @@ def headrace_cloud(
         try:
             remote = RemoteCloud(target)
         except CloudUnusable as error:
-            raise pytest.UsageError(str(error)) from error
+            raise _failure(error) from None
         _OptionsOf.options[remote] = dict(headrace_options)
         yield remote
         return
@@ -163,7 +182,7 @@ def headrace_cloud(
     try:
         cloud = ServedCloud(**headrace_options)
     except UnknownOption as error:
-        raise pytest.UsageError(f"headrace_options: {error}") from error
+        raise _failure(f"headrace_options: {error}") from None
     _OptionsOf.options[cloud] = dict(headrace_options)
     with cloud:
         yield cloud
@@ -192,7 +211,7 @@ def headrace_account(
     """A new account for each test, instead of cleaning up; on AWS, that of the credentials."""
     made_with = _OptionsOf.options.get(headrace_cloud, {})
     if made_with != dict(headrace_options):
-        raise pytest.UsageError(
+        raise _failure(
             f"There is one headrace_cloud a session: it was made with {made_with}, and {request.node.nodeid} wants"
             f" {dict(headrace_options)}; set headrace_options in one place, or use headrace.testing.cloud()."
         )
@@ -225,14 +244,14 @@ def headrace_session(headrace_aws: CloudAccess) -> Any:
 @pytest.fixture
 def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction]:
     """Makes a function of a folder of your own: `headrace_function("lambdas/enrich", source="orders")`."""
-    from headrace.testing.code import make_function
+    from headrace.testing.code import StreamMissing, make_importable_function
     from headrace.testing.handlers import FunctionNotLoadable
 
     def make(folder: str | Path, **settings: Any) -> TestedFunction:
         try:
-            return make_function(headrace_aws, Path(folder), **settings)
-        except FunctionNotLoadable as error:
-            raise pytest.fail.Exception(str(error), pytrace=False) from None
+            return make_importable_function(headrace_aws, Path(folder), **settings)
+        except (FunctionNotLoadable, StreamMissing) as error:
+            raise _failure(error) from None
 
     return make
 
@@ -257,7 +276,7 @@ def headrace_stack(headrace_cloud: CloudAccess) -> Callable[..., DeployedStacks]
                 done[key] = error
         found = done[key]
         if isinstance(found, StackFailed):
-            raise pytest.fail.Exception(str(found), pytrace=False)
+            raise _failure(found)
         return found
 
     return deployed

@@ -11,6 +11,15 @@ from urllib.parse import urlsplit
 from headrace.testing.access import CloudAccess
 
 _ANSWER_WITHIN_S = 10.0
+# GetCallerIdentity, which every cloud has; who checks signatures answers with an error of AWS's form.
+_WHO_AM_I = b"Action=GetCallerIdentity&Version=2011-06-15"
+_UNSIGNED = {
+    "Content-Type": "application/x-www-form-urlencoded",
+    "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/sts/aws4_request,"
+    " SignedHeaders=host, Signature=0",
+    "X-Amz-Date": "20260101T000000Z",
+}
+_OF_AWS_FORM = (b"GetCallerIdentityResponse", b"RequestId")
 AWS = "aws"
 
 
@@ -35,10 +44,29 @@ class RemoteCloud(CloudAccess):
 
 
 def product_at(url: str) -> str:
-    """Return what answers at a URL: `headrace`, `localstack`, or `unknown`. Raises CloudUnusable when nothing does."""
+    """Return what answers at a URL: `headrace`, `localstack`, or `unknown`, which speaks AWS's protocol.
+
+    Raises CloudUnusable.
+    """
     if _json(f"{url}/_headrace/health") is not None:
         return "headrace"
-    return "unknown" if _json(f"{url}/_localstack/health") is None else "localstack"
+    if _json(f"{url}/_localstack/health") is not None:
+        return "localstack"
+    if not _speaks_as_aws(url):
+        raise CloudUnusable(f"What listens at {url} is no cloud: it does not speak AWS's protocol.")
+    return "unknown"
+
+
+def _speaks_as_aws(url: str) -> bool:
+    asked = urllib.request.Request(url, _WHO_AM_I, _UNSIGNED)
+    try:
+        with urllib.request.urlopen(asked, timeout=_ANSWER_WITHIN_S) as answer:
+            said: bytes = answer.read(100_000)
+    except urllib.error.HTTPError as error:
+        said = error.read(100_000)
+    except OSError:
+        return False
+    return any(word in said for word in _OF_AWS_FORM)
 
 
 def _json(url: str) -> Any:

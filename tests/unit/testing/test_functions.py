@@ -16,7 +16,7 @@ import pytest
 
 from headrace.testing import FunctionNotLoadable, LocalCloud, cloud
 from headrace.testing.account import AccountView
-from headrace.testing.code import FunctionFailed, make_function
+from headrace.testing.code import FunctionFailed, make_function, make_importable_function
 
 
 @pytest.fixture
@@ -118,6 +118,41 @@ def test_handlers_that_cannot_be_are_refused_in_a_sentence(
         FunctionNotLoadable, match=r"cannot be imported: .*/handler\.py is not there"
     ):
         make_function(here, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("def handler(:", r"cannot be imported: SyntaxError: "),
+        ("import no_such", r"cannot be imported: ModuleNotFoundError: No module named 'no_such'"),
+        ("other = 1", r"is missing: the module handler has no function handler\.$"),
+    ],
+)
+def test_what_never_loads_is_refused_before_it_is_made(
+    here: LocalCloud, tmp_path: Path, source: str, why: str
+) -> None:
+    write(tmp_path / "never", handler=source)
+    with pytest.raises(FunctionNotLoadable, match=why):
+        make_importable_function(here, tmp_path / "never")
+    assert "never" not in [
+        one["FunctionName"] for one in here.client("lambda").list_functions()["Functions"]
+    ]
+    assert "handler" not in sys.modules
+
+
+def test_a_module_that_wants_what_the_test_makes_later_is_taken(
+    here: LocalCloud, tmp_path: Path
+) -> None:
+    source = "import os\nif not os.path.exists(os.environ['MARK']): raise RuntimeError('not yet')\n"
+    mark = tmp_path / "mark"
+    made = make_importable_function(
+        here,
+        write(tmp_path / "later", handler=source + "def handler(e, c): return 1"),
+        environment={"MARK": str(mark)},
+    )
+    mark.touch()
+    assert made.invoke({}) == 1
+    assert "MARK" not in os.environ
 
 
 def test_prints_and_log_lines_are_in_the_tail(here: LocalCloud, tmp_path: Path) -> None:

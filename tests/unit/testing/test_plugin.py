@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
 
 import pytest
 
+from headrace.testing.remote import CloudUnusable, RemoteCloud
 from headrace.testing.served import ServedCloud
 
 pytest_plugins = ["pytester"]
@@ -94,32 +98,54 @@ def test_a_stack_that_fails(headrace_stack):
 
 def test_a_handler_that_is_not_there(headrace_function):
     headrace_function('nowhere')
+
+def test_an_import_of_what_is_not_there(headrace_function):
+    headrace_function('broken')
+
+def test_a_stream_that_is_not_there(headrace_function):
+    headrace_function('upper', source='nothing')
 """
 
 
 def test_pipelines_and_stacks_on_a_cloud_of_the_runs_own(project: pytest.Pytester) -> None:
     """In a process of its own, as all that start a cloud: moto is one to a process."""
     (project.path / "template.yaml").write_text(TEMPLATE)
+    (project.mkdir("broken") / "handler.py").write_text("import no_such\ndef handler(e, c): pass")
     project.makepyfile(PIPELINE + STACKS)
     result = project.runpytest_subprocess(*PLUGIN, "-q")
-    result.assert_outcomes(passed=4, failed=2)
+    result.assert_outcomes(passed=4, failed=4)
     result.stdout.fnmatch_lines(
         [
             "Stack stack ended as ROLLBACK_COMPLETE; its events:",
             "  CREATE_FAILED*T: *",
-            "*There is no folder */nowhere with the code of handler.handler*",
+            "There is no folder */nowhere with the code of handler.handler*",
+            "handler.handler of */broken cannot be imported: ModuleNotFoundError: No module named 'no_such'",
+            "There is no stream nothing in account * to trigger a function: create it first.",
         ]
     )
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[ServedCloud]:
+def kept_modules() -> Iterator[dict[str, ModuleType]]:
+    """Modules that stay loaded: pytester forgets those that came while it was used, and moto cannot be loaded twice."""
+    kept: dict[str, ModuleType] = {}
+    yield kept
+    for name, module in kept.items():
+        sys.modules.setdefault(name, module)
+
+
+@pytest.fixture
+def elsewhere(
+    kept_modules: dict[str, ModuleType], pytester: pytest.Pytester
+) -> Iterator[ServedCloud]:
+    """A cloud in this process. Takes `pytester`, to be done before it: then the modules are still there."""
     with ServedCloud() as cloud:
         yield cloud
+    kept_modules.update(sys.modules)
 
 
 def test_the_same_tests_on_a_cloud_that_is_up(
-    project: pytest.Pytester, elsewhere: ServedCloud
+    elsewhere: ServedCloud, project: pytest.Pytester
 ) -> None:
     project.makepyfile(PIPELINE)
     result = project.runpytest_subprocess(
@@ -131,17 +157,44 @@ def test_the_same_tests_on_a_cloud_that_is_up(
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        ("http://127.0.0.1:1", "*No cloud answers at http://127.0.0.1:1: *; start it*"),
-        ("somewhere", "*A cloud is http://host:port, or aws, not 'somewhere'.*"),
+        ("http://127.0.0.1:1", "ERROR: No cloud answers at http://127.0.0.1:1: *; start it*"),
+        ("somewhere", "ERROR: A cloud is http://host:port, or aws, not 'somewhere'."),
     ],
 )
-def test_a_target_that_is_none_is_one_sentence(
+def test_a_target_that_is_none_ends_the_run_before_any_test(
     pytester: pytest.Pytester, target: str, sentence: str
 ) -> None:
     pytester.makepyfile("def test_it(headrace_cloud): pass")
     result = pytester.runpytest_inprocess(*PLUGIN, "--headrace-cloud", target)
-    result.stdout.fnmatch_lines([sentence])
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert len([line for line in result.errlines if line]) == 1
+    result.stderr.fnmatch_lines([sentence])
+
+
+class _WebPage(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html></html>")
+
+    do_POST = do_GET
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def web_page() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _WebPage)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_what_listens_and_is_no_cloud_is_refused(web_page: str) -> None:
+    with pytest.raises(CloudUnusable, match=f"^What listens at {web_page} is no cloud: "):
+        RemoteCloud(web_page)
 
 
 def test_options_that_do_not_agree_are_one_sentence(pytester: pytest.Pytester) -> None:
@@ -156,7 +209,8 @@ def test_options_that_do_not_agree_are_one_sentence(pytester: pytest.Pytester) -
     (inner / "test_b.py").write_text("def test_b(headrace_session): pass")
     result = pytester.runpytest_subprocess(*PLUGIN, "test_a.py", "inner/test_b.py")
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*one headrace_cloud a session*'aws'*test_b*'off'*"])
+    result.stdout.fnmatch_lines(["There is one headrace_cloud a session*'aws'*test_b*'off'*"])
+    result.stdout.no_fnmatch_line("*plugin.py*")
 
 
 def test_an_unknown_option_is_one_sentence(pytester: pytest.Pytester) -> None:
@@ -165,7 +219,7 @@ def test_an_unknown_option_is_one_sentence(pytester: pytest.Pytester) -> None:
     )
     pytester.makepyfile("def test_it(headrace_cloud): pass")
     result = pytester.runpytest_inprocess(*PLUGIN)
-    result.stdout.fnmatch_lines(["*headrace_options: A cloud has no option 'shards'*"])
+    result.stdout.fnmatch_lines(["headrace_options: A cloud has no option 'shards'*"])
 
 
 GUARDED = """
