@@ -15,6 +15,7 @@ from headrace.aws.shapes.cloudformation import (
     UpdateStackInput,
 )
 from headrace.core.arn import Arn, InvalidArn
+from headrace.core.system_tags import is_system
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation import graph, limits, parameters
@@ -108,6 +109,7 @@ def prepare(
     )
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
+    check_tags(request)
     given = _parameters(request)
     resolved = parameters.resolve(
         template.parameters,
@@ -176,6 +178,12 @@ def check_triggers(configuration: Mapping[str, Any]) -> None:
             raise TemplateError("Rollback Trigger Type not supported")
         if not _is_alarm(trigger["Arn"]):
             raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
+
+
+def check_tags(request: StackRequest) -> None:
+    """Raise TemplateError when a stack's tag has a key that is AWS's own (aws-quickstart/quickstart-examples#39)."""
+    if any(is_system(tag["Key"]) for tag in listed(request, "Tags")):
+        raise TemplateError("aws: prefixed tag key names are not allowed for external use.")
 
 
 def _is_alarm(text: str) -> bool:
