@@ -18,7 +18,7 @@ from headrace.core.arn import Arn, InvalidArn
 from headrace.core.system_tags import is_system
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
-from headrace.services.cloudformation import graph, limits, parameters
+from headrace.services.cloudformation import graph, limits, notifications, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -178,6 +178,12 @@ def check_triggers(configuration: Mapping[str, Any]) -> None:
             raise TemplateError("Rollback Trigger Type not supported")
         if not _is_alarm(trigger["Arn"]):
             raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
+
+
+def check_topics(cfn: CloudFormation, stack: Stack, request: Mapping[str, Any]) -> None:
+    """Raise TemplateError when a request names a topic, to be told of the stack's events, that SNS refuses."""
+    topics = listed(request, "NotificationARNs")
+    notifications.check_topics(cfn.lookups.control, cfn.ids, stack, topics)
 
 
 def check_tags(request: StackRequest) -> None:

@@ -185,6 +185,41 @@ def test_a_creation_that_takes_too_long_is_rolled_back(
     assert (
         "Stack creation time exceeded the specified timeout. Rollback requested by user." in reasons
     )
+@pytest.mark.parametrize(
+    ("topic", "sentence", "status"),
+    [
+        (
+            f"arn:aws:sns:{REGION}:{ACCOUNT}:nobody",
+            "Topic does not exist",
+            "Status Code: 404; Error Code: NotFound;",
+        ),
+        (
+            "nonsense",
+            "Invalid parameter: TopicArn",
+            "Status Code: 400; Error Code: InvalidParameter;",
+        ),
+    ],
+)
+def test_a_topic_that_sns_refuses_is_refused(cfn: Any, topic: str, sentence: str, status: str):
+    named = {"TemplateBody": json.dumps(body(Q=queue())), "NotificationARNs": [topic]}
+    code, said = refused(cfn.create_stack, StackName="untold", **named)
+    assert code == "ValidationError"
+    assert said.startswith(sentence)
+    assert f" (Service: AmazonSNS; {status} Request ID: " in said
+    assert "does not exist" in refused(cfn.describe_stacks, StackName="untold")[1]
+    name = f"silent-{len(topic)}"
+    create(cfn, body(Q=queue(DelaySeconds=1)), name)
+    assert refused(cfn.update_stack, StackName=name, **named)[1].startswith(sentence)
+    change = cfn.create_change_set(StackName=name, ChangeSetName="c", **named)["Id"]
+    assert refused(cfn.execute_change_set, ChangeSetName=change)[1].startswith(sentence)
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+
+
+def test_the_topics_of_other_accounts_are_taken_as_they_are(cfn: Any):
+    theirs = [f"arn:aws:sns:{REGION}:111111111111:theirs"]
+    assert create(cfn, body(Q=queue()), "theirs", NotificationARNs=theirs) == "CREATE_COMPLETE"
+
+
     assert lab.made == set()
 
 
