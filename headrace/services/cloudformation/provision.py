@@ -23,7 +23,7 @@ from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
 from headrace.services.cloudformation.removal import Removal
-from headrace.services.cloudformation.resource_states import ResourceStates, is_cancelled, type_of
+from headrace.services.cloudformation.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.resources.base import (
     Made,
     ResourceType,
@@ -90,8 +90,7 @@ class Provisioner:
             pool=self._states.ports.executor(),
         )
         if failed:
-            shown = ", ".join(name for name, error in failed.items() if not is_cancelled(error))
-            return f"The following resource(s) failed to create: [{shown or ', '.join(failed)}]."
+            return self._states.failed_ones(failed)
         if self._states.stop.is_set():
             return "The operation was cancelled."
         try:
@@ -102,10 +101,10 @@ class Provisioner:
             return str(error)
         self._states.save()
         return None
+
     def _missing_export(self, template: Template, wanted: set[str]) -> str | None:
         found = self._lookups.exports.all(self._stack.account, self._stack.region)
         return missing_import(template, wanted, self._scope(template), found)
-
 
     def _wanted(self, template: Template) -> set[str]:
         scope = self._scope(template)

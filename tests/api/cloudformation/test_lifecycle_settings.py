@@ -7,6 +7,7 @@ the form of a notification and the sentences of denials were observed.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,30 @@ def failures(cfn: Any, name: str) -> dict[str, str]:
         for event in reversed(cfn.describe_stack_events(StackName=name)["StackEvents"])
         if event["ResourceStatus"].endswith("FAILED")
     }
+
+
+def reasons(cfn: Any, name: str) -> list[str]:
+    """Return the reasons of the stack's own states."""
+    events = cfn.describe_stack_events(StackName=name)["StackEvents"]
+    return [e.get("ResourceStatusReason", "") for e in events if e["LogicalResourceId"] == name]
+
+
+def test_a_failure_says_what_was_to_be_made_and_what_to_be_changed(cfn: Any, lab: Lab):
+    create(cfn, body(Old=thing()), "both")
+    meeting, left = threading.Barrier(2, timeout=10), {"Old", "New"}
+
+    def meet(name: str) -> None:
+        if name in left:  # the way back works on them once more
+            left.discard(name)
+            meeting.wait()
+
+    lab.does = {"Old": lambda: meet("Old"), "New": lambda: meet("New")}
+    changed = body(Old=thing({"update": "told"}), New=thing({"create": "told"}))
+    assert update(cfn, changed, "both") == "UPDATE_ROLLBACK_COMPLETE"
+    assert (
+        "The following resource(s) failed to create: [New]."
+        " The following resource(s) failed to update: [Old]."
+    ) in reasons(cfn, "both")
 
 
 # --- stack policies ---------------------------------------------------------------------------
@@ -107,6 +132,7 @@ def test_an_update_is_held_against_the_stack_s_policy(cfn: Any):
         " [LogicalResourceId/Q];"
     )
     assert update(cfn, body(Other=queue()), "kept") == "UPDATE_ROLLBACK_COMPLETE"
+    assert "The following resource(s) failed to update: [Q]." in reasons(cfn, "kept")
     assert "[Update:Delete]" in failures(cfn, "kept")["Q"]
     assert physical(cfn, "Q", "kept")
     # What the policy does not protect is updated; so is all, for one update.
@@ -159,32 +185,6 @@ def test_each_event_goes_to_the_stack_s_topics(cloud: InProcessCloud, cfn: Any):
     )
 
 
-# --- the end of an operation ------------------------------------------------------------------
-
-
-def test_a_creation_that_takes_too_long_is_rolled_back(
-    cloud: InProcessCloud, cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
-):
-    deployments: list[Deployment] = []
-    begin = Deployment.create
-    monkeypatch.setattr(
-        Deployment, "create", lambda self: (deployments.append(self), begin(self))[1]
-    )
-    cfn.create_stack(
-        StackName="late",
-        TemplateBody=json.dumps(body(A=thing(), B=thing({"create": "wait"}, depends_on="A"))),
-        TimeoutInMinutes=1,
-    )
-    assert lab.waiting.wait(10)
-    deployments[0].time_out()
-    assert settled(cfn, "late") == "ROLLBACK_COMPLETE"
-    reasons = [
-        event.get("ResourceStatusReason")
-        for event in cfn.describe_stack_events(StackName="late")["StackEvents"]
-    ]
-    assert (
-        "Stack creation time exceeded the specified timeout. Rollback requested by user." in reasons
-    )
 @pytest.mark.parametrize(
     ("topic", "sentence", "status"),
     [
@@ -220,6 +220,32 @@ def test_the_topics_of_other_accounts_are_taken_as_they_are(cfn: Any):
     assert create(cfn, body(Q=queue()), "theirs", NotificationARNs=theirs) == "CREATE_COMPLETE"
 
 
+# --- the end of an operation ------------------------------------------------------------------
+
+
+def test_a_creation_that_takes_too_long_is_rolled_back(
+    cloud: InProcessCloud, cfn: Any, lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    deployments: list[Deployment] = []
+    begin = Deployment.create
+    monkeypatch.setattr(
+        Deployment, "create", lambda self: (deployments.append(self), begin(self))[1]
+    )
+    cfn.create_stack(
+        StackName="late",
+        TemplateBody=json.dumps(body(A=thing(), B=thing({"create": "wait"}, depends_on="A"))),
+        TimeoutInMinutes=1,
+    )
+    assert lab.waiting.wait(10)
+    deployments[0].time_out()
+    assert settled(cfn, "late") == "ROLLBACK_COMPLETE"
+    reasons = [
+        event.get("ResourceStatusReason")
+        for event in cfn.describe_stack_events(StackName="late")["StackEvents"]
+    ]
+    assert (
+        "Stack creation time exceeded the specified timeout. Rollback requested by user." in reasons
+    )
     assert lab.made == set()
 
 
