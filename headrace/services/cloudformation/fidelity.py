@@ -40,11 +40,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateChangeSet": {
         "DeploymentConfig": "stored",
         "DisableValidation": "ignored",
-        # There are no nested stacks.
+        # A nested stack is one change; what changes in it is not shown.
         "IncludeNestedStacks": "stored",
     },
-    # Without transforms both stages are the same text.
-    "GetTemplate": {"TemplateStage": "stored"},
     # AWS's own types have one version and no publisher.
     "DescribeType": {
         "VersionId": "ignored",
