@@ -20,6 +20,10 @@ from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 
 
+# What is given up by verb; the words of a deletion are assumed to be like the others.
+_GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion"}
+
+
 def type_of(name: str) -> ResourceType:
     """Return a resource type. Raises ResourceFailed."""
     kind = resource_type(name)
@@ -115,7 +119,7 @@ class ResourceStates:
         """Store that `verb` failed for a resource, and the event of it."""
         log_defect(f"resource {resource.logical_id}", error)
         if is_cancelled(error):
-            resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"
+            resource.reason = f"Resource {_GIVEN_UP[verb]} cancelled"
         else:
             resource.reason = reason_of(error)
         self.set_status(resource, f"{verb}_FAILED", resource.reason)
