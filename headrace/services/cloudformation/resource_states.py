@@ -19,9 +19,8 @@ from headrace.services.cloudformation.resources.base import Context, Made, Resou
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 
-
 # What is given up by verb; the words of a deletion are assumed to be like the others.
-_GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion"}
+_GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
 
 
 def type_of(name: str) -> ResourceType:
