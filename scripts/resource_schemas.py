@@ -1,6 +1,7 @@
-"""Writes what AWS's schemas say of resource types: `schemas.json` and `property_types.json`.
+"""Writes what AWS's schemas say of resource types: `schemas.json`, `property_types.json` and `aws_types.json`.
 
-They are in headrace/services/cloudformation/resources/; the second says of which type each property is.
+They are in headrace/services/cloudformation/resources/; the second says of which type each property is, the third names
+all types that AWS has.
 
 `python -m scripts.resource_schemas` reads them from cfn-lint, which brings AWS's published schemas of us-east-1. With
 --check nothing is written: it exits 1 when a file is not what would be written.
@@ -23,6 +24,7 @@ ROOT = Path(__file__).parent.parent
 DECLARED_TYPES = {declared.type for declared in DECLARED}
 FILE = ROOT / "headrace" / "services" / "cloudformation" / "resources" / "schemas.json"
 TYPES_FILE = FILE.with_name("property_types.json")
+NAMES_FILE = FILE.with_name("aws_types.json")
 REGION = "us-east-1"
 _NAMES = {
     "string": "String",
@@ -114,13 +116,20 @@ def text_of_types() -> str:
     return _text(types_of)
 
 
+def text_of_names() -> str:
+    """Return what `aws_types.json` should be."""
+    names = sorted(PROVIDER_SCHEMA_MANAGER.get_resource_types(REGION))
+    return json.dumps([name for name in names if name.startswith("AWS::")], indent=0) + "\n"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Write the file, or with --check compare it."""
+    written = {FILE: text(), TYPES_FILE: text_of_types(), NAMES_FILE: text_of_names()}
     if "--check" in arguments:
-        there = [file.read_text() if file.exists() else "" for file in (FILE, TYPES_FILE)]
-        return 0 if there == [text(), text_of_types()] else 1
-    FILE.write_text(text())
-    TYPES_FILE.write_text(text_of_types())
+        there = {file: file.read_text() if file.exists() else "" for file in written}
+        return 0 if there == written else 1
+    for file, content in written.items():
+        file.write_text(content)
     return 0
 
 

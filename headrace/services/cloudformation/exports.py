@@ -2,9 +2,54 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.errors import ResourceFailed
+from collections.abc import Container
+from dataclasses import replace
+from typing import Any
+
+from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
+from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.values import UNKNOWN
+
+_MISSING = "No export named {} found."
+
+
+def missing_import(
+    template: Template, wanted: set[str], scope: Scope, exported: Container[str]
+) -> str | None:
+    """Return the failure of a template whose wanted resources import what no stack exports, or None.
+
+    The stack fails before a resource is begun, and has no event but its own (observed: widdix/aws-s3-virusscan#39).
+    """
+    if "ImportValue" not in template.body:
+        return None
+    missing: list[str] = []
+
+    def imported(name: str) -> Any:
+        if name not in exported:
+            missing.append(name)
+        return UNKNOWN
+
+    def unknown(*_: str) -> str:
+        return UNKNOWN
+
+    # What an import's name is made of is known before any resource is made.
+    before = replace(
+        scope,
+        names=scope.names | dict.fromkeys(template.resources, UNKNOWN),
+        attribute=unknown,
+        imported=imported,
+        dynamic=unknown,
+    )
+    for name in template.resources:
+        if name in wanted:
+            try:
+                evaluate(template.resources[name].get("Properties", {}), before)
+            except (TemplateError, ResourceFailed):
+                continue  # the resource fails for it when it is made
+    return _MISSING.format(missing[0]) if missing else None
 
 
 class Exports:
@@ -27,7 +72,7 @@ class Exports:
         """Return an export's value and note that `stack` uses it. Raises ResourceFailed."""
         found = self.all(stack.account, stack.region).get(name)
         if found is None:
-            raise ResourceFailed(f"No export named {name} found.")
+            raise ResourceFailed(_MISSING.format(name))
         with self._stacks.lock:
             if name not in stack.imports:
                 stack.imports.append(name)

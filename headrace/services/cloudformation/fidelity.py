@@ -13,6 +13,7 @@ from headrace.services.cloudformation.alias_deployments import ALIAS, POLICY
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
+from headrace.services.cloudformation.resources.schemas import aws_types
 from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
@@ -40,11 +41,9 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateChangeSet": {
         "DeploymentConfig": "stored",
         "DisableValidation": "ignored",
-        # There are no nested stacks.
+        # A nested stack is one change; what changes in it is not shown.
         "IncludeNestedStacks": "stored",
     },
-    # Without transforms both stages are the same text.
-    "GetTemplate": {"TemplateStage": "stored"},
     # AWS's own types have one version and no publisher.
     "DescribeType": {
         "VersionId": "ignored",
@@ -68,7 +67,7 @@ def check_types(template: Template, *, strict: bool) -> None:
         raise AwsError(
             "ValidationError",
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            f" (headrace does not support them{_nearest(unknown)}{_what_instead(unknown)})",
+            f" ({_whose_fault(unknown)}{_what_instead(unknown)})",
         )
     if strict:
         dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
@@ -78,6 +77,18 @@ def check_types(template: Template, *, strict: bool) -> None:
                 "ValidationError",
                 f"headrace --strict refuses properties it would ignore: {shown}",
             )
+
+
+def _whose_fault(unknown: list[str]) -> str:
+    """Return which unknown types headrace lacks, and which are the template's mistake, as a sentence."""
+    lacking = [name for name in unknown if name in aws_types()]
+    wrong = [name for name in unknown if name not in lacking]
+    parts: list[str] = []
+    if lacking:
+        parts.append(f"AWS has {', '.join(lacking)}, which headrace does not support")
+    if wrong:
+        parts.append(f"no types of AWS: {', '.join(wrong)}{_nearest(wrong)}")
+    return "; ".join(parts)
 
 
 def _nearest(unknown: list[str]) -> str:

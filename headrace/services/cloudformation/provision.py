@@ -16,13 +16,14 @@ from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing import already_exists, means_existing
+from headrace.services.cloudformation.exports import missing_import
 from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
 from headrace.services.cloudformation.removal import Removal
-from headrace.services.cloudformation.resource_states import ResourceStates, is_cancelled, type_of
+from headrace.services.cloudformation.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.resources.base import (
     Made,
     ResourceType,
@@ -74,6 +75,8 @@ class Provisioner:
         kept = self._check_removals(wanted)
         if kept:
             return f"The following resource(s) failed to update: [{', '.join(kept)}]."
+        if missing := self._missing_export(template, wanted):
+            return missing
         depends_on = {
             name: dependencies(template, name) & wanted
             for name in template.resources
@@ -87,8 +90,7 @@ class Provisioner:
             pool=self._states.ports.executor(),
         )
         if failed:
-            shown = ", ".join(name for name, error in failed.items() if not is_cancelled(error))
-            return f"The following resource(s) failed to create: [{shown or ', '.join(failed)}]."
+            return self._states.failed_ones(failed)
         if self._states.stop.is_set():
             return "The operation was cancelled."
         try:
@@ -99,6 +101,10 @@ class Provisioner:
             return str(error)
         self._states.save()
         return None
+
+    def _missing_export(self, template: Template, wanted: set[str]) -> str | None:
+        found = self._lookups.exports.all(self._stack.account, self._stack.region)
+        return missing_import(template, wanted, self._scope(template), found)
 
     def _wanted(self, template: Template) -> set[str]:
         scope = self._scope(template)

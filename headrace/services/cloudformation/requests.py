@@ -15,9 +15,10 @@ from headrace.aws.shapes.cloudformation import (
     UpdateStackInput,
 )
 from headrace.core.arn import Arn, InvalidArn
+from headrace.core.system_tags import is_system
 from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
-from headrace.services.cloudformation import graph, limits, parameters
+from headrace.services.cloudformation import graph, limits, notifications, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
@@ -108,6 +109,7 @@ def prepare(
     )
     check_allowed_types(template, listed(request, "ResourceTypes"))
     check_triggers(request.get("RollbackConfiguration") or {})
+    check_tags(request)
     given = _parameters(request)
     resolved = parameters.resolve(
         template.parameters,
@@ -176,6 +178,18 @@ def check_triggers(configuration: Mapping[str, Any]) -> None:
             raise TemplateError("Rollback Trigger Type not supported")
         if not _is_alarm(trigger["Arn"]):
             raise TemplateError("RelativeId of a Rollback Trigger's ARN is incorrect")
+
+
+def check_topics(cfn: CloudFormation, stack: Stack, request: Mapping[str, Any]) -> None:
+    """Raise TemplateError when a request names a topic, to be told of the stack's events, that SNS refuses."""
+    topics = listed(request, "NotificationARNs")
+    notifications.check_topics(cfn.lookups.control, cfn.ids, stack, topics)
+
+
+def check_tags(request: StackRequest) -> None:
+    """Raise TemplateError when a stack's tag has a key that is AWS's own (aws-quickstart/quickstart-examples#39)."""
+    if any(is_system(tag["Key"]) for tag in listed(request, "Tags")):
+        raise TemplateError("aws: prefixed tag key names are not allowed for external use.")
 
 
 def _is_alarm(text: str) -> bool:

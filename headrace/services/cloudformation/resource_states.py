@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headrace.services.cloudformation import stack_tags
@@ -18,6 +18,9 @@ from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
+
+# What is given up by verb; the words of a deletion are assumed to be like the others.
+_GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
 
 
 def type_of(name: str) -> ResourceType:
@@ -115,10 +118,28 @@ class ResourceStates:
         """Store that `verb` failed for a resource, and the event of it."""
         log_defect(f"resource {resource.logical_id}", error)
         if is_cancelled(error):
-            resource.reason = f"Resource {'update' if verb == 'UPDATE' else 'creation'} cancelled"
+            resource.reason = f"Resource {_GIVEN_UP[verb]} cancelled"
         else:
             resource.reason = reason_of(error)
         self.set_status(resource, f"{verb}_FAILED", resource.reason)
+
+    def failed_ones(self, failed: Mapping[str, BaseException]) -> str:
+        """Return which resources an operation failed to create, and which to update.
+
+        Both sentences, in this order: observed (serverless/serverless#1745). What was given up because of another is
+        named when nothing else is.
+        """
+        at_fault = [name for name, error in failed.items() if not is_cancelled(error)]
+        by_verb: dict[str, list[str]] = {"create": [], "update": []}
+        for name in at_fault or failed:
+            resource = self.stack.resources.get(name)
+            updated = resource is not None and resource.status.startswith("UPDATE_")
+            by_verb["update" if updated else "create"].append(name)
+        return " ".join(
+            f"The following resource(s) failed to {verb}: [{', '.join(names)}]."
+            for verb, names in by_verb.items()
+            if names
+        )
 
     def event(
         self, resource: Resource, status: str, reason: str = "", *, cleaning_up: bool = False

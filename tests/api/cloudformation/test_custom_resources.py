@@ -139,6 +139,7 @@ def test_a_function_that_fails_before_it_answers_fails_the_stack(
     assert settled(cfn, name) == "ROLLBACK_COMPLETE"
     (reason,) = reasons(cfn, name)
     assert all(part in reason for part in sentences), reason
+    assert "LAMBDA_WARNING" not in reason
     cfn.delete_stack(StackName=name)
 
 

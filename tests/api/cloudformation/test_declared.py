@@ -184,6 +184,9 @@ def test_the_schemas_are_aws_s() -> None:
     assert resource_schemas.FILE.read_text() == resource_schemas.text(), (
         "python -m scripts.resource_schemas"
     )
+    assert resource_schemas.NAMES_FILE.read_text() == resource_schemas.text_of_names(), (
+        "python -m scripts.resource_schemas"
+    )
     assert resource_schemas.TYPES_FILE.read_text() == resource_schemas.text_of_types(), (
         "python -m scripts.resource_schemas"
     )
@@ -254,13 +257,15 @@ def test_a_type_is_written_by_hand_or_declared() -> None:
     assert not {declared.type for declared in DECLARED} & set(TYPES)
 
 
-def test_an_unknown_type_is_refused_with_the_nearest_known(cfn: Any) -> None:
-    body = {"Resources": {"A": {"Type": "AWS::SQS::Queu"}, "B": {"Type": "AWS::Sausage::Maker"}}}
+def test_unknown_types_are_refused_with_whose_fault_they_are(cfn: Any) -> None:
+    names = ("AWS::SQS::Queu", "AWS::Sausage::Maker", "AWS::GameLift::Fleet")
+    body = {"Resources": {f"R{number}": {"Type": name} for number, name in enumerate(names)}}
     with pytest.raises(ClientError) as caught:
         cfn.create_stack(StackName="s", TemplateBody=json.dumps(body))
     assert caught.value.response["Error"]["Message"] == (
-        "Template format error: Unrecognized resource types: [AWS::SQS::Queu, AWS::Sausage::Maker]"
-        " (headrace does not support them; nearest: AWS::SQS::Queue)"
+        "Template format error: Unrecognized resource types: [AWS::GameLift::Fleet, AWS::SQS::Queu,"
+        " AWS::Sausage::Maker] (AWS has AWS::GameLift::Fleet, which headrace does not support; no types"
+        " of AWS: AWS::SQS::Queu, AWS::Sausage::Maker; nearest: AWS::SQS::Queue)"
     )
 
 

@@ -7,6 +7,7 @@ the form of a notification and the sentences of denials were observed.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,30 @@ def failures(cfn: Any, name: str) -> dict[str, str]:
         for event in reversed(cfn.describe_stack_events(StackName=name)["StackEvents"])
         if event["ResourceStatus"].endswith("FAILED")
     }
+
+
+def reasons(cfn: Any, name: str) -> list[str]:
+    """Return the reasons of the stack's own states."""
+    events = cfn.describe_stack_events(StackName=name)["StackEvents"]
+    return [e.get("ResourceStatusReason", "") for e in events if e["LogicalResourceId"] == name]
+
+
+def test_a_failure_says_what_was_to_be_made_and_what_to_be_changed(cfn: Any, lab: Lab):
+    create(cfn, body(Old=thing()), "both")
+    meeting, left = threading.Barrier(2, timeout=10), {"Old", "New"}
+
+    def meet(name: str) -> None:
+        if name in left:  # the way back works on them once more
+            left.discard(name)
+            meeting.wait()
+
+    lab.does = {"Old": lambda: meet("Old"), "New": lambda: meet("New")}
+    changed = body(Old=thing({"update": "told"}), New=thing({"create": "told"}))
+    assert update(cfn, changed, "both") == "UPDATE_ROLLBACK_COMPLETE"
+    assert (
+        "The following resource(s) failed to create: [New]."
+        " The following resource(s) failed to update: [Old]."
+    ) in reasons(cfn, "both")
 
 
 # --- stack policies ---------------------------------------------------------------------------
@@ -107,6 +132,7 @@ def test_an_update_is_held_against_the_stack_s_policy(cfn: Any):
         " [LogicalResourceId/Q];"
     )
     assert update(cfn, body(Other=queue()), "kept") == "UPDATE_ROLLBACK_COMPLETE"
+    assert "The following resource(s) failed to update: [Q]." in reasons(cfn, "kept")
     assert "[Update:Delete]" in failures(cfn, "kept")["Q"]
     assert physical(cfn, "Q", "kept")
     # What the policy does not protect is updated; so is all, for one update.
@@ -157,6 +183,41 @@ def test_each_event_goes_to_the_stack_s_topics(cloud: InProcessCloud, cfn: Any):
     assert any(
         "ResourceStatus='CREATE_COMPLETE'\n" in t and "CloudFormation::Stack" in t for t in texts
     )
+
+
+@pytest.mark.parametrize(
+    ("topic", "sentence", "status"),
+    [
+        (
+            f"arn:aws:sns:{REGION}:{ACCOUNT}:nobody",
+            "Topic does not exist",
+            "Status Code: 404; Error Code: NotFound;",
+        ),
+        (
+            "nonsense",
+            "Invalid parameter: TopicArn",
+            "Status Code: 400; Error Code: InvalidParameter;",
+        ),
+    ],
+)
+def test_a_topic_that_sns_refuses_is_refused(cfn: Any, topic: str, sentence: str, status: str):
+    named = {"TemplateBody": json.dumps(body(Q=queue())), "NotificationARNs": [topic]}
+    code, said = refused(cfn.create_stack, StackName="untold", **named)
+    assert code == "ValidationError"
+    assert said.startswith(sentence)
+    assert f" (Service: AmazonSNS; {status} Request ID: " in said
+    assert "does not exist" in refused(cfn.describe_stacks, StackName="untold")[1]
+    name = f"silent-{len(topic)}"
+    create(cfn, body(Q=queue(DelaySeconds=1)), name)
+    assert refused(cfn.update_stack, StackName=name, **named)[1].startswith(sentence)
+    change = cfn.create_change_set(StackName=name, ChangeSetName="c", **named)["Id"]
+    assert refused(cfn.execute_change_set, ChangeSetName=change)[1].startswith(sentence)
+    assert settled(cfn, name) == "CREATE_COMPLETE"
+
+
+def test_the_topics_of_other_accounts_are_taken_as_they_are(cfn: Any):
+    theirs = [f"arn:aws:sns:{REGION}:111111111111:theirs"]
+    assert create(cfn, body(Q=queue()), "theirs", NotificationARNs=theirs) == "CREATE_COMPLETE"
 
 
 # --- the end of an operation ------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tests.api.cloudformation.test_stacks import (
     update,
 )
 from tests.support.cloud import InProcessCloud
+from tests.support.server import wait_until
 
 
 @pytest.fixture
@@ -317,6 +318,8 @@ def test_a_stack_on_its_way_back_can_be_deleted(cfn: Any, lab: Lab):
     assert status(cfn, "s") == "ROLLBACK_IN_PROGRESS"
     stack_id = cfn.describe_stacks(StackName="s")["Stacks"][0]["StackId"]
     cfn.delete_stack(StackName="s")
+    given_up = ("A", "DELETE_FAILED", "Resource deletion cancelled")
+    wait_until(lambda: given_up in events(cfn, stack_id), what="the end of the way back")
     lab.go.set()
     assert settled(cfn, stack_id) == "DELETE_COMPLETE"
     assert lab.made == set()

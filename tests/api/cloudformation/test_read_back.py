@@ -167,6 +167,7 @@ INSTEAD = [
 @pytest.fixture
 def cfn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with InProcessCloud(tmp_path_factory.mktemp("cfn")) as cloud:
+        cloud.client("sns").create_topic(Name="events")
         yield cloud.client("cloudformation")
 
 

@@ -287,6 +287,22 @@ def test_an_export_in_use_is_neither_deleted_nor_changed(cfn: Any):
     assert (event["ResourceStatus"], event["ResourceStatusReason"]) == ("CREATE_COMPLETE", reason)
 
 
+def test_a_stack_that_imports_what_no_stack_exports_begins_nothing(cfn: Any):
+    name = {"Fn::ImportValue": {"Fn::Sub": "${AWS::StackName}-nobody"}}
+    other = queue(QueueName={"Fn::If": ["Never", {"Fn::ImportValue": "skipped"}, "other"]})
+    body = {
+        **template(Other=other, P={"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}}),
+        "Conditions": {"Never": {"Fn::Equals": ["a", "b"]}},
+    }
+    assert create(cfn, body) == "ROLLBACK_COMPLETE"
+    events = cfn.describe_stack_events(StackName="s")["StackEvents"]
+    assert [(e["ResourceStatus"], e.get("ResourceStatusReason")) for e in reversed(events)] == [
+        ("CREATE_IN_PROGRESS", "User Initiated"),
+        ("ROLLBACK_IN_PROGRESS", "No export named s-nobody found. Rollback requested by user."),
+        ("ROLLBACK_COMPLETE", None),
+    ]
+
+
 def test_a_protected_stack_is_not_deleted(cfn: Any):
     create(cfn, template(Q=queue()), EnableTerminationProtection=True)
     assert refused(cfn.delete_stack, StackName="s") == (

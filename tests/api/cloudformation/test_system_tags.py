@@ -229,3 +229,14 @@ def test_a_template_does_not_set_them(cfn: Any):
         cfn.get_waiter("stack_create_complete").wait(StackName="s", WaiterConfig=FAST)
     events = cfn.describe_stack_events(StackName="s")["StackEvents"]
     assert any("reserved for system use" in e.get("ResourceStatusReason", "") for e in events)
+
+
+def test_a_stack_has_no_tags_of_aws_s_own(cfn: Any):
+    """Observed: aws-quickstart/quickstart-examples#39."""
+    body = json.dumps({"Resources": {"Stream": RESOURCES["Stream"]}})
+    tags = [{"Key": "aws:cloudformation:stack-name", "Value": "another"}]
+    sentence = "aws: prefixed tag key names are not allowed for external use."
+    for call in (cfn.create_stack, cfn.create_change_set):
+        more = {} if call == cfn.create_stack else {"ChangeSetName": "c", "ChangeSetType": "CREATE"}
+        with pytest.raises(ClientError, match=f"ValidationError.*: {sentence}"):
+            call(StackName="s", TemplateBody=body, Tags=tags, **more)

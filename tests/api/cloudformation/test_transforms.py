@@ -352,6 +352,9 @@ INNER = {
 }  # fmt: skip
 
 
+TOPIC = f"arn:aws:sns:us-east-1:{ACCOUNT}:told"
+
+
 def outer(delay: int, name: str = "inner-queue", **more: Any) -> dict[str, Any]:
     return {
         "Resources": {
@@ -360,6 +363,8 @@ def outer(delay: int, name: str = "inner-queue", **more: Any) -> dict[str, Any]:
                 "Properties": {
                     "TemplateURL": "https://s3.amazonaws.com/things/inner.json",
                     "Parameters": {"Name": name, "Delay": delay},
+                    "NotificationARNs": [TOPIC],
+                    "TimeoutInMinutes": 7,
                 },
             },
             **more,
@@ -375,11 +380,13 @@ def test_a_stack_in_a_stack_is_made_changed_rolled_back_and_deleted(
     cloud: InProcessCloud, cfn: Any
 ) -> None:
     put_object(cloud, "inner.json", json.dumps(INNER).encode())
+    cloud.client("sns").create_topic(Name="told")
     assert create(cfn, outer(1)) == "CREATE_COMPLETE", reasons(cfn)
     found = outputs(cfn)
     assert found["Arn"].endswith(":inner-queue")
     (inner,) = cfn.describe_stacks(StackName=found["Inner"])["Stacks"]
     assert inner["StackStatus"] == "CREATE_COMPLETE"
+    assert (inner["NotificationARNs"], inner["TimeoutInMinutes"]) == ([TOPIC], 7)
     assert (
         inner["ParentId"]
         == inner["RootId"]
@@ -412,6 +419,7 @@ def test_an_inner_stack_that_fails_is_told_by_the_outer_one_and_leaves_nothing(
     cloud: InProcessCloud, cfn: Any
 ) -> None:
     put_object(cloud, "inner.json", json.dumps(INNER).encode())
+    cloud.client("sns").create_topic(Name="told")
     assert create(cfn, outer(1, "not a name!")) == "ROLLBACK_COMPLETE"
     assert any("Embedded stack arn:aws:cloudformation:" in reason for reason in reasons(cfn))
     living = cfn.list_stacks(

@@ -312,6 +312,7 @@ def execute_change_set(
                 "shapes.RollbackConfiguration", change_set.rollback_configuration
             ),
         }
+        requests.check_topics(cfn, stack, settings)
         template = replace(parse(change_set.body), original=change_set.original_body)
         deployed = take_over_live(stack, change_set.live)
         requests.take_over(stack, template, change_set.parameters, settings)

@@ -43,6 +43,7 @@ def create_stack(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
         template, values = requests.prepare(cfn, stack, request, expanded)
+        requests.check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
         stack.note_caller(call)
@@ -78,6 +79,7 @@ def update_stack(
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
+        requests.check_topics(cfn, stack, request)
         policy = policy_of(cfn, request)
         temporary = policy_of(cfn, request, FOR_NOW)
         stack.request_token = request.get("ClientRequestToken") or ""

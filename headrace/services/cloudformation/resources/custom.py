@@ -33,6 +33,8 @@ _PLATFORM = (
     "INIT_START ",
     "INIT_REPORT ",
 )
+# The runtime's advice about other errors, which is as long as all the rest.
+_WARNING = "LAMBDA_WARNING"
 _LOG_LINES = 8
 _LOG_CHARACTERS = 2000
 
@@ -179,7 +181,11 @@ def _failure(function: str, result: InvokeResult) -> str:
     shown = ": ".join(str(part) for part in (kind, message) if part) or result.function_error
     reason = f"The function {function} failed before it answered: {shown}"
     log = result.log_tail.decode("utf-8", "replace").splitlines()
-    lines = [line.strip() for line in log if line.strip() and not line.startswith(_PLATFORM)]
+    lines = [
+        line.strip()
+        for line in log
+        if line.strip() and not line.startswith(_PLATFORM) and _WARNING not in line
+    ]
     if lines:
         reason += f" Its log ends: {' | '.join(lines[-_LOG_LINES:])[-_LOG_CHARACTERS:]}"
     return reason

@@ -80,6 +80,8 @@ def _check(stack: dict[str, Any], wanted: str, verb: str) -> None:
 
 def _create(context: Context, properties: Properties) -> Made:
     settings = _settings(context, properties)
+    minutes = properties.get("TimeoutInMinutes")
+    timeout = {} if minutes is None else {"TimeoutInMinutes": int(minutes)}
     name = context.generated_name(128)
     answer = context.call(
         "cloudformation",
@@ -88,6 +90,7 @@ def _create(context: Context, properties: Properties) -> Made:
             "StackName": name,
             # The outer stack deletes what is left of a stack that failed.
             "OnFailure": "DO_NOTHING",
+            **timeout,
             **settings,
         },
     )
@@ -163,8 +166,7 @@ TYPES = [
     ResourceType(
         _STACK,
         {
-            **enforced("TemplateURL", "Parameters", "Tags"),
-            **stored("NotificationARNs", "TimeoutInMinutes"),
+            **enforced("TemplateURL", "Parameters", "Tags", "NotificationARNs", "TimeoutInMinutes"),
         },
         _create,
         _delete,

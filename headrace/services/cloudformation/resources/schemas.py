@@ -1,6 +1,6 @@
-"""Reads the parts of AWS's resource schemas that headrace uses: `schemas.json`.
+"""Reads the parts of AWS's resource schemas that headrace uses: `schemas.json`, and `aws_types.json`.
 
-Source: the schemas that AWS publishes, as cfn-lint ships them; `python -m scripts.resource_schemas` writes the file.
+Source: the schemas that AWS publishes, as cfn-lint ships them; `python -m scripts.resource_schemas` writes the files.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _FILE = Path(__file__).with_name("schemas.json")
+_NAMES = Path(__file__).with_name("aws_types.json")
 
 
 @functools.cache
@@ -21,6 +22,12 @@ def schemas() -> dict[str, dict[str, list[str]]]:
     them is read-only); declared ones also `properties`, `createOnly` and `readOnly`.
     """
     return json.loads(_FILE.read_text())
+
+
+@functools.cache
+def aws_types() -> frozenset[str]:
+    """Return the names of all resource types that AWS has, by its schemas; newer types are not among them."""
+    return frozenset(json.loads(_NAMES.read_text()))
 
 
 def named_in(kind: str, member: str) -> tuple[str, ...]:
