@@ -299,3 +299,29 @@ def test_a_subnet_group_stays_when_it_is_changed(cloud: InProcessCloud, cfn: Any
             "DBSubnetGroups"
         ]
         assert found["DBSubnetGroupDescription"] == said
+
+
+def test_a_pool_without_a_name_keeps_the_one_that_it_got(cloud: InProcessCloud, cfn: Any):
+    users, identities = cloud.client("cognito-idp"), cloud.client("cognito-identity")
+
+    def resources(days: int, *, guests: bool) -> dict[str, Any]:
+        pool = {"Fn::GetAtt": ["Pool", "UserPoolId"]}
+        return {
+            "Pool": of("Cognito::UserPool", UserPoolTags={"days": str(days)}),
+            "Client": of("Cognito::UserPoolClient", UserPoolId=pool, RefreshTokenValidity=days),
+            "Guests": of("Cognito::IdentityPool", AllowUnauthenticatedIdentities=guests),
+        }
+
+    def names() -> list[str]:
+        pool = users.describe_user_pool(UserPoolId=physical(cfn, "Pool"))["UserPool"]
+        client = users.describe_user_pool_client(
+            UserPoolId=pool["Id"], ClientId=physical(cfn, "Client")
+        )["UserPoolClient"]
+        guests = identities.describe_identity_pool(IdentityPoolId=physical(cfn, "Guests"))
+        return [pool["Name"], client["ClientName"], guests["IdentityPoolName"]]
+
+    assert create(cfn, template(**resources(1, guests=True)), **NAMED) == "CREATE_COMPLETE"
+    before = names()
+    assert [name.rpartition("-")[0] for name in before] == ["s-Pool", "s-Client", "s-Guests"]
+    assert change(cfn, **resources(2, guests=False)) == "UPDATE_COMPLETE"
+    assert names() == before

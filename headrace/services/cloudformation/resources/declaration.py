@@ -137,6 +137,7 @@ class Declared:
         read: the call whose answer has the attributes.
         update: the calls that change it in place; a change of what none of them takes makes a new resource.
         name: the property that is the physical name; one is made up when a template gives none.
+        named: where the name is in the read answer, of a type whose physical id does not end with it.
         name_length: of such a name; `name_lower`: whether it is in lower case; `name_underscores`: whether it has
             underscores where others have hyphens.
         names: what the API calls properties, and keys in them, where that is not seen.
@@ -163,6 +164,7 @@ class Declared:
     read: Call | None = None
     update: Sequence[Call] = ()
     name: str = ""
+    named: str = ""
     name_length: int = 64
     name_lower: bool = False
     name_underscores: bool = False

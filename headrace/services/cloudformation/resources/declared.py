@@ -144,6 +144,9 @@ class _Maker:
     def update(self, context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
         declared = self._declared
         values = self._values(context, physical_id, new)
+        if declared.named and not new.get(declared.name):
+            self._read(values)
+            values.properties[declared.name] = value_from(declared.named, values)
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
         again = declared.anew is not None and declared.anew(new) and changed - set(TAGS)
         if declared.remade and (changed & self._fixed or again):
