@@ -185,6 +185,32 @@ def test_what_still_waits_is_named() -> None:
             here.until_drained(timeout_s=0.2)
 
 
+def test_what_expires_unhandled_is_no_drained_stream() -> None:
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="broken",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="nothing.here",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+        )
+        functions.create_event_source_mapping(
+            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition="LATEST"
+        )
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        headrace.testing.until(
+            lambda: here.page("lambda/mappings")["mappings"][0]["waiting"], what="the record"
+        )
+        here.advance(hours=30)
+        with pytest.raises(
+            headrace.testing.RecordsExpired, match="1 records of orders expired before broken"
+        ):
+            here.until_drained()
+
+
 def test_data_that_was_kept_is_there_again(tmp_path: Path) -> None:
     for _ in range(2):
         with LocalCloud(data_dir=tmp_path / "data") as here:

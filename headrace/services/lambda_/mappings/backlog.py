@@ -16,22 +16,30 @@ _READ_BYTES = 4 * 1024 * 1024
 def backlog(
     mapping: Mapping, *, store: MappingStore, streams: StreamReader, most: int = MOST_COUNTED
 ) -> dict[str, Any]:
-    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`."""
+    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`.
+
+    `expired` counts those that the stream lost before the function was done with them.
+    """
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
         "function": mapping.function_arn,
         "source": mapping.stream_arn,
         "enabled": mapping.enabled,
         "lastProcessingResult": mapping.last_result,
+        "expired": mapping.expired,
     }
     if mapping.service != "sqs":
-        report["waiting"] = _waiting(mapping, store, streams, most)
+        report["waiting"], expired = _behind(mapping, store, streams, most)
+        report["expired"] += expired
     return report
 
 
-def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader, most: int) -> int:
+def _behind(
+    mapping: Mapping, store: MappingStore, streams: StreamReader, most: int
+) -> tuple[int, int]:
+    """Return how many records are behind the checkpoints, and how many there were that have expired."""
     kept = store.checkpoints(mapping.uuid)
-    waiting = 0
+    waiting = expired = 0
     try:
         for shard in streams.shards(mapping.read_arn):
             # A shard that a reshard made after the mapping has no checkpoint at first: it is read from its start.
@@ -47,10 +55,11 @@ def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader, most:
                     )
                 except ShardNotFound:
                     break
+                expired += found.expired
                 if not found.records:
                     break
                 waiting += len(found.records)
                 position = found.next_position
     except StreamNotFound:
-        return 0
-    return waiting
+        return 0, 0
+    return waiting, expired
