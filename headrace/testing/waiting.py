@@ -117,17 +117,23 @@ def mappings_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping of the cloud's account that has records waiting."""
     mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
-        f"{one['waiting']} records of {one['source'].rpartition('/')[2]} wait for"
+        f"{one['waiting']} {_named(one['source'])} wait for"
         f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
         for one in mappings
         if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
     ]
 
 
+def _named(source: str) -> str:
+    """Return what a mapping reads, in words: `records of orders`, `messages of failures`."""
+    service, name = source.split(":")[2], source.rpartition("/")[2].rpartition(":")[2]
+    return f"{'messages' if service == 'sqs' else 'records'} of {name}"
+
+
 def mappings_expired(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping of the cloud's account whose stream lost records before they were handled."""
     return [
-        f"{one['expired']} records of {one['source'].rpartition('/')[2]} expired before"
+        f"{one['expired']} {_named(one['source'])} expired before"
         f" {one['function'].rpartition(':')[2]} was done with them ({one['lastProcessingResult']})"
         for one in _page(cloud, MAPPINGS)["mappings"]
         if one["enabled"] and one.get("expired") and one["function"].split(":")[4] == cloud.account

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from headrace.core.ports import ShardNotFound, StreamNotFound, StreamReader, TrimHorizon
+from headrace.core.ports import (
+    QueueReceiver,
+    ShardNotFound,
+    StreamNotFound,
+    StreamReader,
+    TrimHorizon,
+)
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping
 from headrace.services.lambda_.mappings.store import MappingStore
 
@@ -14,11 +21,16 @@ _READ_BYTES = 4 * 1024 * 1024
 
 
 def backlog(
-    mapping: Mapping, *, store: MappingStore, streams: StreamReader, most: int = MOST_COUNTED
+    mapping: Mapping,
+    *,
+    store: MappingStore,
+    streams: StreamReader,
+    queues: QueueReceiver,
+    most: int = MOST_COUNTED,
 ) -> dict[str, Any]:
     """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`.
 
-    `expired` counts those that the stream lost before the function was done with them.
+    Of a queue all messages wait. `expired` counts those that the stream lost before the function was done with them.
     """
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
@@ -28,9 +40,12 @@ def backlog(
         "lastProcessingResult": mapping.last_result,
         "expired": mapping.expired,
     }
-    if mapping.service != "sqs":
-        report["waiting"], expired = _behind(mapping, store, streams, most)
-        report["expired"] += expired
+    if mapping.service == "sqs":
+        with contextlib.suppress(LookupError):
+            report["waiting"] = queues.message_count(mapping.stream_arn)
+        return report
+    report["waiting"], expired = _behind(mapping, store, streams, most)
+    report["expired"] += expired
     return report
 
 
