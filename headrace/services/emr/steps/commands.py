@@ -33,7 +33,6 @@ from headrace.spark_submit.commands import (
 )
 from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import has_log4j2
 from headrace.spark_submit.sparks import JobSpark, python_settings
 
 _LONGEST_SHEBANG = 256
@@ -94,7 +93,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             spark,
             defaults=defaults,
             logging=classification(
-                cluster, "spark-log4j2" if has_log4j2(spark.minor) else "spark-log4j"
+                cluster, "spark-log4j2" if spark.traits.has_log4j2 else "spark-log4j"
             ),
         )
         environment.update({**more, **_own_pythons(spark, exported)})

@@ -40,7 +40,7 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
     properties = spark_properties(
         buckets=context.objects.buckets(),
         cores=context.cores,
-        spark=spark.minor,
+        spark=spark.traits,
         file_system=context.file_system,
     )
     (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")
