@@ -11,33 +11,28 @@ import logging as logs
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import headrace
 from headrace.core.ports import (
     BucketNotFound,
-    JobCredentials,
     ObjectNotFound,
     ObjectStore,
-    any_credentials,
 )
 from headrace.spark_submit import connector
 from headrace.spark_submit.access import (
     CLASSES,
-    FILE_SYSTEM,
     MODE_VARIABLE,
-    AnyAccess,
-    JobAccess,
-    RoleObjects,
 )
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER
 from headrace.spark_submit.making import command_that_makes, mending
 from headrace.spark_submit.spark_versions import SparkTraits
-from headrace.spark_submit.sparks import JobSpark, Sparks
+from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 log = logs.getLogger(__name__)
@@ -47,49 +42,6 @@ PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
 _REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What a job's process is started with: its arguments, its environment, and the folder it starts in.
-
-    `notes` are what the job's log says of it before it is started.
-    """
-
-    arguments: list[str]
-    environment: dict[str, str]
-    cwd: Path
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """What this cloud gives to every job.
-
-    Attributes:
-        objects: where `s3://` URIs lead.
-        endpoint_url: this cloud's.
-        cores: how many tasks a Spark job runs at a time.
-        credentials: gives what a job signs with when it asks something of this cloud.
-        sparks: chooses the Spark of each job.
-        access: says what the job's role may do.
-        file_system: the class that answers for the job's `s3://`; empty for Hadoop's own, which nobody judges.
-    """
-
-    objects: ObjectStore
-    endpoint_url: Callable[[], str]
-    cores: int
-    credentials: JobCredentials = any_credentials
-    sparks: Sparks = field(default_factory=Sparks)
-    access: JobAccess = field(default_factory=AnyAccess)
-    file_system: str = ""
-
-    def as_role(self, account: str, role: str, session: str) -> JobContext:
-        """Return what the cloud gives to a job of this role: what it does in S3 is judged."""
-        if not role or self.access.mode == "off":
-            return self
-        objects = RoleObjects(self.objects, self.access, account, role, session)
-        return replace(self, objects=objects, file_system=FILE_SYSTEM)
 
 
 def make_folders(folder: Path) -> Path:

@@ -23,8 +23,6 @@ from headrace.spark_submit.arguments import (
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import (
-    Command,
-    JobContext,
     fetch,
     job_environment,
     make_folders,
@@ -32,6 +30,7 @@ from headrace.spark_submit.commands import (
     with_spark,
 )
 from headrace.spark_submit.containers import fill_container, without_unpacked
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import JobSpark, python_settings
 

@@ -12,7 +12,7 @@ from headrace.core.clock import Clock
 from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.steps.yarn import Application, Report
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
 
