@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.emr_releases import Release, releases
-from headrace.spark_submit.spark_versions import dotted, traits_of
+from headrace.core.minor_versions import dotted
+from headrace.spark_submit.spark_versions import traits_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "emr.md"
 BEGIN = "<!-- releases: python -m scripts.emr_table -->\n"

@@ -10,7 +10,7 @@ from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, is_python_setting
-from headrace.spark_submit.ui import UI_LOG, events_folder
+from headrace.spark_submit.ui import EVENTS, UI_LOG
 
 # The JVM compiles with its optimizing compiler ten times later than by default: most steps are over before that pays.
 # Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
@@ -96,7 +96,7 @@ def write_configuration(
     if not spark.traits.loads_defaults:
         submission = _with_properties_file(submission, properties, conf)
     properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
-    events_folder(folder).mkdir(exist_ok=True)
+    (folder / EVENTS).mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
     name, text = logging_file(spark.traits)
     if spark.traits.has_log4j2:
@@ -169,7 +169,7 @@ def ui_properties(folder: Path) -> dict[str, str]:
         # Any free port: jobs run side by side, and so may the user's own.
         "spark.ui.port": "0",
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": "file://" + quote(str(events_folder(folder).absolute())),
+        "spark.eventLog.dir": "file://" + quote(str((folder / EVENTS).absolute())),
         "spark.eventLog.compress": "true",
         "spark.eventLog.compression.codec": "zstd",
         "spark.eventLog.rolling.enabled": "true",

@@ -19,9 +19,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.pythons import find_python
-from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, traits_of, version_at
+from headrace.spark_submit.spark_versions import traits_of, version_at
 
 Say = Callable[[str], None]
 

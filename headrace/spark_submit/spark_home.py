@@ -10,15 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.environments import made
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import (
-    Minor,
-    dotted,
-    minor_of,
-    traits_of,
-    version_at,
-)
+from headrace.spark_submit.spark_versions import traits_of, version_at
 
 _NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30

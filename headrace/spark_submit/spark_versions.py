@@ -8,7 +8,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-Minor = tuple[int, int]
+from headrace.core.minor_versions import Minor
 
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
 # Newer than any.
@@ -35,17 +35,6 @@ def version_at(home: Path) -> str | None:
     """Return the version of the Spark in `home`, `4.0.2`; None when its jars do not say it."""
     names = (path.name for path in home.glob("jars/spark-core_*.jar"))
     return next((found[1] for name in names if (found := _SPARK_CORE.fullmatch(name))), None)
-
-
-def minor_of(version: str) -> Minor:
-    """Return `(3, 5)` of `3.5.6`."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
-
-
-def dotted(minor: Minor) -> str:
-    """Return `3.11` of `(3, 11)`."""
-    return f"{minor[0]}.{minor[1]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.environments import (
     Environment,
@@ -23,14 +24,7 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home, java_for
-from headrace.spark_submit.spark_versions import (
-    Minor,
-    SparkTraits,
-    dotted,
-    minor_of,
-    traits_of,
-    version_at,
-)
+from headrace.spark_submit.spark_versions import SparkTraits, traits_of, version_at
 
 # What the fidelity report says of release labels.
 FIDELITY_NOTE = (

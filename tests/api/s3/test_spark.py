@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_submit.spark_versions import minor_of, traits_of
+from headrace.core.minor_versions import minor_of
+from headrace.spark_submit.spark_versions import traits_of
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.lab import S3Lab
 

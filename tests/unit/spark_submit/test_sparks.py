@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.emr_releases import release_of, releases
+from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
-from headrace.spark_submit.spark_versions import (
-    minor_of,
-    traits_of,
-    version_at,
-)
+from headrace.spark_submit.spark_versions import traits_of, version_at
 from headrace.spark_submit.sparks import Sparks
 from tests.support.spark_environments import make_whole
 from tests.support.spark_home import make_spark_home
