@@ -33,6 +33,7 @@ from headrace.services.s3.errors import (
     translate,
 )
 from headrace.services.s3.names import check_key
+from headrace.services.s3.object_headers import customer_key_params
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of, website_of_host
 from headrace.services.s3.state import AnsweredWith, StoredObject
@@ -302,7 +303,7 @@ class HttpFront:
             raise invalid_argument("Version id cannot be the empty string", "versionId", "")
         stored = self._s3.object(target.bucket, target.key, version_id)
         if "customer_md5" in stored.encryption or _CUSTOMER_KEY in target.headers:
-            encryption.check_read(stored, bodies.customer_key_params(target.headers))
+            encryption.check_read(stored, customer_key_params(target.headers))
         return stored
 
     def _check_key(self, stored: StoredObject) -> None:
