@@ -51,8 +51,8 @@ class _Form:
 
 
 def is_upload(request: HttpRequest, target: Target) -> bool:
-    """Whether a request is the upload of a form."""
-    return request.method == "POST" and bool(target.bucket) and not target.key and not request.query
+    """Whether a POST is the upload of a form."""
+    return bool(target.bucket) and not target.key and not request.query
 
 
 def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpResponse:
