@@ -139,6 +139,9 @@ def main(arguments: list[str]) -> int:
     except JobRefused as error:
         print(f"headrace: {error}", file=sys.stderr)
         return 1
+    archive = [sys.executable, "-m", "tests.support.class_archive"]
+    where = [str(environment.home), str(environment.interpreter)]
+    subprocess.run([*archive, *where], cwd=ROOT, check=True)
     if given.install:
         return 0
     places = [word for word in rest if word.startswith("tests/")]

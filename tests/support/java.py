@@ -1,4 +1,8 @@
-"""A `java` for tests: their JVMs live for seconds, and half of their processor time would go into compiling well."""
+"""A `java` for tests: their JVMs live for seconds, and half of their processor time would go into starting well.
+
+It compiles little, and Spark's JVMs find their classes loaded and verified in an archive, where `class_archive` has
+made one.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,69 @@ import shutil
 import tempfile
 from pathlib import Path
 
+ARCHIVES = Path(__file__).resolve().parents[2] / ".spark" / "classes"
 _OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _MARK = "HEADRACE_TESTS_JAVA"
+# An archive is for a class path that begins with the same jars; Spark puts the folder of its settings before them.
+_JAVA = """\
+#!/bin/bash
+arguments=("$@")
+for i in "${{!arguments[@]}}"; do
+  [ "${{arguments[i]}}" = -cp ] || continue
+  rest=":${{arguments[i + 1]}}:"
+  jars="${{rest%%/jars/\\*:*}}"
+  [ "$jars" = "$rest" ] && break
+  jars="${{jars##*:}}/jars/*"
+  real="$(cd "${{jars%/\\*}}" && pwd -P)" || break
+  archive={archives}/"${{real//\\//%}}.jsa"
+  use=()
+  {how}
+  [ "${{#use[@]}}" = 0 ] && break
+  rest="${{rest/:"$jars":/:}}"
+  rest="${{rest#:}}"
+  arguments[i + 1]="$real/*${{rest:+:${{rest%:}}}}"
+  exec {real} {options} "${{use[@]}}" "${{arguments[@]}}"
+done
+exec {real} {options} "$@"
+"""
+# A stale archive is left alone without a word.
+_QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
+_USED = f'[ -f "$archive" ] && use=(-XX:SharedArchiveFile="$archive" {_QUIET})'
+_MADE = (
+    'case " $* " in *" org.apache.spark.deploy.SparkSubmit "*) '
+    f'use=(-XX:ArchiveClassesAtExit="$archive.part" {_QUIET});; esac'
+)
+
+
+def archive_of(home: Path) -> Path:
+    """Return where the archive of the Spark in `home` is, made or not."""
+    return ARCHIVES / (str((home / "jars").resolve()).replace("/", "%") + ".jsa")
+
+
+def real_java() -> str | None:
+    """Return the path of the machine's own `java`; None without one."""
+    if (found := os.environ.get(_MARK)) is not None:
+        return found
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=f"{home}/bin" if home else None)
+
+
+def make_java(folder: Path, real: str, *, makes_archive: bool = False) -> dict[str, str]:
+    """Make a `java` in `folder`/bin; return the variables with which Spark takes it.
+
+    Args:
+        folder: a JAVA_HOME of its own.
+        real: the machine's `java`.
+        makes_archive: whether Spark's next JVM leaves an archive when it ends, `*.part`, instead of using one.
+    """
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    how = _MADE if makes_archive else _USED
+    archives, real = shlex.quote(str(ARCHIVES)), shlex.quote(real)
+    program.write_text(_JAVA.format(archives=archives, how=how, options=_OPTIONS, real=real))
+    program.chmod(0o755)
+    path = os.environ.get("PATH", os.defpath)
+    return {"PATH": f"{program.parent}{os.pathsep}{path}", "JAVA_HOME": str(folder)}
 
 
 def compile_little() -> None:
@@ -21,16 +86,9 @@ def compile_little() -> None:
     own path.
     Without a Java, or when a parent has done it, nothing happens.
     """
-    home = os.environ.get("JAVA_HOME")
-    real = shutil.which("java", path=f"{home}/bin" if home else None)
+    real = real_java()
     if real is None or _MARK in os.environ:
         return
     folder = Path(tempfile.mkdtemp(prefix="headrace-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    program = folder / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(real)} {_OPTIONS} "$@"\n')
-    program.chmod(0o755)
-    os.environ[_MARK] = real
-    os.environ["PATH"] = f"{program.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    os.environ["JAVA_HOME"] = str(folder)
+    os.environ.update({_MARK: real, **make_java(folder, real)})

@@ -49,33 +49,43 @@ def check_functions(value: Any) -> None:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Yield the names that Ref, GetAtt, Sub and DependsOn in `value` refer to."""
+    """Yield the names that Ref, GetAtt and Sub in `value` refer to."""
+    for _, name, _ in mentions(value):
+        yield name
+
+
+def mentions(value: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield (function, name, attribute) for each Ref, GetAtt and Sub in `value`; the attribute is empty without one.
+
+    Raises TemplateError.
+    """
     if isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from references(item)
+            yield from mentions(item)
     if not isinstance(value, dict):
         return
     mapping = cast("dict[str, Any]", value)
     for key, item in mapping.items():
         if key == "Ref" and len(mapping) == 1 and isinstance(item, str):
-            yield item
+            yield key, item, ""
         elif key == "Fn::GetAtt" and len(mapping) == 1:
             name, attribute = get_att_parts(item)
-            yield name
+            yield key, name, attribute if isinstance(attribute, str) else "?"
             if not isinstance(attribute, str):
-                yield from references(attribute)
+                yield from mentions(attribute)
         elif key == "Fn::Sub" and len(mapping) == 1:
-            yield from _sub_references(item)
+            yield from _sub_mentions(item)
         else:
-            yield from references(item)
+            yield from mentions(item)
 
 
-def _sub_references(item: Any) -> Iterator[str]:
+def _sub_mentions(item: Any) -> Iterator[tuple[str, str, str]]:
     text, variables = sub_parts(item)
-    for name in sub_names(text):
-        if name not in variables:
-            yield name.partition(".")[0]
-    yield from references(list(variables.values()))
+    for named in sub_names(text):
+        if named not in variables:
+            name, _, attribute = named.partition(".")
+            yield "Fn::Sub", name, attribute
+    yield from mentions(list(variables.values()))
 
 
 def sub_parts(item: Any) -> tuple[str, dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.references import check_functions, conditions_in, references
+from headrace.services.cloudformation.references import check_functions, conditions_in, mentions
 from headrace.services.cloudformation.snapshots import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import (
     PSEUDO_PARAMETERS,
@@ -240,14 +240,21 @@ def _check_functions(template: Template) -> None:
 
 
 def _check_references(template: Template) -> None:
+    """Raise TemplateError for names that stand for nothing, in the words that AWS has for each function."""
     known = {*template.resources, *template.parameters, *PSEUDO_PARAMETERS}
     for block in ("resources", "outputs"):
-        missing = {name for name in references(getattr(template, block)) if name not in known}
+        found = [one for one in mentions(getattr(template, block)) if one[1] not in known]
+        missing = {name for _, name, attribute in found if not attribute}
         if missing:
             raise TemplateError(
                 f"Template format error: Unresolved resource dependencies [{', '.join(sorted(missing))}] in the"
                 f" {block.title()} block of the template"
             )
+        for function, name, attribute in found:
+            what = f"undefined resource {name}"
+            if function == "Fn::Sub":
+                what = f"invalid resource attribute {name}.{attribute}"
+            raise TemplateError(f"Template error: instance of {function} references {what}")
 
 
 def _object(value: Any) -> dict[str, Any]:

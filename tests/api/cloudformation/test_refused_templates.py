@@ -38,6 +38,34 @@ QUEUE = "Resources:\n  Q:\n    Type: AWS::SQS::Queue\n"
             f"{QUEUE}    Properties:\n      QueueName: !Foo x\n",
             "Template error: Encountered unsupported function: Fn::Foo Supported functions are: [Fn::Base64,",
         ),
+        # Reported by many as the Serverless Framework's "The CloudFormation template is invalid: ", which is what
+        # ValidateTemplate said, such as dougmoscrop/serverless-plugin-split-stacks#122.
+        (
+            f"{QUEUE}    DependsOn: R\n  R:\n    Type: AWS::SQS::Queue\n    DependsOn: Q\n",
+            "Circular dependency between resources: [Q, R]",
+        ),
+        (
+            f"{QUEUE}    DependsOn: R\n",
+            "Template format error: Unresolved resource dependencies [R] in the Resources block of the template",
+        ),
+        (
+            f"{QUEUE}    Properties:\n      QueueName: !GetAtt R.Arn\n",
+            "Template error: instance of Fn::GetAtt references undefined resource R",
+        ),
+        (
+            f"{QUEUE}Outputs:\n  O: {{Value: !GetAtt R.Arn}}\n",
+            "Template error: instance of Fn::GetAtt references undefined resource R",
+        ),
+        # Reported by many; that the attribute follows is how Eucalyptus imitates AWS. Without one: reported with
+        # validate-template in aws-samples/sample-OpenClaw-on-AWS-with-Bedrock#131.
+        (
+            f"{QUEUE}    Properties:\n      QueueName: !Sub 'a-${{R.Arn}}'\n",
+            "Template error: instance of Fn::Sub references invalid resource attribute R.Arn",
+        ),
+        (
+            f"{QUEUE}    Properties:\n      QueueName: !Sub 'a-${{R}}'\n",
+            "Template format error: Unresolved resource dependencies [R] in the Resources block of the template",
+        ),
     ],
 )
 def test_a_broken_template_is_refused_in_aws_s_words(cfn: Any, body: str, said: str):

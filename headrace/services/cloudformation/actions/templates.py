@@ -15,7 +15,9 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.fidelity import check_types
+from headrace.services.cloudformation.graph import check_acyclic
 from headrace.services.cloudformation.imports import identifiers_of, is_importable
+from headrace.services.cloudformation.references import all_dependencies
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template import SECTIONS, Template, template_of
@@ -109,6 +111,7 @@ def validate_template(
     template, transforms = _read(cfn.read_template(request))
     if not transforms:
         check_types(template, strict=cfn.strict)
+        check_acyclic(all_dependencies(template))
     answer = {
         "Description": template.description or None,
         "Parameters": _parameters(template),

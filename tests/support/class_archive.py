@@ -1,0 +1,63 @@
+"""`python -m tests.support.class_archive [SPARK_HOME PYTHON]` makes the archive with which tests start Spark's JVMs.
+
+It takes 20 seconds, once for each Spark, and each JVM afterwards 4 seconds of a processor less. Without a Java or a
+Spark nothing is made: the tests run without.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.java import ARCHIVES, archive_of, make_java, real_java
+
+JOB = Path(__file__).with_name("class_archive_job.py")
+
+
+def make(home: Path, python: Path) -> None:
+    """Make the archive of a Spark for the `java` of this machine, unless it is there.
+
+    Args:
+        home: SPARK_HOME.
+        python: an interpreter that imports that PySpark.
+    """
+    java = real_java()
+    if java is None:
+        return
+    archive, said = archive_of(home), archive_of(home).with_suffix(".java")
+    version = subprocess.run([java, "-version"], capture_output=True, text=True, check=True).stderr
+    if archive.is_file() and said.is_file() and said.read_text() == version:
+        return
+    ARCHIVES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="headrace-java-") as folder:
+        made = make_java(Path(folder) / "java", java, makes_archive=True)
+        environment = {**os.environ, **made, "SPARK_HOME": str(home), "PYSPARK_PYTHON": str(python)}
+        environment.pop("PYTHONPATH", None)
+        command = [str(python), str(JOB), folder]
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", check=False
+        )
+    part = archive.with_name(f"{archive.name}.part")
+    if done.returncode or not part.is_file():
+        sys.stderr.write(f"headrace: no archive of {home}: {done.stderr[-2000:]}\n")
+        return
+    said.write_text(version)
+    part.rename(archive)
+
+
+def main(arguments: list[str]) -> None:
+    """Make the archive of a Spark, by default of the one that is installed beside headrace."""
+    if arguments:
+        make(Path(arguments[0]), Path(arguments[1]))
+        return
+    spec = importlib.util.find_spec("pyspark")
+    for place in (spec and spec.submodule_search_locations) or []:
+        make(Path(place), Path(sys.executable))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
