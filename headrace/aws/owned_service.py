@@ -140,13 +140,16 @@ class OwnedService:
         except AwsError as error:
             return self._json_error(error, request)
         body = codec_json.encode_output(self.api.name, operation, output, content_type)
-        return HttpResponse(200, [("Content-Type", _answer_type(content_type))], body)
+        return HttpResponse(200, [("Content-Type", codec_json.answer_type(content_type))], body)
 
     def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         return HttpResponse(
             error.status,
-            [("Content-Type", _answer_type(content_type)), ("x-amzn-ErrorType", error.code)],
+            [
+                ("Content-Type", codec_json.answer_type(content_type)),
+                ("x-amzn-ErrorType", error.code),
+            ],
             codec_json.encode_error(error, content_type),
         )
 
@@ -160,14 +163,6 @@ class OwnedService:
             return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
         except AwsError as error:
             return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
-
-
-def _answer_type(content_type: str) -> str:
-    if codec_json.is_cbor(content_type):
-        return codec_json.CBOR_1_1
-    return (
-        content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
-    )
 
 
 def check_api(api: ServiceApi) -> None:
