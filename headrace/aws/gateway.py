@@ -188,6 +188,7 @@ class Gateway:
         # All keys but those of users and sessions are the account's own, which may do everything.
         if scope.access_key[:1] == "A" and self.permissions is not None:
             call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
+        answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -195,10 +196,10 @@ class Gateway:
                 None if owned is None else owned.api,
                 request,
                 call,
-                functools.partial(self._answer, owned, request, call),
+                functools.partial(answered, request, call),
             )
         else:
-            answer = self._answer(owned, request, call)
+            answer = answered(request, call)
         if owned is None:
             return answer
         if isinstance(answer, HttpResponse):
@@ -232,23 +233,6 @@ class Gateway:
             answer.headers.append(("x-amzn-RequestId", call.request_id))
             return answer
         return None
-
-    def _answer(
-        self, owned: OwnedService | None, request: HttpRequest, call: Call
-    ) -> HttpResponse | Future[HttpResponse]:
-        if owned is None:
-            return self._handle_fallback(request, call)
-        if owned.answer_raw is None:
-            return owned.answer_parsed(request, call)
-        try:
-            answer = owned.answer_raw(request)
-        except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
-            answer = owned.failed_raw(error, request, call)
-        if answer is None:
-            return owned.answer_parsed(request, call)
-        if call.waits and isinstance(answer, HttpResponse):
-            owned.wait_for(answer, request, call)
-        return answer
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
         if not rpc_cbor.is_rpc(request):
