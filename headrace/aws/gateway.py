@@ -13,11 +13,9 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import unquote
 
-from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor, sigv2
+from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -29,6 +27,7 @@ from headrace.aws.owned_service import OwnedService
 from headrace.aws.permits import Permissions, is_restricted
 from headrace.aws.refusals import error_answer
 from headrace.aws.service import Profile, ServiceApi
+from headrace.aws.service_names import Scope, ServiceNames, scope_of
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -66,78 +65,6 @@ class Fallback(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Who signed: the parts of a request's credential scope, empty where there is none."""
-
-    access_key: str = ""
-    region: str = ""
-    service: str = ""
-
-
-@functools.lru_cache(maxsize=1024)
-def _parse_scope(credential: str) -> Scope:
-    parts = credential.split("/")
-    if len(parts) != 5:
-        return Scope()
-    return Scope(parts[0], parts[2], parts[3])
-
-
-def scope_of(request: HttpRequest) -> Scope:
-    """Return the credential scope from the Authorization header or a presigned query."""
-    authorization = request.headers.get("authorization", "")
-    _, found, rest = authorization.partition("Credential=")
-    if found:
-        return _parse_scope(rest.partition(",")[0].strip())
-    if "X-Amz-Credential=" in request.query:
-        return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
-    if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
-        return Scope(service=sigv2.SERVICE)
-    return Scope()
-
-
-class _Names:
-    """Which service a request is for, by what the services declare."""
-
-    def __init__(self) -> None:
-        self._of_scope: dict[str, str] = {}
-        self._of_target: dict[str, str] = {}
-        self._of_path: dict[str, str] = {}
-        self._paths: tuple[str, ...] = ()
-        self._of_version: dict[bytes, str] = {}
-        self._rest = ""
-
-    def add(self, name: str, profile: Profile) -> None:
-        """Note how requests name a service."""
-        self._of_scope.update(dict.fromkeys(profile.signing_scopes, name))
-        if profile.target_prefix:
-            self._of_target[profile.target_prefix] = name
-        self._of_path.update(dict.fromkeys(profile.paths, name))
-        self._paths = tuple(self._of_path)
-        if profile.query_version:
-            self._of_version[f"Version={profile.query_version}".encode()] = name
-        if profile.takes_the_rest:
-            self._rest = name
-
-    def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
-        """Return botocore's name of the service that a request is for; None when only its body can tell."""
-        if scope.service:
-            return self._of_scope.get(scope.service, scope.service)
-        target = request.headers.get("x-amz-target", "")
-        if target:
-            prefix = target.partition(".")[0]
-            return self._of_target.get(prefix, prefix.partition("_")[0].lower())
-        if request.path.startswith(self._paths):
-            return next(n for path, n in self._of_path.items() if request.path.startswith(path))
-        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            return None
-        return self._rest
-
-    def of_body(self, body: bytes) -> str:
-        """Return the service of a form, which tells by its Version."""
-        return next((n for version, n in self._of_version.items() if version in body), self._rest)
-
-
 class Gateway:
     """Routes requests to owned services and to the fallback."""
 
@@ -165,7 +92,7 @@ class Gateway:
         # Who may do what; set before the first request. Without it, everybody may do everything.
         self.permissions: Permissions | None = None
         self._services: dict[str, OwnedService] = {}
-        self._names = _Names()
+        self._names = ServiceNames()
         for name, profile in fallback.profiles.items():
             self._add(name, profile)
         # Those that answer some operations on the event loop, by what stands before the dot in `X-Amz-Target`.
@@ -261,6 +188,7 @@ class Gateway:
         # All keys but those of users and sessions are the account's own, which may do everything.
         if scope.access_key[:1] == "A" and self.permissions is not None:
             call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
+        answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -268,10 +196,10 @@ class Gateway:
                 None if owned is None else owned.api,
                 request,
                 call,
-                functools.partial(self._answer, owned, request, call),
+                functools.partial(answered, request, call),
             )
         else:
-            answer = self._answer(owned, request, call)
+            answer = answered(request, call)
         if owned is None:
             return answer
         if isinstance(answer, HttpResponse):
@@ -305,23 +233,6 @@ class Gateway:
             answer.headers.append(("x-amzn-RequestId", call.request_id))
             return answer
         return None
-
-    def _answer(
-        self, owned: OwnedService | None, request: HttpRequest, call: Call
-    ) -> HttpResponse | Future[HttpResponse]:
-        if owned is None:
-            return self._handle_fallback(request, call)
-        if owned.answer_raw is None:
-            return owned.answer_parsed(request, call)
-        try:
-            answer = owned.answer_raw(request)
-        except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
-            answer = owned.failed_raw(error, request, call)
-        if answer is None:
-            return owned.answer_parsed(request, call)
-        if call.waits and isinstance(answer, HttpResponse):
-            owned.wait_for(answer, request, call)
-        return answer
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
         if not rpc_cbor.is_rpc(request):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.aws.errors import AwsError
-from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
+from headrace.aws.service_names import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane

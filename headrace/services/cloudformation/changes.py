@@ -19,7 +19,6 @@ from headrace.services.cloudformation.change_details import (
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.parameters import effective_values
-from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
 from headrace.services.cloudformation.removal import RETAINING
 from headrace.services.cloudformation.resources import resource_type
@@ -28,7 +27,12 @@ from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
+from headrace.services.cloudformation.values import (
+    UNKNOWN,
+    check_operation_size,
+    is_unknown,
+    size_of,
+)
 
 # Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTES = (

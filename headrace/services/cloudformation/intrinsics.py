@@ -186,7 +186,7 @@ def _sub(argument: Any, scope: Scope) -> Any:
     texts = {name: scalar(value) for name, value in values.items()}
     scope.spend(len(text) + sum(len(texts[name]) for name in sub_names(text)))
     filled = substitute(text, texts)
-    return _dynamic(filled, scope)
+    return _dynamic(filled, scope) if _DYNAMIC_START in filled else filled
 
 
 def _if(argument: Any, scope: Scope) -> Any:

@@ -23,7 +23,6 @@ from headrace.services.lambda_.mappings import counts, trace
 from headrace.services.lambda_.mappings.batch import (
     AGE_EXCEEDED,
     RETRIES_EXHAUSTED,
-    Answer,
     Attempt,
     Batch,
     FailedFrom,
@@ -194,9 +193,9 @@ class Lane:
 
     def _process(self, batch: Batch) -> float:
         rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
+        history = batch.history or self._ports.trace.begin()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
-            history = batch.history or self._ports.trace.begin()
             if alive is not None and history.attempts:
                 history = self._ports.trace.begin(history, "expired part")
             self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
@@ -204,18 +203,14 @@ class Lane:
             return 0.0
         gone, alive = self._split_gone(batch, now_ms)
         if gone is not None:
-            self._disposal.note_expired(gone)
+            self._disposal.note_expired(gone.of(history))
             self._replace(() if alive is None else (alive,), gone.records[-1])
             return 0.0
-        history = batch.history or self._ports.trace.begin()
         batch = self.batches[0] = batch.of(history)
         result = self._invoke(batch.records, final=False, history=history)
         if result is None:
             return self._back_off(batch)
-        answer, window = self._answer(result, batch)
-        if self._stopped and not isinstance(answer, Succeeded):
-            raise WorkerDone
-        return self._follow(batch, answer, window, result)
+        return self._follow(batch, result)
 
     def _split_gone(self, batch: Batch, now_ms: int) -> tuple[Batch | None, Batch | None]:
         """Return the part of a failing batch that the stream no longer has, and the rest.
@@ -243,24 +238,21 @@ class Lane:
             return None, batch
         return split_before(batch, found.records[0].sequence_number if found.records else None)
 
-    def _answer(self, result: InvokeResult, batch: Batch) -> tuple[Answer, Window | None]:
+    def _follow(self, batch: Batch, result: InvokeResult) -> float:
+        """Do what follows from a function's answer to a batch; return how long to wait then."""
+        history, window = batch.history, self.window
+        assert history is not None
         answer = read_answer(
             result.payload,
             function_error=result.function_error,
             batch=batch,
             rules=self._settings.rules,
         )
-        if self.window is None or result.function_error is not None:
-            return answer, self.window
-        return with_state(self.window, answer, read_state(result.payload))
-
-    def _follow(
-        self, batch: Batch, answer: Answer, window: Window | None, result: InvokeResult
-    ) -> float:
-        """Do what follows from a function's answer to a batch; return how long to wait then."""
-        history = batch.history
-        assert history is not None
+        if window is not None and result.function_error is None:
+            answer, window = with_state(window, answer, read_state(result.payload))
         succeeded = isinstance(answer, Succeeded)
+        if self._stopped and not succeeded:
+            raise WorkerDone
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(history, answer, result.payload, result.function_error)
         verdict = judge(batch, answer, self._settings.rules)

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
-from headrace.aws.gateway import scope_of
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.service_names import scope_of
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
