@@ -47,6 +47,10 @@ class QueueReceiver(Protocol):
         """Whether `receive` would find nothing now, or nothing is known yet. Costs microseconds; never waits."""
         ...
 
+    def message_count(self, queue_arn: str) -> int:
+        """Return how many messages a queue has: those to be received, delayed ones, and those in flight."""
+        ...
+
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """Return up to `most` messages (10 at most), hidden from now on; never waits."""
         ...

@@ -80,11 +80,15 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Records, oldest first, and where to go on: `next_position` is None at a closed shard's end."""
+    """Records, oldest first, and where to go on: `next_position` is None at a closed shard's end.
+
+    `expired` counts the records behind the position that the stream no longer has.
+    """
 
     records: list[StreamRecord]
     next_position: AtSequence | AfterSequence | TrimHorizon | None
     millis_behind_latest: int
+    expired: int = 0
 
 
 class StreamReader(Protocol):

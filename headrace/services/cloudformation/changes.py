@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation import functions, graph, limits, stack_tags
+from headrace.services.cloudformation import function_forms, graph, limits, stack_tags
 from headrace.services.cloudformation.change_details import (
     TAGS_DETAIL,
     Causes,
@@ -142,7 +142,9 @@ class ResourceChanges:
             if self._missing_export and not self.warning:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
-                self.warning = _INCOMPLETE.format(name, functions.JOIN_ARGUMENTS)
+                self.warning = _INCOMPLETE.format(
+                    name, str(function_forms.template_error(function_forms.JOIN))
+                )
             size_bytes += size_of(properties)
             check_operation_size(size_bytes)
             present = self._stack.resources.get(name)
