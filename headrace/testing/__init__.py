@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headrace.testing.simulated.entering import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
     from headrace.testing.waiting import RecordsExpired as RecordsExpired
+    from headrace.testing.waiting import RecordsLost as RecordsLost
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
 
@@ -48,6 +49,7 @@ _HOME = {
     "NotInTime": "waiting",
     "Record": "reading",
     "RecordsExpired": "waiting",
+    "RecordsLost": "waiting",
     "cloud": "clouds",
     "objects_under": "reading",
     "records_of": "reading",
