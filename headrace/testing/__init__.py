@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.testing.clouds import cloud as cloud
     from headrace.testing.convergence import HandlerPipeline as HandlerPipeline
     from headrace.testing.convergence import NotConverged as NotConverged
+    from headrace.testing.convergence import NothingProcessed as NothingProcessed
     from headrace.testing.convergence import assert_converges as assert_converges
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
     from headrace.testing.handlers import FunctionNotLoadable as FunctionNotLoadable
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 _HOME = {
     "HandlerPipeline": "convergence",
     "NotConverged": "convergence",
+    "NothingProcessed": "convergence",
     "assert_converges": "convergence",
     "CALM": "simulated.chances",
     "Chances": "simulated.chances",
