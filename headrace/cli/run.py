@@ -229,7 +229,6 @@ def up(
         region=region,
         account_id=account,
         durability=durability,
-        ephemeral=ephemeral,
         strict=strict,
         spark=spark,
         state_delay_ms=round(state_delay * 1000),

@@ -6,15 +6,12 @@ and lambda-intro-execution-role.html (documented); the sentences of the refusals
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn
 from headrace.core.ports import Acting, Guard, NoGuard
 from headrace.services.lambda_.errors import invalid_parameter
-
-log = logging.getLogger(__name__)
 
 SERVICE = "lambda.amazonaws.com"
 # The session's name on AWS has a number and a time too (observed in CloudTrail).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -19,8 +18,6 @@ from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
 from headrace.services.lambda_.mappings.trace import Place
 from headrace.store.losses import LogDamaged
-
-log = logging.getLogger(__name__)
 
 _MISSING_STREAM_RETRY_S = 1.0
 
