@@ -192,10 +192,9 @@ def _is_outside(name: str) -> bool:
 
 def main() -> int:
     """Print the names that nothing uses."""
-    listed = subprocess.run(
-        ["git", "ls-files", "*.py"], cwd=REPOSITORY, check=True, capture_output=True, text=True
-    ).stdout.split()
-    paths = [path for path in listed if NOT_READ.match(path) is None]
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+    listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    paths = [path for path in listed.stdout.split() if NOT_READ.match(path) is None]
     # Trees have no circles: looking for them would take twice the time of all else.
     gc.disable()
     found = list(unused([read(path, (REPOSITORY / path).read_text()) for path in paths]))

@@ -16,10 +16,11 @@ from headrace.aws.authentication import Authentication
 from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError
 from headrace.aws.front_door import FrontDoor, is_of_a_browser
-from headrace.aws.gateway import Gateway, scope_of
+from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.refusals import error_answer, refuse_large
+from headrace.aws.scope import scope_of
 from headrace.aws.server_errors import internal_failure
 from headrace.core.clock import Clock
 

@@ -13,11 +13,9 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any, Protocol
-from urllib.parse import unquote
 
-from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor, sigv2
+from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -28,8 +26,10 @@ from headrace.aws.operation import Call
 from headrace.aws.owned_service import OwnedService
 from headrace.aws.permits import Permissions, is_restricted
 from headrace.aws.refusals import error_answer
+from headrace.aws.scope import Scope, scope_of
 from headrace.aws.service import Profile, ServiceApi
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
+from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import Acting
@@ -64,36 +64,6 @@ class Fallback(Protocol):
     def account_of(self, access_key: str) -> str | None:
         """Return the account that a temporary or user key belongs to, when known."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Who signed: the parts of a request's credential scope, empty where there is none."""
-
-    access_key: str = ""
-    region: str = ""
-    service: str = ""
-
-
-@functools.lru_cache(maxsize=1024)
-def _parse_scope(credential: str) -> Scope:
-    parts = credential.split("/")
-    if len(parts) != 5:
-        return Scope()
-    return Scope(parts[0], parts[2], parts[3])
-
-
-def scope_of(request: HttpRequest) -> Scope:
-    """Return the credential scope from the Authorization header or a presigned query."""
-    authorization = request.headers.get("authorization", "")
-    _, found, rest = authorization.partition("Credential=")
-    if found:
-        return _parse_scope(rest.partition(",")[0].strip())
-    if "X-Amz-Credential=" in request.query:
-        return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
-    if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
-        return Scope(service=sigv2.SERVICE)
-    return Scope()
 
 
 class _Names:
@@ -405,7 +375,7 @@ class Gateway:
         known = self._accounts.get(access_key)
         if known is not None:
             return known
-        if len(access_key) == 12 and access_key.isdigit():
+        if is_account_id(access_key):
             account = access_key
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)

@@ -35,6 +35,7 @@ from headrace.cli.running_cloud import (
     SAY_EVERY_S,
     write_run_file,
 )
+from headrace.core.arn import is_account_id
 from headrace.core.clock import SystemClock
 from headrace.core.config import (
     DEFAULT_LOG_GROUP_EVENTS,
@@ -197,7 +198,7 @@ def up(
 ) -> None:
     """Start the local cloud."""
     _speak_utf8()
-    if len(account) != 12 or not account.isdigit():
+    if not is_account_id(account):
         raise fail(f"An account is 12 digits, not {account!r}.")
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region) is None:
         raise fail(f"A region is a name such as {DEFAULT_REGION}, not {region!r}.")
