@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, cast
 from xml.parsers import expat
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest
 from headrace.aws.model import operation_model
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.routing import Target
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import (
     GetBucketPolicyStatusInput,
@@ -30,7 +30,7 @@ from headrace.services.s3 import (
 )
 from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.policies import check_bucket_policy
 from headrace.services.s3.state import Bucket
 from headrace.services.s3.writes import bad_tag, checked_tags
