@@ -116,7 +116,7 @@ def read_keys(path: Path) -> list[AccessKey]:
     try:
         parser.read_string(path.read_text())
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no file of credentials"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a credentials file"
         raise KeysRefused(f"The keys of {path} cannot be read: {reason}.") from error
     keys = [_key_of(path, name, parser[name]) for name in parser.sections()]
     if not keys:

@@ -38,6 +38,7 @@ from headrace.cli.running_cloud import (
 from headrace.core.arn import is_account_id
 from headrace.core.clock import SystemClock
 from headrace.core.config import (
+    DEFAULT_ACCOUNT_ID,
     DEFAULT_LOG_GROUP_EVENTS,
     DEFAULT_LOG_GROUP_MIB,
     DEFAULT_PORT,
@@ -66,8 +67,18 @@ MOST_FILES = 10_240
     show_default=True,
     help="0 takes a free port.",
 )
-@click.option("--region", default=DEFAULT_REGION, show_default=True)
-@click.option("--account", default="000000000000", show_default=True, help="12 digits.")
+@click.option(
+    "--region",
+    default=DEFAULT_REGION,
+    show_default=True,
+    help="The region of requests that name none.",
+)
+@click.option(
+    "--account",
+    default=DEFAULT_ACCOUNT_ID,
+    show_default=True,
+    help="The id of the account: 12 digits.",
+)
 @click.option(
     "--durability",
     type=click.Choice(["os", "fsync"]),
@@ -150,7 +161,7 @@ MOST_FILES = 10_240
     envvar="HEADRACE_OPENSEARCH",
     metavar="URL",
     callback=server_url,
-    help="Your own OpenSearch, for what is put into domains; without it a small one in the data directory.",
+    help="Your own OpenSearch server, for the documents of all domains; default: a small one in the data directory.",
 )
 @click.option(
     "--redshift",
