@@ -1,4 +1,4 @@
-"""Sends requests for queues, topics and buses of other accounts to that account, if the resource's policy allows it.
+"""Runs a request for another account's queue, topic or bus in that account, if the resource's policy allows it.
 
 moto looks in the caller's own account alone. Users and roles the gateway has judged before; the account itself, which
 needs no leave at home, needs the resource's policy elsewhere, whatever `--iam` says. moto must be loaded.
