@@ -42,6 +42,12 @@ MOST_KNOWN = 10_000
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
+# SQS's attributes with how many messages a queue has.
+_COUNTS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesDelayed",
+    "ApproximateNumberOfMessagesNotVisible",
+)
 
 
 class Queues:
@@ -71,6 +77,11 @@ class Queues:
         """See `QueueReceiver.is_empty`."""
         arn = Arn.parse(queue_arn)
         return self._is_empty(arn.account, arn.region, arn.name)
+
+    def message_count(self, queue_arn: str) -> int:
+        """See `QueueReceiver.message_count`."""
+        found = self._call(queue_arn, "GetQueueAttributes", {"AttributeNames": list(_COUNTS)})
+        return sum(int(found["Attributes"][name]) for name in _COUNTS)
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """See `QueueReceiver.receive`."""

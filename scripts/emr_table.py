@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.emr_releases import Release, releases
-from headrace.spark_submit.spark_versions import dotted, javas, pythons
+from headrace.core.minor_versions import dotted
+from headrace.spark_submit.spark_versions import traits_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "emr.md"
 BEGIN = "<!-- releases: python -m scripts.emr_table -->\n"
@@ -25,7 +26,8 @@ def table() -> str:
 
 def _row(release: Release) -> str:
     others = [python for python in release.pythons if python != release.python]
-    can = pythons(release.spark_minor)
+    traits = traits_of(release.spark_minor)
+    can = traits.pythons
     services = ", ".join(_SERVICES[name] for name in release.services)
     mark = "" if release.evidence == "documented" else f" ({release.evidence})"
     cells = [
@@ -35,7 +37,7 @@ def _row(release: Release) -> str:
         f"{release.java}, {release.scala}",
         release.hadoop or "not documented",
         services,
-        f"{javas(release.spark_minor)}; Python {dotted(can[0])} to {dotted(can[-1])}",
+        f"{traits.needed_java}; Python {dotted(can[0])} to {dotted(can[-1])}",
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from cdk.constructs.python_packages import requirements_of
 from headrace.core.emr_releases import releases
+from headrace.core.minor_versions import minor_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
@@ -24,7 +25,6 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import minor_of
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".spark"

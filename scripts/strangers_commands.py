@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts import strangers
+from scripts import strangers, strangers_flows
 
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent / "strangers" / "commands"
@@ -45,7 +45,7 @@ class CommandCase(strangers.Outcome):
         super().__init__(name, [each.replace("$CASE", name) for each in told.get("flow", [])])
         self._told, self._folder = told, folder / name
 
-    def run(self, cloud: strangers.Cloud) -> None:
+    def run(self, cloud: strangers_flows.Cloud) -> None:
         """Type the lines, put something in, and take all away."""
         shutil.copytree(
             HERE / self._told["folder"], self._folder, ignore=shutil.ignore_patterns("cdk.out")
@@ -55,15 +55,15 @@ class CommandCase(strangers.Outcome):
             self._feed(cloud)
         self.destroys = self._typed(cloud, "then") and self._is_gone(cloud)
 
-    def _feed(self, cloud: strangers.Cloud) -> None:
+    def _feed(self, cloud: strangers_flows.Cloud) -> None:
         stack = f"{self.name}{self._told.get('stack', '')}"
         try:
-            why = strangers.feed(cloud, stack, self.flow)
+            why = strangers_flows.feed(cloud, stack, self.flow)
         except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
             why = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
         self.flows, self.why = not why, self.why or why
 
-    def _typed(self, cloud: strangers.Cloud, which: str) -> bool:
+    def _typed(self, cloud: strangers_flows.Cloud, which: str) -> bool:
         for each in self._told.get(which, []):
             line = {"run": each} if isinstance(each, str) else each
             try:
@@ -73,7 +73,7 @@ class CommandCase(strangers.Outcome):
                 return False
         return True
 
-    def _environment(self, cloud: strangers.Cloud) -> dict[str, str]:
+    def _environment(self, cloud: strangers_flows.Cloud) -> dict[str, str]:
         paths = [ROOT / "cdk/node_modules/.bin", Path(sys.executable).parent, SAM / "bin"]
         return {
             **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
@@ -89,12 +89,12 @@ class CommandCase(strangers.Outcome):
             "AWS_ENDPOINT_URL": cloud.url,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_DEFAULT_REGION": strangers.REGION,
-            "AWS_REGION": strangers.REGION,
+            "AWS_DEFAULT_REGION": strangers_flows.REGION,
+            "AWS_REGION": strangers_flows.REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def _is_gone(self, cloud: strangers.Cloud) -> bool:
+    def _is_gone(self, cloud: strangers_flows.Cloud) -> bool:
         """Return whether no stack is left that has the case's name."""
         pages = cloud("cloudformation").get_paginator("describe_stacks").paginate()
         names = [stack["StackName"] for page in pages for stack in page["Stacks"]]
@@ -188,8 +188,8 @@ def survey(
         found = [CommandCase(name, told()[name], folder / "cases") for name in names]
         process = strangers.started(folder / "data", port)
         try:
-            cloud = strangers.Cloud(f"http://127.0.0.1:{port}")
-            cloud("s3").create_bucket(Bucket=strangers.SINK)
+            cloud = strangers_flows.Cloud(f"http://127.0.0.1:{port}")
+            cloud("s3").create_bucket(Bucket=strangers_flows.SINK)
             for service in ("cloudformation", "lambda", "sqs", "kinesis"):
                 cloud(service)
             if any(name.startswith("cdk-") for name in names):
@@ -203,7 +203,7 @@ def survey(
     return found
 
 
-def _bootstrap(cloud: strangers.Cloud, folder: Path) -> None:
+def _bootstrap(cloud: strangers_flows.Cloud, folder: Path) -> None:
     case = CommandCase("bootstrapped", {"folder": "cdk", "lines": ["cdk bootstrap"]}, folder)
     case.run(cloud)
     if not case.deploys:

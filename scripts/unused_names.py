@@ -194,7 +194,12 @@ def main() -> int:
     """Print the names that nothing uses."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
     listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    paths = [path for path in listed.stdout.split() if NOT_READ.match(path) is None]
+    # Git also lists what has been deleted since, and what is in conflict several times.
+    paths = [
+        path
+        for path in sorted(set(listed.stdout.split()))
+        if NOT_READ.match(path) is None and (REPOSITORY / path).is_file()
+    ]
     # Trees have no circles: looking for them would take twice the time of all else.
     gc.disable()
     found = list(unused([read(path, (REPOSITORY / path).read_text()) for path in paths]))

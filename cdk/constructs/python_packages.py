@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.emr_releases import UnknownRelease, release_of, releases
+from headrace.core.minor_versions import dotted, minor_of
 from headrace.spark_submit.environments import python_for
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import dotted, minor_of
 
 CACHE_VARIABLE = "HEADRACE_PACKAGES_CACHE"
 # What the archive is unpacked as, beside the driver and each executor; see `options`.

@@ -17,7 +17,7 @@ from headrace.aws.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.aws.scope import whole_credential
+from headrace.aws.signers import whole_credential
 from headrace.aws.sigv2 import OldClaim
 from headrace.aws.sigv4 import (
     ALGORITHM,

@@ -47,6 +47,13 @@ def is_cbor(content_type: str) -> bool:
     return content_type.startswith("application/x-amz-cbor")
 
 
+def answer_type(content_type: str) -> str:
+    """Return the Content-Type of the answer to a request with this one."""
+    if is_cbor(content_type):
+        return CBOR_1_1
+    return content_type if content_type.startswith("application/x-amz-json") else JSON_1_1
+
+
 # --- decoding ---------------------------------------------------------------------------------
 
 

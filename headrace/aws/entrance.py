@@ -20,8 +20,8 @@ from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.refusals import error_answer, refuse_large
-from headrace.aws.scope import scope_of
 from headrace.aws.server_errors import internal_failure
+from headrace.aws.service_names import scope_of
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)

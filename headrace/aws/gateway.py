@@ -26,8 +26,8 @@ from headrace.aws.operation import Call
 from headrace.aws.owned_service import OwnedService
 from headrace.aws.permits import Permissions, is_restricted
 from headrace.aws.refusals import error_answer
-from headrace.aws.scope import Scope, scope_of
 from headrace.aws.service import Profile, ServiceApi
+from headrace.aws.service_names import Scope, ServiceNames, scope_of
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
@@ -66,48 +66,6 @@ class Fallback(Protocol):
         ...
 
 
-class _Names:
-    """Which service a request is for, by what the services declare."""
-
-    def __init__(self) -> None:
-        self._of_scope: dict[str, str] = {}
-        self._of_target: dict[str, str] = {}
-        self._of_path: dict[str, str] = {}
-        self._paths: tuple[str, ...] = ()
-        self._of_version: dict[bytes, str] = {}
-        self._rest = ""
-
-    def add(self, name: str, profile: Profile) -> None:
-        """Note how requests name a service."""
-        self._of_scope.update(dict.fromkeys(profile.signing_scopes, name))
-        if profile.target_prefix:
-            self._of_target[profile.target_prefix] = name
-        self._of_path.update(dict.fromkeys(profile.paths, name))
-        self._paths = tuple(self._of_path)
-        if profile.query_version:
-            self._of_version[f"Version={profile.query_version}".encode()] = name
-        if profile.takes_the_rest:
-            self._rest = name
-
-    def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
-        """Return botocore's name of the service that a request is for; None when only its body can tell."""
-        if scope.service:
-            return self._of_scope.get(scope.service, scope.service)
-        target = request.headers.get("x-amz-target", "")
-        if target:
-            prefix = target.partition(".")[0]
-            return self._of_target.get(prefix, prefix.partition("_")[0].lower())
-        if request.path.startswith(self._paths):
-            return next(n for path, n in self._of_path.items() if request.path.startswith(path))
-        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            return None
-        return self._rest
-
-    def of_body(self, body: bytes) -> str:
-        """Return the service of a form, which tells by its Version."""
-        return next((n for version, n in self._of_version.items() if version in body), self._rest)
-
-
 class Gateway:
     """Routes requests to owned services and to the fallback."""
 
@@ -135,7 +93,7 @@ class Gateway:
         # Who may do what; set before the first request. Without it, everybody may do everything.
         self.permissions: Permissions | None = None
         self._services: dict[str, OwnedService] = {}
-        self._names = _Names()
+        self._names = ServiceNames()
         for name, profile in fallback.profiles.items():
             self._add(name, profile)
         # Those that answer some operations on the event loop, by what stands before the dot in `X-Amz-Target`.
@@ -231,6 +189,7 @@ class Gateway:
         # All keys but those of users and sessions are the account's own, which may do everything.
         if scope.access_key[:1] == "A" and self.permissions is not None:
             call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
+        answered = self._handle_fallback if owned is None else owned.answer
         if self.faults.rules and self.faults.concerns(service):
             answer = answer_with_faults(
                 self.faults,
@@ -238,10 +197,10 @@ class Gateway:
                 None if owned is None else owned.api,
                 request,
                 call,
-                functools.partial(self._answer, owned, request, call),
+                functools.partial(answered, request, call),
             )
         else:
-            answer = self._answer(owned, request, call)
+            answer = answered(request, call)
         if owned is None:
             return answer
         if isinstance(answer, HttpResponse):
@@ -275,23 +234,6 @@ class Gateway:
             answer.headers.append(("x-amzn-RequestId", call.request_id))
             return answer
         return None
-
-    def _answer(
-        self, owned: OwnedService | None, request: HttpRequest, call: Call
-    ) -> HttpResponse | Future[HttpResponse]:
-        if owned is None:
-            return self._handle_fallback(request, call)
-        if owned.answer_raw is None:
-            return owned.answer_parsed(request, call)
-        try:
-            answer = owned.answer_raw(request)
-        except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
-            answer = owned.failed_raw(error, request, call)
-        if answer is None:
-            return owned.answer_parsed(request, call)
-        if call.waits and isinstance(answer, HttpResponse):
-            owned.wait_for(answer, request, call)
-        return answer
 
     def _handle_fallback(self, request: HttpRequest, call: Call) -> HttpResponse:
         if not rpc_cbor.is_rpc(request):

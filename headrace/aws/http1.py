@@ -1,23 +1,19 @@
-"""Serves HTTP/1.1 on one connection: requests in turn, their answers, and the connection's end.
-
-Header and body of an answer leave in one write (two small writes cost 40 ms of delayed acknowledgement).
-"""
+"""Serves HTTP/1.1 on one connection: requests in turn, their answers, and the connection's end."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from typing import cast
 
-from headrace.aws.answer_parts import length_of
 from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
-from headrace.aws.http1_answers import BODILESS, has_body, head
+from headrace.aws.http import DROPPED, HttpRequest, HttpResponse
+from headrace.aws.http1_answers import BODILESS, head
 from headrace.aws.http1_reader import RequestReader
 from headrace.aws.http1_requests import usual_request
+from headrace.aws.http1_writer import AnswerWriter
 from headrace.aws.http2 import PREFACE, Http2Connection
 from headrace.aws.lingering import Lingering
 from headrace.aws.server_errors import plain
@@ -25,10 +21,6 @@ from headrace.aws.tasks import log_failure
 from headrace.aws.waiting import settled
 
 log = logging.getLogger(__name__)
-
-# Header and body of a small answer leave in one packet; of a large one the copy would cost more.
-WRITE_APART_ABOVE_BYTES = 256 * 1024
-FILE_PIECE_BYTES = 16 * 1024 * 1024
 
 
 class Http1Connection(asyncio.Protocol):
@@ -42,6 +34,7 @@ class Http1Connection(asyncio.Protocol):
         self._server = server
         self._bounds = server.bounds
         self._reader = RequestReader(server, say_continue=self._say_continue)
+        self._writer = AnswerWriter(server, self)
         self._transport: asyncio.Transport | None = None
         # What came before it was clear whether the client speaks HTTP/2.
         self._first: bytes = b""
@@ -50,11 +43,7 @@ class Http1Connection(asyncio.Protocol):
         self._is_free = False
         self._held: bytearray = bytearray()
         self._current: Exchange | None = None
-        # The task that drives a body until it is told to stop, and the one that sends a file.
-        self._streaming: asyncio.Task[None] | None = None
-        self._sending: asyncio.Task[None] | None = None
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._writable = self._writer.writable
         self._is_scheduled = False
         self._half_closed = False
         # No more requests are taken.
@@ -87,8 +76,8 @@ class Http1Connection(asyncio.Protocol):
             return
         if self._transport.is_closing() or not self._writable.is_set():
             self._look_at_answer(now_s)
-        elif self._sending is not None:
-            if now_s - self._since_s > self._bounds.answer_idle_s:
+        elif self._writer.sending is not None:
+            if now_s - max(self._since_s, self._writer.since_s) > self._bounds.answer_idle_s:
                 self._abort_unread()
         elif self._current is not None:
             self._since_s = now_s
@@ -115,26 +104,26 @@ class Http1Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self._since_s = self._server.now_s
-        self._stop_sending()
+        self._writer.stop_sending()
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        self._stop_sending()
+        self._writer.stop_sending()
         if self._transport is not None:
             self._transport.abort()
 
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+        self._transport = self._writer.transport = cast("asyncio.Transport", transport)
         if not self._server.opened(self):
             self._server.complain("connections are refused: %d are open", self._bounds.connections)
             self._end_with(plain(503, "too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)
-        self._transport = None
+        self._transport = self._writer.transport = None
         self._ended = True
         self._is_free = False
         self._writable.set()
@@ -142,8 +131,8 @@ class Http1Connection(asyncio.Protocol):
         self._reader.close()
         if self._current is not None:
             self._current.leave()
-        self._stop_streaming()
-        self._stop_sending()
+        self._writer.stop_streaming()
+        self._writer.stop_sending()
 
     def data_received(self, data: bytes) -> None:
         if self._is_free:
@@ -193,17 +182,8 @@ class Http1Connection(asyncio.Protocol):
         # A client that will send no more still wants its answers, but to one that goes on until it is told to
         # stop, this tells.
         self._half_closed = True
-        self._stop_streaming()
+        self._writer.stop_streaming()
         return bool(self._current or self._has_more)
-
-    def _stop_streaming(self) -> None:
-        if self._streaming is not None:
-            self._streaming.cancel()
-
-    def _stop_sending(self) -> None:
-        # Before its socket is closed, whose number may be another's a moment later.
-        if self._sending is not None:
-            self._sending.cancel()
 
     def pause_writing(self) -> None:
         self._is_free = False
@@ -291,7 +271,7 @@ class Http1Connection(asyncio.Protocol):
         self._advance_soon()
 
     def _say_continue(self) -> None:
-        self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._writer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -341,10 +321,8 @@ class Http1Connection(asyncio.Protocol):
         try:
             if isinstance(answer.body, bytes):
                 self._write(exchange, answer)
-            elif isinstance(answer.body, FileSlice):
-                await self._write_file(exchange, answer, answer.body)
-            else:
-                await self._write_parts(exchange, answer)
+            elif await self._writer.write_long(exchange, answer) and not exchange.keep_alive:
+                self._close_after(exchange)
         except ConnectionError:
             self.abort()
         except OSError as error:  # of the body's file
@@ -357,6 +335,7 @@ class Http1Connection(asyncio.Protocol):
             self._end_exchange(exchange)
 
     def _end_exchange(self, exchange: Exchange) -> None:
+        self._since_s = max(self._since_s, self._writer.since_s)
         exchange.release()
         self._current = None
         self._advance()
@@ -365,83 +344,9 @@ class Http1Connection(asyncio.Protocol):
         if answer.status == DROPPED:
             self.abort()
             return
-        body = answer.body
-        assert isinstance(body, bytes)
-        length_bytes = None if answer.status in BODILESS else len(body)
-        data = head(answer, length_bytes, keep_alive=exchange.keep_alive)
-        if not has_body(exchange.request.method, answer.status):
-            self._send(data)
-        elif len(body) < WRITE_APART_ABOVE_BYTES:
-            self._send(data + body)
-        else:
-            self._send(data)
-            self._send(body)
+        self._writer.write(exchange, answer)
         if not exchange.keep_alive:
             self._close_after(exchange)
-
-    async def _write_parts(self, exchange: Exchange, answer: HttpResponse) -> None:
-        """Write a body as it comes, at the client's pace."""
-        length_bytes = length_of(answer)
-        chunked = length_bytes is None and not exchange.is_http10
-        parts = self._server.parts(exchange, self, answer)
-        if isinstance(answer.body, AsyncGenerator):
-            self._streaming = asyncio.current_task()
-        try:
-            if not self._is_open:
-                return
-            self._send(head(answer, length_bytes, keep_alive=exchange.keep_alive, chunked=chunked))
-            if has_body(exchange.request.method, answer.status):
-                async for part in parts:
-                    if part:
-                        self._send(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
-                    await self._writable.wait()
-                    if not self._is_open:
-                        return
-                if chunked:
-                    self._send(b"0\r\n\r\n")
-            if not exchange.keep_alive:
-                self._close_after(exchange)
-        except asyncio.CancelledError:
-            # The client is gone, and nobody awaits this task.
-            self.close()
-        finally:
-            self._streaming = None
-            await parts.aclose()
-
-    async def _write_file(self, exchange: Exchange, answer: HttpResponse, part: FileSlice) -> None:
-        """Let the kernel send a part of a file; a quarter of the work of reading it. Raises OSError."""
-        loop, transport = asyncio.get_running_loop(), self._transport
-        with part.file or part.path.open("rb") as file:
-            if transport is None:
-                return
-            transport.write(head(answer, part.length_bytes, keep_alive=exchange.keep_alive))
-            at, end = part.offset_bytes, part.offset_bytes + part.length_bytes
-            if not has_body(exchange.request.method, answer.status):
-                at = end
-            self._sending = asyncio.current_task()
-            try:
-                while at < end and self._is_open:
-                    # In pieces, so that it shows whether the client takes any.
-                    self._since_s = self._server.now_s
-                    sent = await loop.sendfile(transport, file, at, min(end - at, FILE_PIECE_BYTES))
-                    if not sent:
-                        raise OSError(f"{part.path} ends {end - at} bytes too soon")
-                    at += sent
-            except asyncio.CancelledError:
-                return  # the connection was closed, and nobody awaits this task
-            finally:
-                self._sending = None
-        if not exchange.keep_alive:
-            self._close_after(exchange)
-
-    @property
-    def _is_open(self) -> bool:
-        """Whether the client is still there; asked anew after every wait."""
-        return self._transport is not None
-
-    def _send(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
 
     def _close_after(self, exchange: Exchange) -> None:
         """Close the connection, as its last answer is written."""

@@ -18,8 +18,8 @@ import httptools
 from headrace.aws.bounds import Bounds
 from headrace.aws.connection import Receiver
 from headrace.aws.exchange import Exchange
+from headrace.aws.host_names import is_host
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.http1_requests import is_host
 from headrace.aws.request_body import MAX_BODY_BYTES, BodyTooLarge, RequestBody
 from headrace.aws.server_errors import (
     body_late,

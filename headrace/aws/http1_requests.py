@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from headrace.aws.host_names import WELL_FORMED, is_host
 from headrace.aws.http import HttpRequest
 
 # A request as SDKs send it, whole in one piece, is taken apart here in a third of the time that the parser's calls back
@@ -13,11 +14,8 @@ _MOST_USUAL_BYTES = 64 * 1024
 _MOST_USUAL_HEADERS = 64
 _UNUSUAL = frozenset({"connection", "expect", "transfer-encoding", "upgrade"})
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-# A name or an address (RFC 3986's host, without the comma that a list of two would have), and a port.
-_HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~%!$&'()*+;=-]*)(?::[0-9]{0,5})?")
 _MOST_KEPT = 1000
 _names: dict[str, str] = {}
-_hosts: set[str | None] = set()
 
 
 def _lower_name(name: str) -> str | None:
@@ -28,17 +26,6 @@ def _lower_name(name: str) -> str | None:
         if len(_names) < _MOST_KEPT:
             _names[name] = lower
     return lower
-
-
-def is_host(value: str) -> bool:
-    """Whether `value` may be a Host header's; an empty one may."""
-    if value in _hosts:
-        return True
-    if _HOST.fullmatch(value) is None:
-        return False
-    if len(_hosts) < _MOST_KEPT:
-        _hosts.add(value)
-    return True
 
 
 def usual_request(data: bytes) -> HttpRequest | None:
@@ -65,6 +52,6 @@ def usual_request(data: bytes) -> HttpRequest | None:
     if not _UNUSUAL.isdisjoint(headers):
         return None
     host = headers.get("host")
-    if host not in _hosts and (host is None or not is_host(host)):
+    if host not in WELL_FORMED and (host is None or not is_host(host)):
         return None
     return HttpRequest("POST", "/", "", headers, data[end + 4 :])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.aws.host_names import is_host
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.http1_requests import is_host
 from headrace.aws.request_body import MAX_BODY_BYTES, Bodies, RequestBody
 from headrace.aws.server_errors import body_too_large, plain
 

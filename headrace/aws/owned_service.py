@@ -1,10 +1,11 @@
-"""Runs a request of an owned service the general way: parse, validate, call the operation, serialise."""
+"""Answers the requests of an owned service: by its own hook, else by parse, validate, run and serialise."""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 from botocore.model import OperationNotFoundError
@@ -19,7 +20,7 @@ from headrace.aws.errors import (
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
 from headrace.aws.operation import Action, Call
-from headrace.aws.service import RawAnswer, ServiceApi
+from headrace.aws.service import ServiceApi
 from headrace.aws.strictness import Strictness
 from headrace.aws.validate import validate
 
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnedService:
-    """An owned service behind the generic path: parse, validate, run, serialise. Thread-safe.
+    """An owned service: its own hook, and the generic path behind it. Thread-safe.
 
     With `strict`, parameters that would be ignored are refused.
     """
@@ -37,17 +38,26 @@ class OwnedService:
         self._strictness = Strictness.of(api.name, api.actions, api.fidelity) if strict else None
         self._actions: dict[str, Action] = api.by_name()
 
-    @property
-    def answer_raw(self) -> Callable[[HttpRequest], RawAnswer] | None:
-        """The service's own hook, which sees each request first; None when it has none."""
-        return self.api.raw
-
     @functools.cached_property
     def _protocol(self) -> str:
         return str(service_model(self.api.name).metadata["protocol"])
 
-    def answer_parsed(self, request: HttpRequest, call: Call) -> HttpResponse:
-        """Answer a request that the service's own hook leaves to us; never raises."""
+    def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
+        """Answer a request, which the service's own hook sees first if it has one; never raises."""
+        raw = self.api.raw
+        if raw is None:
+            return self._answer_parsed(request, call)
+        try:
+            answer = raw(request)
+        except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
+            answer = self._error_answer(self._aws_error(error, "raw request"), request, call)
+        if answer is None:
+            return self._answer_parsed(request, call)
+        if call.waits and isinstance(answer, HttpResponse):
+            self._wait_for(answer, request, call)
+        return answer
+
+    def _answer_parsed(self, request: HttpRequest, call: Call) -> HttpResponse:
         try:
             if self._protocol == "json":
                 response = self._answer_json(request, call)
@@ -57,10 +67,10 @@ class OwnedService:
             log.exception("a request to %s failed outside its operation", self.api.name)
             return self._failure(request, call)
         if call.waits:
-            self.wait_for(response, request, call)
+            self._wait_for(response, request, call)
         return response
 
-    def wait_for(self, response: HttpResponse, request: HttpRequest, call: Call) -> None:
+    def _wait_for(self, response: HttpResponse, request: HttpRequest, call: Call) -> None:
         """Let an answer leave when what its call waits for is done, and a failure leave when that fails."""
 
         def failure() -> HttpResponse:
@@ -73,10 +83,6 @@ class OwnedService:
     def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
         """Return the error of a defect of headrace, in the service's own form."""
         return self._error_answer(internal_failure(), request, call)
-
-    def failed_raw(self, error: Exception, request: HttpRequest, call: Call) -> HttpResponse:
-        """Return the answer for an error that the service's own hook raised."""
-        return self._error_answer(self._aws_error(error, "raw request"), request, call)
 
     def _error_answer(self, error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
         if self._protocol == "json":
@@ -140,13 +146,16 @@ class OwnedService:
         except AwsError as error:
             return self._json_error(error, request)
         body = codec_json.encode_output(self.api.name, operation, output, content_type)
-        return HttpResponse(200, [("Content-Type", _answer_type(content_type))], body)
+        return HttpResponse(200, [("Content-Type", codec_json.answer_type(content_type))], body)
 
     def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         return HttpResponse(
             error.status,
-            [("Content-Type", _answer_type(content_type)), ("x-amzn-ErrorType", error.code)],
+            [
+                ("Content-Type", codec_json.answer_type(content_type)),
+                ("x-amzn-ErrorType", error.code),
+            ],
             codec_json.encode_error(error, content_type),
         )
 
@@ -160,14 +169,6 @@ class OwnedService:
             return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
         except AwsError as error:
             return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)
-
-
-def _answer_type(content_type: str) -> str:
-    if codec_json.is_cbor(content_type):
-        return codec_json.CBOR_1_1
-    return (
-        content_type if content_type.startswith("application/x-amz-json") else codec_json.JSON_1_1
-    )
 
 
 def check_api(api: ServiceApi) -> None:

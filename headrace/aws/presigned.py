@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from headrace.aws.auth_errors import MOST_EXPIRES_S, S3, SKEW_MINUTES, Wording
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
-from headrace.aws.scope import whole_credential
+from headrace.aws.signers import whole_credential
 from headrace.aws.sigv2 import OldClaim
 from headrace.aws.sigv4 import ALGORITHM, Claim
 

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from headrace.core.minor_versions import Minor, minor_of
+
 # documented: AWS's page says it. partly assumed: AWS's page says which Spark minor version; the rest is an old copy's
 # or a neighbouring release's. reported: others who use the release say it, and no page of AWS's was found.
 Evidence = Literal["documented", "partly assumed", "reported"]
@@ -71,10 +73,9 @@ class Release:
         return self.spark.partition("-")[0]
 
     @property
-    def spark_minor(self) -> tuple[int, int]:
+    def spark_minor(self) -> Minor:
         """Major and minor version: `(3, 5)`."""
-        major, minor = self.spark_version.split(".")[:2]
-        return int(major), int(minor)
+        return minor_of(self.spark_version)
 
 
 def release_of(label: str, service: str | None = None) -> Release:

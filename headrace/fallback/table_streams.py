@@ -85,7 +85,8 @@ class TableStreams:
             shard = self._shard(stream_arn, shard_id)
             rows = shard.kept
             origin = int(shard.starting_sequence_number)
-            start = max(_number(position, origin, rows.next), rows.first)
+            wanted = _number(position, origin, rows.next)
+            start = max(wanted, rows.first)
             found: list[dict[str, Any]] = rows.slice(start, max_records)
             is_on, following = _is_on(shard), start
         records: list[StreamRecord] = []
@@ -98,9 +99,10 @@ class TableStreams:
             records.append(record)
             following += 1
         behind_ms = max(0, self._now_ms() - records[-1].approximate_arrival_ms) if records else 0
+        expired = 0 if isinstance(position, TrimHorizon) else start - wanted
         if not is_on and len(records) == len(found) < max_records:
-            return ReadResult(records, None, behind_ms)
-        return ReadResult(records, AtSequence(str(origin + following)), behind_ms)
+            return ReadResult(records, None, behind_ms, expired)
+        return ReadResult(records, AtSequence(str(origin + following)), behind_ms, expired)
 
     def consumer_status(self, consumer_arn: str) -> str | None:
         """See `StreamReader.consumer_status`: the streams of tables have no consumers."""

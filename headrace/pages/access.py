@@ -15,7 +15,7 @@ from headrace.aws.documents import restrained
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.refusals import refuse_large, refused
-from headrace.aws.scope import scope_of
+from headrace.aws.service_names import scope_of
 from headrace.aws.sigv4 import is_same
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from headrace.services.cloudformation.custom_responses import PATH as ANSWERS_PATH

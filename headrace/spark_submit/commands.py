@@ -11,33 +11,28 @@ import logging as logs
 import os
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import headrace
 from headrace.core.ports import (
     BucketNotFound,
-    JobCredentials,
     ObjectNotFound,
     ObjectStore,
-    any_credentials,
 )
 from headrace.spark_submit import connector
 from headrace.spark_submit.access import (
     CLASSES,
-    FILE_SYSTEM,
     MODE_VARIABLE,
-    AnyAccess,
-    JobAccess,
-    RoleObjects,
 )
 from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import CONTROLLER
 from headrace.spark_submit.making import command_that_makes, mending
-from headrace.spark_submit.spark_versions import Minor, loads_defaults
-from headrace.spark_submit.sparks import JobSpark, Sparks
+from headrace.spark_submit.spark_versions import SparkTraits
+from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 log = logs.getLogger(__name__)
@@ -47,49 +42,6 @@ PACKAGE_ROOT = Path(headrace.__file__).parent.parent
 
 _REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """What a job's process is started with: its arguments, its environment, and the folder it starts in.
-
-    `notes` are what the job's log says of it before it is started.
-    """
-
-    arguments: list[str]
-    environment: dict[str, str]
-    cwd: Path
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class JobContext:
-    """What this cloud gives to every job.
-
-    Attributes:
-        objects: where `s3://` URIs lead.
-        endpoint_url: this cloud's.
-        cores: how many tasks a Spark job runs at a time.
-        credentials: gives what a job signs with when it asks something of this cloud.
-        sparks: chooses the Spark of each job.
-        access: says what the job's role may do.
-        file_system: the class that answers for the job's `s3://`; empty for Hadoop's own, which nobody judges.
-    """
-
-    objects: ObjectStore
-    endpoint_url: Callable[[], str]
-    cores: int
-    credentials: JobCredentials = any_credentials
-    sparks: Sparks = field(default_factory=Sparks)
-    access: JobAccess = field(default_factory=AnyAccess)
-    file_system: str = ""
-
-    def as_role(self, account: str, role: str, session: str) -> JobContext:
-        """Return what the cloud gives to a job of this role: what it does in S3 is judged."""
-        if not role or self.access.mode == "off":
-            return self
-        objects = RoleObjects(self.objects, self.access, account, role, session)
-        return replace(self, objects=objects, file_system=FILE_SYSTEM)
 
 
 def make_folders(folder: Path) -> Path:
@@ -177,7 +129,7 @@ def spark_command(
     buckets = context.objects.buckets()
     require_utf8(os.environ, folder, spark.home, *buckets.values())
     properties = spark_properties(
-        buckets=buckets, cores=context.cores, spark=spark.minor, file_system=context.file_system
+        buckets=buckets, cores=context.cores, spark=spark.traits, file_system=context.file_system
     )
     submission = write_configuration(
         submission, folder, spark, properties, defaults=defaults, logging=logging
@@ -191,7 +143,7 @@ def spark_command(
             return uri
         return f"{fetch(context.objects, path, folder / 'work')}{mark}{name}"
 
-    options = local_arguments(connector.without_jar(submission), local, spark=spark.minor)
+    options = local_arguments(connector.without_jar(submission), local, spark=spark.traits)
     application = options[-1 - len(submission.arguments)]
     spark = _with_connector(spark, replace(submission, application=application), given_properties)
     arguments = [str(spark.home / "bin" / "spark-submit"), *options]
@@ -203,12 +155,12 @@ def spark_command(
 
 
 def local_arguments(
-    submission: Submission, local: Callable[[str], str], *, spark: Minor
+    submission: Submission, local: Callable[[str], str], *, spark: SparkTraits
 ) -> list[str]:
     """Return the arguments for this machine and a Spark; `local` fetches a URI and returns its path."""
     # Given as options, for a property `spark.submit.deployMode` would win over their absence.
     arguments = ["--master", "local[*]", "--deploy-mode", "client"]
-    if option_values(submission, "--properties-file") and loads_defaults(spark):
+    if option_values(submission, "--properties-file") and spark.loads_defaults:
         # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
@@ -226,7 +178,7 @@ def _with_connector(
     """Return `spark` with the stand-in for EMR's connector, if the job names it and this Spark can have it."""
     if spark.environment is None or not connector.names_connector(submission, properties):
         return spark
-    if spark.minor < connector.OLDEST_SPARK:
+    if spark.traits.minor < connector.OLDEST_SPARK:
         return replace(spark, notes=(*spark.notes, connector.NOTE_TOO_OLD))
     return replace(spark, connector=True, notes=(*spark.notes, connector.NOTE))
 
@@ -247,11 +199,11 @@ def _spark_environment(spark: JobSpark, folder: Path) -> dict[str, str]:
     }
     if spark.environment is None:
         # The installed Spark runs with headrace's own packages, and the Kinesis source announces itself.
-        folders = (AUTOLOAD, connector.stand_in(spark.minor), PACKAGE_ROOT)
+        folders = (AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT)
         environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     elif spark.connector:
         packages = connector.packages_folder(spark.environment.python)
-        folders = (connector.stand_in(spark.minor), packages)
+        folders = (connector.stand_in(spark.traits.minor), packages)
         environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     if spark.java_home is not None:
         environment["JAVA_HOME"] = str(spark.java_home)

@@ -8,15 +8,9 @@ from urllib.parse import quote
 
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import (
-    Minor,
-    checkpoint_manager,
-    has_log4j2,
-    loads_defaults,
-    write_resolver,
-)
+from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, is_python_setting
-from headrace.spark_submit.ui import UI_LOG, events_folder
+from headrace.spark_submit.ui import EVENTS, UI_LOG
 
 # The JVM compiles with its optimizing compiler ten times later than by default: most steps are over before that pays.
 # Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
@@ -99,13 +93,13 @@ def write_configuration(
     conf.mkdir(exist_ok=True)
     properties = {**properties, **ui_properties(folder)}
     submission = _with_pythons_of(spark, submission)
-    if not loads_defaults(spark.minor):
+    if not spark.traits.loads_defaults:
         submission = _with_properties_file(submission, properties, conf)
     properties.update({name: _python(spark, name, value) for name, value in defaults.items()})
-    events_folder(folder).mkdir(exist_ok=True)
+    (folder / EVENTS).mkdir(exist_ok=True)
     (conf / "spark-defaults.conf").write_text(properties_file(properties), encoding="ascii")
-    name, text = logging_file(spark.minor)
-    if has_log4j2(spark.minor):
+    name, text = logging_file(spark.traits)
+    if spark.traits.has_log4j2:
         text += ui_logging(folder)
     # Later lines win, so the job's own settings are added to ours.
     given = properties_file(logging, separator=" = ")
@@ -113,16 +107,16 @@ def write_configuration(
     return submission
 
 
-def logging_file(spark: Minor) -> tuple[str, str]:
+def logging_file(spark: SparkTraits) -> tuple[str, str]:
     """Return the name and the text of the file that has a Spark log to stderr what matters."""
-    resolver = write_resolver(spark)
-    if has_log4j2(spark):
+    resolver = spark.write_resolver
+    if spark.has_log4j2:
         return "log4j2.properties", _LOG4J2.format(resolver=resolver)
     return "log4j.properties", _LOG4J1.format(resolver=resolver)
 
 
 def spark_properties(
-    *, buckets: Mapping[str, Path], cores: int, spark: Minor, file_system: str = ""
+    *, buckets: Mapping[str, Path], cores: int, spark: SparkTraits, file_system: str = ""
 ) -> dict[str, str]:
     """Return the settings that lead a Spark's `s3://` to this cloud's plain files and suit a small machine.
 
@@ -134,7 +128,7 @@ def spark_properties(
         "spark.hadoop.fs.s3.impl": overload,
         "spark.hadoop.fs.s3a.impl": overload,
         "spark.hadoop.fs.viewfs.overload.scheme.target.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-        "spark.sql.streaming.checkpointFileManagerClass": checkpoint_manager(spark),
+        "spark.sql.streaming.checkpointFileManagerClass": spark.checkpoint_manager,
         "spark.driver.defaultJavaOptions": _JAVA_OPTIONS,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
@@ -175,7 +169,7 @@ def ui_properties(folder: Path) -> dict[str, str]:
         # Any free port: jobs run side by side, and so may the user's own.
         "spark.ui.port": "0",
         "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": "file://" + quote(str(events_folder(folder).absolute())),
+        "spark.eventLog.dir": "file://" + quote(str((folder / EVENTS).absolute())),
         "spark.eventLog.compress": "true",
         "spark.eventLog.compression.codec": "zstd",
         "spark.eventLog.rolling.enabled": "true",

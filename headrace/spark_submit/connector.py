@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import headrace
+from headrace.core.minor_versions import Minor, dotted
 from headrace.spark_submit.arguments import Submission, option_values
 from headrace.spark_submit.environments import cache_folder, locked
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import Minor, dotted
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,10 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.pythons import find_python
-from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, pythons, version_at
+from headrace.spark_submit.spark_versions import traits_of, version_at
 
 Say = Callable[[str], None]
 
@@ -108,7 +109,7 @@ def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
         spark: the version.
         wanted: the Pythons of EMR's image, the default one first; then comes what is nearest and runs the Spark.
     """
-    can = pythons(minor_of(spark))
+    can = traits_of(minor_of(spark)).pythons
     near = wanted[0] if wanted else can[-1]
     others = sorted((p for p in can if p not in wanted), key=lambda p: (abs(p[1] - near[1]), -p[1]))
     for version in (*wanted, *others):

@@ -19,12 +19,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.core.clock import Clock
+from headrace.core.minor_versions import minor_of
 from headrace.spark_submit.configuration import logging_file, properties_file
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import STOP_GRACE_S
 from headrace.spark_submit.logs import failure_cause, tail
 from headrace.spark_submit.spark_home import find_java, find_newest_spark_home
-from headrace.spark_submit.spark_versions import minor_of, version_at
+from headrace.spark_submit.spark_versions import traits_of, version_at
 from headrace.spark_submit.ui import EventLog, event_logs_in
 from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
@@ -148,7 +149,7 @@ class HistoryServer:
             properties_file(self._properties()), encoding="ascii"
         )
         version = version_at(home)
-        name, logging = logging_file((4, 0) if version is None else minor_of(version))
+        name, logging = logging_file(traits_of((4, 0) if version is None else minor_of(version)))
         (conf / name).write_text(logging + _LOGGING)
         self._url = None
         with self.output.open("wb") as output:

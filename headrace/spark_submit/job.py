@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.spark_submit.commands import Command
+from headrace.spark_submit.context import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S
 from headrace.spark_submit.logs import CONTROLLER, note

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from headrace.core.clock import SystemClock
 from headrace.core.emr_releases import release_of
+from headrace.core.minor_versions import dotted, minor_of
 from headrace.spark_submit.connector import make_packages
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -25,7 +26,6 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.logs import note
-from headrace.spark_submit.spark_versions import dotted, minor_of
 from headrace.spark_submit.sparks import JobSpark, facts_of
 
 VARIABLE = "HEADRACE_MAKES"

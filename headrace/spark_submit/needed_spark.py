@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from headrace.core.emr_releases import UnknownRelease, release_of, releases
-from headrace.spark_submit.spark_versions import Minor, dotted
+from headrace.core.minor_versions import Minor, dotted
 
 NAME = "NEEDS_SPARK"
 

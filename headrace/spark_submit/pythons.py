@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.spark_submit.spark_versions import Minor, dotted
+from headrace.core.minor_versions import Minor, dotted
 
 _ASK_WITHIN_S = 30
 _ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"

@@ -10,16 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.environments import made
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import (
-    Minor,
-    dotted,
-    javas,
-    minor_of,
-    takes_java,
-    version_at,
-)
+from headrace.spark_submit.spark_versions import traits_of, version_at
 
 _NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30
@@ -90,18 +84,19 @@ def java_for(spark: Minor) -> tuple[Path | None, int | None]:
 
     JAVA_HOME, else the path; where that Java does not suit this Spark, the oldest that does of JAVA_FOLDERS.
     """
+    traits = traits_of(spark)
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     version = None if java is None else _java_version(java)
-    if java is not None and (version is None or takes_java(spark, version)):
+    if java is not None and (version is None or version in traits.javas):
         return (Path(home) if home else None), version
     others = [
-        (number, place) for place in _java_homes() if takes_java(spark, number := _number(place))
+        (number, place) for place in _java_homes() if (number := _number(place)) in traits.javas
     ]
     if others:
         number, place = min(others)
         return place, number
-    needs = f"Spark {'' if spark == _NOW else dotted(spark) + ' '}needs {javas(spark)}"
+    needs = f"Spark {'' if spark == _NOW else dotted(spark) + ' '}needs {traits.needed_java}"
     if java is None:
         where = f"under JAVA_HOME ({home})" if home else "on the path"
         raise JobRefused(f"There is no java {where}: {needs}; install a JDK or set JAVA_HOME.")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-Minor = tuple[int, int]
+from headrace.core.minor_versions import Minor
 
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
+# Newer than any.
+_NO_SUCH_JAVA = 1000
 _STREAMING = "org.apache.spark.sql.execution.streaming"
 # The first and the last Python of each, from the classifiers on PyPI (looked up 2026-11-22). cloudpickle of 3.3 and
 # before cannot read the bytecode of Python 3.11.
@@ -32,58 +37,53 @@ def version_at(home: Path) -> str | None:
     return next((found[1] for name in names if (found := _SPARK_CORE.fullmatch(name))), None)
 
 
-def minor_of(version: str) -> Minor:
-    """Return `(3, 5)` of `3.5.6`."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+@dataclass(frozen=True, slots=True)
+class SparkTraits:
+    """What one minor version of Spark runs on, and how it is told what to do.
+
+    Attributes:
+        minor: the version, `(4, 0)`.
+        pythons: the Pythons that it runs with, oldest first.
+        javas: the feature releases of Java that it runs on (each version's overview page, spark.apache.org/docs).
+        needed_java: the same in words.
+        checkpoint_manager: the class that writes checkpoints through Hadoop's FileSystem; 4.1 moved it (SPARK-52787).
+        write_resolver: the class that warns when a streaming query begins; 4.1 moved it.
+        has_log4j2: whether its logging is log4j 2 (SPARK-37814, 3.3); before, it is log4j 1.
+        loads_defaults: whether `--load-spark-defaults` goes with `--properties-file` (SPARK-48392, 4.0).
+    """
+
+    minor: Minor
+    pythons: Sequence[Minor]
+    javas: Container[int]
+    needed_java: str
+    checkpoint_manager: str
+    write_resolver: str
+    has_log4j2: bool
+    loads_defaults: bool
 
 
-def dotted(minor: Minor) -> str:
-    """Return `3.11` of `(3, 11)`."""
-    return f"{minor[0]}.{minor[1]}"
-
-
-def pythons(spark: Minor) -> list[Minor]:
-    """Return the Pythons that a Spark runs with, oldest first; those of the newest known for one that is newer."""
+@functools.cache
+def traits_of(spark: Minor) -> SparkTraits:
+    """Return what is known of a Spark; its Pythons are those of the newest known for one that is newer."""
     first, last = _PYTHONS.get(spark) or _PYTHONS[max(_PYTHONS)]
-    return [(3, minor) for minor in range(first[1], last[1] + 1)]
-
-
-def takes_java(spark: Minor, java: int) -> bool:
-    """Whether a Spark runs on a Java. Documented: each version's overview page (spark.apache.org/docs)."""
     if spark >= (4, 0):
-        return java >= 17
-    if spark >= (3, 3):
-        return java in (8, 11, 17)
-    return java in ((8, 11) if spark >= (3, 0) else (8,))
-
-
-def javas(spark: Minor) -> str:
-    """Return which Java a Spark needs, in words."""
-    if spark >= (4, 0):
-        return "Java 17 or newer"
-    if spark >= (3, 3):
-        return "Java 8, 11 or 17"
-    return "Java 8 or 11" if spark >= (3, 0) else "Java 8"
-
-
-def checkpoint_manager(spark: Minor) -> str:
-    """Return the class that writes checkpoints through Hadoop's FileSystem; 4.1 moved it (SPARK-52787)."""
-    package = f"{_STREAMING}.checkpointing" if spark >= (4, 1) else _STREAMING
-    return f"{package}.FileSystemBasedCheckpointFileManager"
-
-
-def write_resolver(spark: Minor) -> str:
-    """Return the class that warns when a streaming query begins; 4.1 moved it."""
-    package = f"{_STREAMING}.runtime" if spark >= (4, 1) else _STREAMING
-    return f"{package}.ResolveWriteToStream"
-
-
-def has_log4j2(spark: Minor) -> bool:
-    """Whether its logging is log4j 2 (SPARK-37814, 3.3); before, it is log4j 1."""
-    return spark >= (3, 3)
-
-
-def loads_defaults(spark: Minor) -> bool:
-    """Whether `--load-spark-defaults` goes with `--properties-file` (SPARK-48392, 4.0)."""
-    return spark >= (4, 0)
+        javas, needed_java = range(17, _NO_SUCH_JAVA), "Java 17 or newer"
+    elif spark >= (3, 3):
+        javas, needed_java = (8, 11, 17), "Java 8, 11 or 17"
+    elif spark >= (3, 0):
+        javas, needed_java = (8, 11), "Java 8 or 11"
+    else:
+        javas, needed_java = (8,), "Java 8"
+    moved = spark >= (4, 1)
+    checkpointing = f"{_STREAMING}.checkpointing" if moved else _STREAMING
+    runtime = f"{_STREAMING}.runtime" if moved else _STREAMING
+    return SparkTraits(
+        minor=spark,
+        pythons=tuple((3, minor) for minor in range(first[1], last[1] + 1)),
+        javas=javas,
+        needed_java=needed_java,
+        checkpoint_manager=f"{checkpointing}.FileSystemBasedCheckpointFileManager",
+        write_resolver=f"{runtime}.ResolveWriteToStream",
+        has_log4j2=spark >= (3, 3),
+        loads_defaults=spark >= (4, 0),
+    )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.core.emr_releases import DEFAULT_LABEL, Release, UnknownRelease, release_of
+from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.environments import (
     Environment,
@@ -23,7 +24,7 @@ from headrace.spark_submit.environments import (
 )
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home, java_for
-from headrace.spark_submit.spark_versions import Minor, dotted, minor_of, version_at
+from headrace.spark_submit.spark_versions import SparkTraits, traits_of, version_at
 
 # What the fidelity report says of release labels.
 FIDELITY_NOTE = (
@@ -48,7 +49,7 @@ class JobSpark:
 
     Attributes:
         home: SPARK_HOME.
-        minor: Spark's version, `(4, 0)`.
+        traits: what is known of its version.
         python: the interpreter.
         java_home: JAVA_HOME; None when `java` is on the path.
         java: Java's feature release; None when it does not say.
@@ -59,7 +60,7 @@ class JobSpark:
     """
 
     home: Path
-    minor: Minor
+    traits: SparkTraits
     python: Path
     java_home: Path | None
     java: int | None
@@ -167,7 +168,7 @@ class Sparks:
             f"{release.label} has Spark {release.spark}"
         )
         return JobSpark(
-            home=home, minor=minor, python=Path(sys.executable), java_home=java_home, java=java,
+            home=home, traits=traits_of(minor), python=Path(sys.executable), java_home=java_home, java=java,
             notes=(note,),
         )  # fmt: skip
 
@@ -216,8 +217,9 @@ def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) ->
         notes.append(f"the cluster has no ReleaseLabel: {release.label} is taken")
     notes += differences(release, environment, java)
     return JobSpark(
-        home=environment.home, minor=release.spark_minor, python=environment.interpreter,
-        java_home=java_home, java=java, notes=tuple(notes), release=release, environment=environment,
+        home=environment.home, traits=traits_of(release.spark_minor),
+        python=environment.interpreter, java_home=java_home, java=java, notes=tuple(notes),
+        release=release, environment=environment,
     )  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UI_LOG = Path("conf", "ui.log")
-_EVENTS = "events"
+# The folder of the event logs, in the job's.
+EVENTS = Path("events")
 
 # The words are Spark's own since 1.x: Utils.startServiceOnPort, SparkUI.stop.
 _STARTED = re.compile(r"^Successfully started service 'SparkUI' on port (\d+)\.", re.MULTILINE)
@@ -33,11 +34,6 @@ class EventLog:
     path: Path
 
 
-def events_folder(folder: Path) -> Path:
-    """Return where the event logs of the job in `folder` are."""
-    return folder / _EVENTS
-
-
 def live_url(folder: Path) -> str | None:
     """Return the URL of the Spark UI of the job in `folder`; None when it has none now.
 
@@ -56,7 +52,7 @@ def live_url(folder: Path) -> str | None:
 
 def event_logs(folder: Path) -> list[EventLog]:
     """Return the event logs of the job in `folder`, in the order of their applications' beginnings."""
-    return event_logs_in(events_folder(folder))
+    return event_logs_in(folder / EVENTS)
 
 
 def event_logs_in(events: Path) -> list[EventLog]:

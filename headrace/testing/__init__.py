@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from headrace.testing.simulated.chances import Chances as Chances
     from headrace.testing.simulated.entering import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
+    from headrace.testing.waiting import RecordsExpired as RecordsExpired
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
 
@@ -46,6 +47,7 @@ _HOME = {
     "LocalCloud": "clouds",
     "NotInTime": "waiting",
     "Record": "reading",
+    "RecordsExpired": "waiting",
     "cloud": "clouds",
     "objects_under": "reading",
     "records_of": "reading",

@@ -26,7 +26,7 @@ class CloudAccess:
         endpoint_url: what an SDK is given; None for AWS.
         account: of sessions that name no other.
         region: of sessions that name no other.
-        product: `headrace`, `localstack`, `aws`, or `unknown`.
+        product: `headrace`, `localstack`, `ministack`, `floci`, `moto`, `aws`, or `unknown`.
     """
 
     product = "headrace"

@@ -21,6 +21,14 @@ _UNSIGNED = {
 }
 _OF_AWS_FORM = (b"GetCallerIdentityResponse", b"RequestId")
 AWS = "aws"
+# What each product answers as itself, asked in this order: several answer LocalStack's page, too.
+PRODUCT_PAGES = (
+    ("headrace", "/_headrace/health"),
+    ("ministack", "/_ministack/health"),
+    ("floci", "/_floci/health"),
+    ("localstack", "/_localstack/health"),
+    ("moto", "/moto-api/data.json"),
+)
 
 
 class CloudUnusable(Exception):
@@ -44,14 +52,13 @@ class RemoteCloud(CloudAccess):
 
 
 def product_at(url: str) -> str:
-    """Return what answers at a URL: `headrace`, `localstack`, or `unknown`, which speaks AWS's protocol.
+    """Return what answers at a URL: a product of `PRODUCT_PAGES`, or `unknown`, which speaks AWS's protocol.
 
     Raises CloudUnusable.
     """
-    if _json(f"{url}/_headrace/health") is not None:
-        return "headrace"
-    if _json(f"{url}/_localstack/health") is not None:
-        return "localstack"
+    for product, page in PRODUCT_PAGES:
+        if _json(f"{url}{page}") is not None:
+            return product
     if not _speaks_as_aws(url):
         raise CloudUnusable(
             f"What listens at {url} is not a cloud: it does not speak AWS's protocol."

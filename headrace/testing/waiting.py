@@ -22,6 +22,10 @@ class NoSuchPage(LookupError):
     """The cloud is not headrace, or not this version of it."""
 
 
+class RecordsExpired(AssertionError):
+    """A stream's retention took records before a function was done with them; the text says whose."""
+
+
 class Watched(Protocol):
     """A cloud that is waited for; see `CloudAccess`."""
 
@@ -83,14 +87,18 @@ def until_drained(cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> No
     """Wait until every enabled mapping of the cloud's account is done with its records, and Firehose with its own.
 
     Buffers that only wait for their interval are not waited for where the cloud's time can be moved: it is moved on.
-    Needs headrace; elsewhere use `until`. Raises NotInTime with what still waits.
+    Needs headrace; elsewhere use `until`. Raises NotInTime with what still waits, and RecordsExpired for records that
+    the stream's retention took before their function was done with them: it fails, or is too slow.
     """
     deadline_s = time.monotonic() + timeout_s
     step_s = _FIRST_STEP_S
     while time.monotonic() < deadline_s:
         # What waits for records or functions gets on within a few looks; what waits for time never does.
         for look in range(_LOOKS_BEFORE_STEP):
-            if not still_waiting(cloud):
+            waiting = still_waiting(cloud)
+            if expired := mappings_expired(cloud):
+                raise RecordsExpired(f"{'; '.join(expired)}.")
+            if not waiting:
                 return
             time.sleep(_FIRST_LOOK_S * 2**look)
         if cloud.can_advance:
@@ -109,10 +117,26 @@ def mappings_waiting(cloud: Watched) -> list[str]:
     """Return a sentence for each mapping of the cloud's account that has records waiting."""
     mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
-        f"{one['waiting']} records of {one['source'].rpartition('/')[2]} wait for"
+        f"{one['waiting']} {_named(one['source'])} wait for"
         f" {one['function'].rpartition(':')[2]} ({one['lastProcessingResult']})"
         for one in mappings
         if one["enabled"] and one.get("waiting") and one["function"].split(":")[4] == cloud.account
+    ]
+
+
+def _named(source: str) -> str:
+    """Return what a mapping reads, in words: `records of orders`, `messages of failures`."""
+    service, name = source.split(":")[2], source.rpartition("/")[2].rpartition(":")[2]
+    return f"{'messages' if service == 'sqs' else 'records'} of {name}"
+
+
+def mappings_expired(cloud: Watched) -> list[str]:
+    """Return a sentence for each mapping of the cloud's account whose stream lost records before they were handled."""
+    return [
+        f"{one['expired']} {_named(one['source'])} expired before"
+        f" {one['function'].rpartition(':')[2]} was done with them ({one['lastProcessingResult']})"
+        for one in _page(cloud, MAPPINGS)["mappings"]
+        if one["enabled"] and one.get("expired") and one["function"].split(":")[4] == cloud.account
     ]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from headrace.testing.remote import PRODUCT_PAGES
+
 HEADRACE, LOCALSTACK, MINISTACK, MOTO, FLOCI = (
     "headrace",
     "localstack",
@@ -21,14 +23,6 @@ HEADRACE, LOCALSTACK, MINISTACK, MOTO, FLOCI = (
 AWS = "aws"
 ACCOUNT, REGION = "000000000000", "us-east-1"
 _ANSWER_WITHIN_S = 5.0
-# Asked in this order: several answer LocalStack's page, too.
-_PAGES = (
-    (HEADRACE, "/_headrace/health"),
-    (MINISTACK, "/_ministack/health"),
-    (FLOCI, "/_floci/health"),
-    (LOCALSTACK, "/_localstack/health"),
-    (MOTO, "/moto-api/data.json"),
-)
 _VERSION_KEYS = ("version", "server_version")
 
 
@@ -102,7 +96,7 @@ def _has_port(url: str) -> bool:
 def identify(endpoint_url: str) -> Target:
     """Return what answers at an address. Raises TargetError when nothing does, or nothing that is known."""
     reached = False
-    for product, page in _PAGES:
+    for product, page in PRODUCT_PAGES:
         try:
             with urllib.request.urlopen(endpoint_url + page, timeout=_ANSWER_WITHIN_S) as answer:
                 reached, body = True, answer.read(1_000_000)
@@ -116,7 +110,7 @@ def identify(endpoint_url: str) -> Target:
             return Target(product, endpoint_url, _version(said))
     if reached:
         raise TargetError(
-            f"What listens at {endpoint_url} is none of {', '.join(name for name, _ in _PAGES)}."
+            f"What listens at {endpoint_url} is none of {', '.join(name for name, _ in PRODUCT_PAGES)}."
         )
     raise TargetError(f"No cloud is up at {endpoint_url}.")
 

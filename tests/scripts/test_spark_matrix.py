@@ -9,7 +9,8 @@ import pytest
 
 from cdk.stacks.analytics import RELEASE
 from headrace.core.emr_releases import DEFAULT_LABEL, release_of, releases
-from headrace.spark_submit.spark_versions import dotted, minor_of, pythons
+from headrace.core.minor_versions import dotted, minor_of
+from headrace.spark_submit.spark_versions import traits_of
 from scripts import spark_matrix
 from scripts.spark_matrix import MATRIX, core_of
 
@@ -30,7 +31,7 @@ def test_every_spark_of_a_release_is_tested_in_its_newest_documented_version() -
 def test_a_tested_spark_is_of_its_minor_version_and_runs_with_its_python() -> None:
     for minor, tested in MATRIX.items():
         assert dotted(minor_of(tested.spark)) == minor
-        assert minor_of(tested.python) in pythons(minor_of(minor))
+        assert minor_of(tested.python) in traits_of(minor_of(minor)).pythons
 
 
 def test_what_has_a_release_is_run_as_that_release() -> None:

@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from headrace.testing.remote import RemoteCloud
 from scripts.pipeline.targets import TargetError, check_name, expect, identify
 
 
@@ -56,6 +57,7 @@ def test_a_product_is_known_by_its_own_page(
     serve: Callable[[dict[str, bytes]], str], pages: dict[str, bytes], product: str
 ) -> None:
     assert identify(serve(pages)).product == product
+    assert RemoteCloud(serve(pages)).product == product
 
 
 def test_the_version_is_taken_where_it_is_told(serve: Callable[[dict[str, bytes]], str]) -> None:

@@ -15,6 +15,7 @@ from headrace.job_credentials import RoleCredentials
 from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.spark_home import find_spark_home
+from headrace.spark_submit.spark_versions import traits_of
 from headrace.testing.served import ServedCloud
 from tests.support.iam import ACCOUNT, REGION, allow, statements, trust
 from tests.support.server import wait_until
@@ -61,7 +62,10 @@ class Shell:
     def __init__(self, cloud: ServedCloud, role: str, folder: Path) -> None:
         inner = cloud.cloud
         properties = spark_properties(
-            buckets=inner.s3.objects.buckets(), cores=1, spark=(4, 3), file_system=FILE_SYSTEM
+            buckets=inner.s3.objects.buckets(),
+            cores=1,
+            spark=traits_of((4, 3)),
+            file_system=FILE_SYSTEM,
         )
         site = "".join(
             f"<property><name>{name.removeprefix('spark.hadoop.')}</name><value>{value}</value></property>"

@@ -97,6 +97,9 @@ class Box:
             raise LookupError(queue_arn)
         return self._received[queue_arn] >= len(self.messages[queue_arn])
 
+    def message_count(self, queue_arn: str) -> int:
+        return len(self.messages[queue_arn]) - len(self.deleted)
+
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
         """Hand out what `send` took, each message once; `deleted` says what came back."""
         with self._lock:

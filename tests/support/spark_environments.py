@@ -6,8 +6,8 @@ import json
 import sys
 from pathlib import Path
 
+from headrace.core.minor_versions import dotted
 from headrace.spark_submit.environments import Environment
-from headrace.spark_submit.spark_versions import dotted
 
 HERE = (sys.version_info[0], sys.version_info[1])
 # Plays `python -m venv FOLDER` and, as the interpreter that it so makes, `python -m pip install ...`, by PIP.

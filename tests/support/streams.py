@@ -31,6 +31,7 @@ class _Shard:
     def __init__(self, parents: tuple[str, ...]) -> None:
         self.parents = parents
         self.records: list[StreamRecord] = []
+        self.expired: list[StreamRecord] = []
         self.closed = False
 
 
@@ -59,6 +60,13 @@ class MemoryStreams:
                 numbers.append(number)
         self._wake()
         return numbers
+
+    def expire(self, count: int, shard_id: str = "shardId-0") -> None:
+        """Drop a shard's oldest records, as retention does."""
+        with self._lock:
+            shard = self._shards[shard_id]
+            shard.expired += shard.records[:count]
+            del shard.records[:count]
 
     def replace(self, shard_id: str, *children: str) -> None:
         """Close a shard; its children take over."""
@@ -128,10 +136,17 @@ class MemoryStreams:
             position = self.pin(stream_arn, shard_id, position)
             found = [record for record in shard.records if _is_after(record, position)]
             taken = found[:max_records]
+            expired = 0
+            if not isinstance(position, TrimHorizon):
+                expired = sum(_is_after(record, position) for record in shard.expired)
             if shard.closed and len(taken) == len(found):
-                return ReadResult(taken, None, 0)
-            following = AfterSequence(taken[-1].sequence_number) if taken else position
-            return ReadResult(taken, following, 0)
+                return ReadResult(taken, None, 0, expired)
+            following: AfterSequence | AtSequence | TrimHorizon
+            if taken:
+                following = AfterSequence(taken[-1].sequence_number)
+            else:
+                following = AtSequence(sequence_number(self._next)) if expired else position
+            return ReadResult(taken, following, 0, expired)
 
     def consumer_status(self, consumer_arn: str) -> str | None:
         return self.consumers.get(consumer_arn)

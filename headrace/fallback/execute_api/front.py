@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
-from headrace.aws.scope import signing_account
+from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane

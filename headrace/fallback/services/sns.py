@@ -8,26 +8,21 @@ subscribers inside the publisher's request, without a time limit.
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 from headrace.core.ports import Acting
-from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
-from headrace.fallback.kept.touched import TOUCHED
 from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
 from headrace.fallback.services import sns_checks
+from headrace.fallback.services.sns_signatures import now, post_data, signed
 
 log = logging.getLogger(__name__)
 
-# Certificates of earlier starts that can still be fetched.
-MOST_CERTIFICATES = 10
 # Documented for HTTP endpoints of customers: 50 tries over about an hour.
 HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
@@ -67,7 +62,7 @@ def patch() -> None:
     endpoint.__init__ = _with_nothing(PlatformEndpoint.__init__, "messages")
     subscription: Any = Subscription
     subscription.publish = _publisher(Subscription.publish)
-    subscription.get_post_data = _post_data
+    subscription.get_post_data = post_data
     sns_checks.patch()
 
 
@@ -273,15 +268,15 @@ def _to_function(
         "TopicArn": subscription.topic.arn,
         "Subject": subject,
         "Message": wanted,
-        "Timestamp": _now(),
+        "Timestamp": now(),
     }
     # A function is told of version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
-    signed = _signed(subscription, notification, version="1")
+    signature = signed(subscription, notification, version="1")
     notification |= {
-        "SignatureVersion": signed["SignatureVersion"],
-        "Signature": signed["Signature"],
-        "SigningCertUrl": signed["SigningCertURL"],
-        "UnsubscribeUrl": signed["UnsubscribeURL"],
+        "SignatureVersion": signature["SignatureVersion"],
+        "Signature": signature["Signature"],
+        "SigningCertUrl": signature["SigningCertURL"],
+        "UnsubscribeUrl": signature["UnsubscribeURL"],
         "MessageAttributes": {
             name: {"Type": each["Type"], "Value": str(each["Value"])}
             for name, each in (message_attributes or {}).items()
@@ -324,118 +319,3 @@ def _deliver(
         _DELIVERED_HERE[subscription.protocol](
             subscription, wanted, message_id, subject, message_attributes
         )
-
-
-def _now() -> str:
-    return iso_of(CURRENT.clock.now_ms())
-
-
-# --- signatures -------------------------------------------------------------------------------------
-
-
-def _post_data(
-    subscription: Any,
-    message: str,
-    message_id: str,
-    subject: str | None,
-    message_attributes: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Return a notification, signed as AWS signs it: by the version that the topic's SignatureVersion says."""
-    topic = subscription.topic
-    notification: dict[str, Any] = {
-        "Type": "Notification",
-        "MessageId": message_id,
-        "TopicArn": topic.arn,
-        **({"Subject": subject} if subject else {}),
-        "Message": message,
-        "Timestamp": _now(),
-    }
-    version = str(getattr(topic, "signature_version", "1"))
-    notification |= _signed(subscription, notification, version=version)
-    if message_attributes:
-        notification["MessageAttributes"] = message_attributes
-    return notification
-
-
-def _signed(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
-    """Return a notification's signature, of SHA-1 in version 1 and SHA-256 in version 2, and what goes with it.
-
-    Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
-    """
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import padding
-
-    region = subscription.topic.sns_backend.region_name
-    text = "".join(
-        f"{name}\n{notification[name]}\n"
-        for name in ("Message", "MessageId", "Subject", "Timestamp", "TopicArn", "Type")
-        if notification.get(name)
-    )
-    key, certificate = _signing_key(region)
-    # AWS's default is SHA-1, which whoever verifies expects.
-    algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
-    signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
-    host = f"https://sns.{region}.amazonaws.com/"
-    return {
-        "SignatureVersion": version,
-        "Signature": base64.b64encode(signature).decode(),
-        "SigningCertURL": f"{host}{certificate}",
-        "UnsubscribeURL": f"{host}?Action=Unsubscribe&SubscriptionArn={subscription.arn}",
-    }
-
-
-_KEYS: dict[int, tuple[Any, str]] = {}
-
-
-def _signing_key(region: str) -> tuple[Any, str]:
-    """Return a region's key, and its certificate's name; made at its first message after a start."""
-    from cryptography.hazmat.primitives.asymmetric import rsa
-    from moto.core.models import DEFAULT_ACCOUNT_ID
-    from moto.sns.models import sns_backends
-
-    # Certificates are fetched without credentials, so they are in moto's own account.
-    backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
-    known = _KEYS.get(id(backend))
-    if known is not None and known[1] in backend._message_public_keys:
-        return known
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    pem, serial_number = _certificate(key)
-    name = f"SimpleNotificationService-{serial_number:032x}.pem"
-    certificates = backend._message_public_keys
-    certificates[name] = pem
-    while len(certificates) > MOST_CERTIFICATES:
-        del certificates[next(iter(certificates))]
-    if len(_KEYS) > 100:
-        _KEYS.clear()
-    _KEYS[id(backend)] = key, name
-    TOUCHED.made("sns")
-    return key, name
-
-
-def _certificate(key: Any) -> tuple[bytes, int]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.x509.oid import NameOID
-
-    def name(**parts: str) -> x509.Name:
-        return x509.Name([x509.NameAttribute(getattr(NameOID, k), v) for k, v in parts.items()])
-
-    now = datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC)
-    serial_number = x509.random_serial_number() >> 32
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name(COMMON_NAME="sns.amazonaws.com"))
-        .issuer_name(
-            name(
-                COUNTRY_NAME="US",
-                ORGANIZATION_NAME="Amazon",
-                COMMON_NAME="Amazon RSA 2048 M01",
-            )
-        )
-        .public_key(key.public_key())
-        .serial_number(serial_number)
-        .not_valid_before(now)
-        .not_valid_after(now + timedelta(days=365))
-        .sign(key, hashes.SHA256())
-    )
-    return made.public_bytes(serialization.Encoding.PEM), serial_number

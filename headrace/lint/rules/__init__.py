@@ -11,17 +11,19 @@ from headrace.lint.rules.firehose import (
 )
 from headrace.lint.rules.limits import TooManyConsumers, TooManyShards, TooMuchConcurrency
 from headrace.lint.rules.mappings import (
-    FailuresOutliveRecords,
     MappingDropsSilently,
     MappingRetriesForEver,
     MappingTakesBatchesWhole,
     ParallelBatchesAboveConcurrency,
-    RecordAgeBeyondRetention,
-    RetriesOutlastRetention,
     SwappedSettings,
     TooManyPollers,
 )
 from headrace.lint.rules.queues import VisibilityBelowSixTimeouts, VisibilityBelowTimeout
+from headrace.lint.rules.retention import (
+    FailuresOutliveRecords,
+    RecordAgeBeyondRetention,
+    RetriesOutlastRetention,
+)
 from headrace.lint.rules.roles import (
     DeliveryRoleLacksCalls,
     RoleAllowsEverything,

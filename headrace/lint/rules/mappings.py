@@ -7,19 +7,16 @@ from collections.abc import Iterator
 from headrace.lint.rule import Finding, StreamingRule
 from headrace.lint.sources import (
     function_of,
-    retention_hours,
     shards_of,
     source_of,
     stream_mappings,
     stream_of,
-    timeout_s,
 )
 from headrace.lint.template import NOT_SET, Resource, Template
 
 _ERRORS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html"
 _PARAMETERS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html"
 _FOR_EVER = (NOT_SET, -1, "-1")
-_HOUR_S = 3600
 
 
 class MappingRetriesForEver(StreamingRule):
@@ -114,145 +111,6 @@ class MappingDropsSilently(StreamingRule):
                     f"{mapping.name} has no DestinationConfig.OnFailure: what it gives up, nobody hears of",
                     ("DestinationConfig",),
                 )
-
-
-class RecordAgeBeyondRetention(StreamingRule):
-    """W9004."""
-
-    id = "W9004"
-    shortdesc = "A mapping's record age beyond the stream's retention has no effect"
-    description = (
-        "A record leaves the stream after its retention. One that expires before it reaches"
-        " MaximumRecordAgeInSeconds is never sent to the OnFailure destination for its age."
-    )
-    source_url = _PARAMETERS_PAGE
-    bad = """\
-Clicks:
-  Type: AWS::Kinesis::Stream
-  Properties: {ShardCount: 1, RetentionPeriodHours: 24}
-Mapping:
-  Type: AWS::Lambda::EventSourceMapping
-  Properties:
-    EventSourceArn: !GetAtt Clicks.Arn
-    FunctionName: count
-    StartingPosition: LATEST
-    MaximumRecordAgeInSeconds: 604800
-"""
-    good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 192")
-
-    def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings that wait longer than the stream keeps."""
-        for mapping in stream_mappings(template):
-            age_s, kept_hours = (
-                mapping.number("MaximumRecordAgeInSeconds"),
-                retention_hours(mapping),
-            )
-            if age_s is not None and kept_hours is not None and age_s > kept_hours * _HOUR_S:
-                yield Finding(
-                    mapping,
-                    f"{mapping.name} takes records until they are {age_s} s old,"
-                    f" and its stream keeps them {kept_hours * _HOUR_S} s",
-                    ("MaximumRecordAgeInSeconds",),
-                )
-
-
-class RetriesOutlastRetention(StreamingRule):
-    """W9005."""
-
-    id = "W9005"
-    shortdesc = "A stream that keeps records no longer than their retries take loses the records behind them"
-    description = (
-        "The retries of one batch may take the function's timeout each, and with BisectBatchOnFunctionError of each"
-        " half again; what lies behind it in the shard waits, and expires."
-    )
-    source_url = _PARAMETERS_PAGE
-    bad = """\
-Clicks:
-  Type: AWS::Kinesis::Stream
-  Properties: {ShardCount: 1}
-Count:
-  Type: AWS::Lambda::Function
-  Properties:
-    Role: arn:aws:iam::123456789012:role/count
-    Code: {S3Bucket: code, S3Key: count.zip}
-    Timeout: 900
-Mapping:
-  Type: AWS::Lambda::EventSourceMapping
-  Properties:
-    EventSourceArn: !GetAtt Clicks.Arn
-    FunctionName: !Ref Count
-    StartingPosition: LATEST
-    MaximumRetryAttempts: 500
-"""
-    good = bad.replace("MaximumRetryAttempts: 500", "MaximumRetryAttempts: 5")
-
-    def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings whose retries may take as long as the stream keeps, or longer."""
-        for mapping in stream_mappings(template):
-            attempts, kept_hours = mapping.number("MaximumRetryAttempts"), retention_hours(mapping)
-            function = function_of(mapping)
-            each_s = timeout_s(function) if function is not None else None
-            if attempts is None or kept_hours is None or each_s is None or attempts < 0:
-                continue
-            window_s = (attempts + 1) * each_s
-            age_s = mapping.number("MaximumRecordAgeInSeconds")
-            if age_s is not None and age_s >= 0:
-                window_s = min(window_s, age_s)
-            if window_s >= kept_hours * _HOUR_S:
-                yield Finding(
-                    mapping,
-                    f"{mapping.name} may retry one batch for {window_s} s,"
-                    f" and its stream keeps what waits behind it {kept_hours * _HOUR_S} s",
-                    ("MaximumRetryAttempts",),
-                )
-
-
-class FailuresOutliveRecords(StreamingRule):
-    """W9006."""
-
-    id = "W9006"
-    shortdesc = (
-        "A failure queue keeps its messages longer than the stream keeps the records that they name"
-    )
-    description = (
-        "A message to a queue or topic on failure names the shard and the sequence numbers, not the data. Who reads it"
-        " after the stream's retention finds no record to process again. A bucket as destination gets the data too."
-    )
-    source_url = _ERRORS_PAGE
-    bad = """\
-Clicks:
-  Type: AWS::Kinesis::Stream
-  Properties: {ShardCount: 1, RetentionPeriodHours: 24}
-Failed:
-  Type: AWS::SQS::Queue
-  Properties: {MessageRetentionPeriod: 1209600}
-Mapping:
-  Type: AWS::Lambda::EventSourceMapping
-  Properties:
-    EventSourceArn: !GetAtt Clicks.Arn
-    FunctionName: count
-    StartingPosition: LATEST
-    DestinationConfig: {OnFailure: {Destination: !GetAtt Failed.Arn}}
-"""
-    good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 336")
-
-    def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings whose failure queue keeps longer than their stream."""
-        for mapping in stream_mappings(template):
-            kept_hours = retention_hours(mapping)
-            for queue in mapping.targets("DestinationConfig", "OnFailure", "Destination"):
-                if queue.type != "AWS::SQS::Queue" or kept_hours is None:
-                    continue
-                # SQS keeps four days unless it is told otherwise.
-                is_default = queue.get("MessageRetentionPeriod") is NOT_SET
-                kept_s = 345_600 if is_default else queue.number("MessageRetentionPeriod")
-                if kept_s is not None and kept_s > kept_hours * _HOUR_S:
-                    yield Finding(
-                        mapping,
-                        f"{mapping.name} names failed records in {queue.name} for {kept_s} s,"
-                        f" and its stream keeps them {kept_hours * _HOUR_S} s",
-                        ("DestinationConfig", "OnFailure", "Destination"),
-                    )
 
 
 class ParallelBatchesAboveConcurrency(StreamingRule):

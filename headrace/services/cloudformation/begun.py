@@ -7,79 +7,15 @@ anything, as far as its physical id.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-from headrace.core.along import along
-from headrace.core.ports import Acting, ControlPlane
+from headrace.core.ports import Acting
 from headrace.services.cloudformation.errors import log_defect
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
 from headrace.services.cloudformation.state import Begun, Resource, Stack
-from headrace.services.cloudformation.store import Stacks
-
-
-@dataclass(slots=True)
-class Noting:
-    """Notes what is done to make one resource, until its physical id is stored. One thread uses it at a time."""
-
-    stacks: Stacks
-    stack: Stack
-    logical_id: str
-    control: ControlPlane
-    begun: Begun = field(default_factory=Begun)
-    is_over: bool = False
-    is_stored: bool = False
-
-    def context(self, context: Context) -> Context:
-        """Return a context whose calls and names are noted."""
-        return replace(context, control=self, made_up=self._name, note_begun=self._begin)
-
-    def call(
-        self,
-        service: str,
-        operation: str,
-        params: Mapping[str, Any],
-        *,
-        account: str | None = None,
-        region: str | None = None,
-        acting: Acting | None = None,
-    ) -> dict[str, Any]:
-        """See `ControlPlane.call`."""
-
-        def note(answer: dict[str, Any] | None) -> None:
-            # Times and bytes are in no physical id.
-            plain = json.loads(json.dumps(answer, default=str))
-            call = {"service": service, "operation": operation, "answer": plain}
-            self.begun.calls.append(call)
-            self._store()
-
-        where: Any = {"account": account, "region": region, "acting": acting}
-        if self.is_over:
-            return self.control.call(service, operation, params, **where)
-        with along(note):
-            return self.control.call(service, operation, params, **where)
-
-    def end(self) -> None:
-        """Forget the notes: the physical id is stored now, or nothing was made."""
-        self.is_over = True
-        if self.is_stored:
-            self.stacks.forget_begun(self.stack, self.logical_id)
-
-    def _name(self, make: Callable[[], str]) -> str:
-        name = make()
-        self.begun.names.append(name)
-        return name
-
-    def _begin(self, physical_id: str) -> None:
-        self.begun.names.append(physical_id)
-        self._store()
-
-    def _store(self) -> None:
-        self.stacks.save_begun(self.stack, self.logical_id, self.begun)
-        self.is_stored = True
 
 
 def take_up(states: ResourceStates) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation import functions, graph, limits, stack_tags
+from headrace.services.cloudformation import function_forms, graph, limits, stack_tags
 from headrace.services.cloudformation.change_details import (
     TAGS_DETAIL,
     Causes,
@@ -19,7 +19,6 @@ from headrace.services.cloudformation.change_details import (
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.parameters import effective_values
-from headrace.services.cloudformation.provision import check_operation_size
 from headrace.services.cloudformation.references import all_dependencies, references
 from headrace.services.cloudformation.removal import RETAINING
 from headrace.services.cloudformation.resources import resource_type
@@ -28,7 +27,12 @@ from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
-from headrace.services.cloudformation.values import UNKNOWN, is_unknown, size_of
+from headrace.services.cloudformation.values import (
+    UNKNOWN,
+    check_operation_size,
+    is_unknown,
+    size_of,
+)
 
 # Keys of a resource's definition that make a change even when no property differs.
 _ATTRIBUTES = (
@@ -138,7 +142,9 @@ class ResourceChanges:
             if self._missing_export and not self.warning:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
-                self.warning = _INCOMPLETE.format(name, functions.JOIN_ARGUMENTS)
+                self.warning = _INCOMPLETE.format(
+                    name, str(function_forms.template_error(function_forms.JOIN))
+                )
             size_bytes += size_of(properties)
             check_operation_size(size_bytes)
             present = self._stack.resources.get(name)

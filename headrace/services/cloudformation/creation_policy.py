@@ -13,10 +13,8 @@ from headrace.services.cloudformation.signals import (
 from headrace.services.cloudformation.state import Resource
 
 
-def wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted | None) -> None:
+def wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted) -> None:
     """Wait for the signals that a resource's CreationPolicy asks for. Raises ResourceFailed, Cancelled."""
-    if wanted is None:
-        return
     ports = states.ports
 
     def told(signal: Signal) -> None:

@@ -262,8 +262,11 @@ class Deployment:
     def _apply_watched(self) -> str | None:
         """Apply the stack's template as its rollback triggers allow; return why it failed, or None."""
         try:
-            failure = self._triggers.breach() or self._apply()
-            failure = failure or self._triggers.monitor(self._states.stop)
+            if not self.stack.rollback_configuration:
+                failure = self._apply()
+            else:
+                failure = self._triggers.breach() or self._apply()
+                failure = failure or self._triggers.monitor(self._states.stop)
         except Exception as error:  # noqa: BLE001 - whatever it is, the operation is rolled back
             log_defect(f"stack {self.stack.name}", error)
             failure = reason_of(error)

@@ -16,42 +16,6 @@ from headrace.services.cloudformation.values import UNKNOWN
 _MISSING = "No export named {} found."
 
 
-def missing_import(
-    template: Template, wanted: set[str], scope: Scope, exported: Container[str]
-) -> str | None:
-    """Return the failure of a template whose wanted resources import what no stack exports, or None.
-
-    The stack fails before a resource is begun, and has no event but its own (observed: widdix/aws-s3-virusscan#39).
-    """
-    if "ImportValue" not in template.body:
-        return None
-    missing: list[str] = []
-
-    def imported(name: str) -> Any:
-        if name not in exported:
-            missing.append(name)
-        return UNKNOWN
-
-    def unknown(*_: str) -> str:
-        return UNKNOWN
-
-    # What an import's name is made of is known before any resource is made.
-    before = replace(
-        scope,
-        names=scope.names | dict.fromkeys(template.resources, UNKNOWN),
-        attribute=unknown,
-        imported=imported,
-        dynamic=unknown,
-    )
-    for name in template.resources:
-        if name in wanted:
-            try:
-                evaluate(template.resources[name].get("Properties", {}), before)
-            except (TemplateError, ResourceFailed):
-                continue  # the resource fails for it when it is made
-    return _MISSING.format(missing[0]) if missing else None
-
-
 class Exports:
     """The exports of all stacks. Thread-safe."""
 
@@ -67,6 +31,17 @@ class Exports:
             for output in stack.outputs
             if "ExportName" in output
         }
+
+    def missing(
+        self, stack: Stack, template: Template, wanted: set[str], scope: Scope
+    ) -> str | None:
+        """Return the failure of a template whose wanted resources import what no stack exports, or None.
+
+        The stack fails before a resource is begun, and has no event but its own (observed: widdix/aws-s3-virusscan#39).
+        """
+        if "ImportValue" not in template.body:
+            return None
+        return _missing_import(template, wanted, scope, self.all(stack.account, stack.region))
 
     def read(self, stack: Stack, name: str) -> str:
         """Return an export's value and note that `stack` uses it. Raises ResourceFailed."""
@@ -95,7 +70,8 @@ class Exports:
                     f"Export with name {output['ExportName']} is already exported by stack {stack.name}."
                 )
             new[output["ExportName"]] = output["OutputValue"]
-        for name, (owner, _) in self.all(stack.account, stack.region).items():
+        present = self.all(stack.account, stack.region) if new else {}
+        for name, (owner, _) in present.items():
             if name in new and owner.stack_id != stack.stack_id:
                 raise ResourceFailed(
                     f"Export with name {name} is already exported by stack {owner.name}."
@@ -109,3 +85,33 @@ class Exports:
                 shown = ", ".join(sorted(user.name for user in users))
                 verb = "update" if name in new else "delete"
                 raise ResourceFailed(f"Cannot {verb} export {name} as it is in use by {shown}.")
+
+
+def _missing_import(
+    template: Template, wanted: set[str], scope: Scope, exported: Container[str]
+) -> str | None:
+    missing: list[str] = []
+
+    def imported(name: str) -> Any:
+        if name not in exported:
+            missing.append(name)
+        return UNKNOWN
+
+    def unknown(*_: str) -> str:
+        return UNKNOWN
+
+    # What an import's name is made of is known before any resource is made.
+    before = replace(
+        scope,
+        names=scope.names | dict.fromkeys(template.resources, UNKNOWN),
+        attribute=unknown,
+        imported=imported,
+        dynamic=unknown,
+    )
+    for name in template.resources:
+        if name in wanted:
+            try:
+                evaluate(template.resources[name].get("Properties", {}), before)
+            except (TemplateError, ResourceFailed):
+                continue  # the resource fails for it when it is made
+    return _MISSING.format(missing[0]) if missing else None

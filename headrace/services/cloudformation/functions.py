@@ -12,14 +12,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+from headrace.services.cloudformation import function_forms as forms
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
-
-JOIN_ARGUMENTS = (
-    "Template error: every Fn::Join object requires two parameters, (1) a string delimiter and (2) a list of strings to"
-    " be joined or a function that returns a list of strings (such as Fn::GetAZs) to be joined."
-)
 
 
 class Surroundings(Protocol):
@@ -46,7 +42,7 @@ def join(arguments: list[Any], around: Surroundings) -> Any:
     if is_unknown(items):
         return UNKNOWN
     if not isinstance(items, list) or not isinstance(delimiter, str):
-        raise TemplateError(JOIN_ARGUMENTS)
+        raise forms.template_error(forms.JOIN)
     texts = [scalar(item) for item in cast("list[Any]", items)]
     around.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
     return delimiter.join(texts)
@@ -78,9 +74,7 @@ def select(arguments: list[Any], around: Surroundings) -> Any:
 
 def _not_selectable() -> TemplateError:
     # Recorded for all three: no number, no list, and no such place in the list.
-    return TemplateError(
-        "Template error: Fn::Select requires a list argument with two elements: an integer index and a list"
-    )
+    return forms.template_error(forms.SELECT)
 
 
 def split(arguments: list[Any], around: Surroundings) -> Any:
@@ -89,10 +83,7 @@ def split(arguments: list[Any], around: Surroundings) -> Any:
     if is_unknown(text):
         return [UNKNOWN]
     if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
-        raise TemplateError(
-            "Template error: every Fn::Split object requires two parameters, (1) a string delimiter and (2) a string"
-            " to be split or a function that returns a string to be split."
-        )
+        raise forms.template_error(forms.SPLIT)
     around.spend(len(text) + 3 * text.count(delimiter))
     return text.split(delimiter)
 
@@ -127,6 +118,8 @@ def find_in_map(keys: list[Any], around: Surroundings) -> Any:
             return UNKNOWN
         if len(keys) > 3 and (not isinstance(value, Mapping) or key not in value):
             return keys[3]["DefaultValue"]
+        if value is around.mappings and isinstance(key, str):
+            forms.check_map(key, around.mappings)
         if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
             raise TemplateError(
                 f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
@@ -140,6 +133,8 @@ def encode_base64(text: Any, around: Surroundings) -> Any:
     """Fn::Base64."""
     if is_unknown(text):
         return UNKNOWN
+    if isinstance(text, dict | list):
+        raise forms.string_typed("Fn::Base64")
     data = scalar(text).encode("utf-8", "surrogatepass")
     around.spend(len(data) * 4 // 3)
     return base64.b64encode(data).decode()
@@ -147,6 +142,8 @@ def encode_base64(text: Any, around: Surroundings) -> Any:
 
 def get_azs(region: Any, around: Surroundings) -> list[str]:
     """Fn::GetAZs."""
+    if isinstance(region, dict | list):
+        raise forms.string_typed("Fn::GetAZs")
     region = region or around.names["AWS::Region"]
     return [f"{region}{letter}" for letter in "abc"]
 
@@ -165,10 +162,7 @@ def cidr(arguments: list[Any], around: Surroundings) -> Any:
         if network.prefixlen > prefix or wanted > 1 << (prefix - network.prefixlen):
             raise ValueError(f"{block} does not hold {wanted} blocks of that size")
     except ValueError as error:
-        raise TemplateError(
-            "Template error: every Fn::Cidr object requires an address block, the number of blocks to make of it and,"
-            f" optionally, the bits of each ({error})"
-        ) from error
+        raise forms.template_error(f"{forms.CIDR} ({error})") from error
     subnets = network.subnets(new_prefix=prefix)
     return [str(next(subnets)) for _ in range(wanted)]
 

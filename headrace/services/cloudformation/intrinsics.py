@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from headrace.services.cloudformation import function_forms as forms
 from headrace.services.cloudformation import functions, limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.functions import scalar
@@ -21,7 +22,6 @@ from headrace.services.cloudformation.references import (
     sub_names,
     sub_parts,
     substitute,
-    unsupported_function,
 )
 from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
 
@@ -121,7 +121,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
         if function is not None:
             return function(argument, scope)
         if name.startswith("Fn::"):
-            raise unsupported_function(name)
+            raise forms.unsupported_function(name)
     evaluated = {key: _evaluate(item, scope) for key, item in mapping.items()}
     return {key: item for key, item in evaluated.items() if item is not NO_VALUE}
 
@@ -150,10 +150,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument == "AWS::NoValue":
         return NO_VALUE
     if not isinstance(argument, str):
-        # Observed by many.
-        raise TemplateError(
-            "Template format error: Every Ref object must have a single String value."
-        )
+        raise forms.no_string_ref()
     if argument not in scope.names:
         raise unresolved(argument)
     value = scope.names[argument]
@@ -169,13 +166,8 @@ def _get_att(argument: Any, scope: Scope) -> Any:
     return value
 
 
-def _list_argument(name: str, argument: Any, scope: Scope, count: int | None = None) -> list[Any]:
-    if not isinstance(argument, list) or (
-        count is not None and len(cast("list[Any]", argument)) != count
-    ):
-        raise TemplateError(
-            f"Template error: every {name} object requires {count if count is not None else 'a list of'} parameters"
-        )
+def _list_argument(name: str, argument: Any, scope: Scope) -> list[Any]:
+    forms.check_count(name, argument)
     return [_evaluate(part, scope) for part in cast("list[Any]", argument)]
 
 
@@ -194,12 +186,11 @@ def _sub(argument: Any, scope: Scope) -> Any:
     texts = {name: scalar(value) for name, value in values.items()}
     scope.spend(len(text) + sum(len(texts[name]) for name in sub_names(text)))
     filled = substitute(text, texts)
-    return _dynamic(filled, scope)
+    return _dynamic(filled, scope) if _DYNAMIC_START in filled else filled
 
 
 def _if(argument: Any, scope: Scope) -> Any:
-    if not isinstance(argument, list) or len(cast("list[Any]", argument)) != 3:
-        raise TemplateError("Template error: Fn::If requires a list argument with three elements")
+    forms.check_count("Fn::If", argument)
     name, yes, no = cast("list[Any]", argument)
     return _evaluate(yes if scope.condition(str(name)) else no, scope)
 
@@ -213,10 +204,6 @@ def _or(argument: Any, scope: Scope) -> bool:
 
 
 def _conditions(name: str, argument: Any, scope: Scope) -> list[bool]:
-    if not isinstance(argument, list) or not 2 <= len(cast("list[Any]", argument)) <= 10:
-        raise TemplateError(
-            f"Template error: every {name} object requires a list of at least 2 and at most 10 boolean parameters."
-        )
     return [bool(item) for item in _list_argument(name, argument, scope)]
 
 
@@ -238,9 +225,9 @@ def _import_value(argument: Any, scope: Scope) -> Any:
     return value
 
 
-def _of_list(name: str, function: _Evaluated, count: int | None = None) -> _Function:
+def _of_list(name: str, function: _Evaluated) -> _Function:
     """Return a function of a list, whose items are evaluated first."""
-    return lambda argument, scope: function(_list_argument(name, argument, scope, count), scope)
+    return lambda argument, scope: function(_list_argument(name, argument, scope), scope)
 
 
 def _of_value(function: _Evaluated) -> _Function:
@@ -248,7 +235,7 @@ def _of_value(function: _Evaluated) -> _Function:
     return lambda argument, scope: function(_evaluate(argument, scope), scope)
 
 
-_plain_join = _of_list("Fn::Join", functions.join, 2)
+_plain_join = _of_list("Fn::Join", functions.join)
 
 
 def _join(argument: Any, scope: Scope) -> Any:
@@ -268,14 +255,14 @@ _FUNCTIONS: dict[str, _Function] = {
     "Fn::GetAtt": _get_att,
     "Fn::Join": _join,
     "Fn::Sub": _sub,
-    "Fn::Select": _of_list("Fn::Select", functions.select, 2),
-    "Fn::Split": _of_list("Fn::Split", functions.split, 2),
+    "Fn::Select": _of_list("Fn::Select", functions.select),
+    "Fn::Split": _of_list("Fn::Split", functions.split),
     "Fn::If": _if,
-    "Fn::Equals": _of_list("Fn::Equals", functions.equals, 2),
+    "Fn::Equals": _of_list("Fn::Equals", functions.equals),
     "Fn::And": _and,
     "Fn::Or": _or,
-    "Fn::Not": _of_list("Fn::Not", functions.negate, 1),
-    "Fn::Contains": _of_list("Fn::Contains", functions.contains, 2),
+    "Fn::Not": _of_list("Fn::Not", functions.negate),
+    "Fn::Contains": _of_list("Fn::Contains", functions.contains),
     "Fn::ImportValue": _import_value,
     "Fn::FindInMap": _of_list("Fn::FindInMap", functions.find_in_map),
     "Fn::Base64": _of_value(functions.encode_base64),

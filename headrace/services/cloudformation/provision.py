@@ -6,18 +6,16 @@ A resource with which anything goes wrong ends in a FAILED state with the reason
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from headrace.services.cloudformation import denials, limits, snapshots, stack_tags
+from headrace.services.cloudformation import denials, snapshots, stack_tags
 from headrace.services.cloudformation.alias_deployments import AliasDeployment, policy_of
-from headrace.services.cloudformation.begun import Noting
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.existing import already_exists, means_existing
-from headrace.services.cloudformation.exports import missing_import
 from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
+from headrace.services.cloudformation.making import make
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
@@ -35,16 +33,7 @@ from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.taking_in import take_in
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.values import size_of
-
-
-def check_operation_size(size_bytes: int) -> None:
-    """Raise TemplateError when the properties of an operation's resources are too large together."""
-    if size_bytes > limits.OPERATION_BYTES:
-        raise TemplateError(
-            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
-            " headrace does not store"
-        )
+from headrace.services.cloudformation.values import check_operation_size, size_of
 
 
 class Provisioner:
@@ -75,7 +64,8 @@ class Provisioner:
         kept = self._check_removals(wanted)
         if kept:
             return f"The following resource(s) failed to update: [{', '.join(kept)}]."
-        if missing := self._missing_export(template, wanted):
+        scope = self._scope(template)
+        if missing := self._lookups.exports.missing(self._stack, template, wanted, scope):
             return missing
         depends_on = {
             name: dependencies(template, name) & wanted
@@ -101,10 +91,6 @@ class Provisioner:
             return str(error)
         self._states.save()
         return None
-
-    def _missing_export(self, template: Template, wanted: set[str]) -> str | None:
-        found = self._lookups.exports.all(self._stack.account, self._stack.region)
-        return missing_import(template, wanted, self._scope(template), found)
 
     def _wanted(self, template: Template) -> set[str]:
         scope = self._scope(template)
@@ -202,8 +188,9 @@ class Provisioner:
         self._states.set_status(resource, "CREATE_IN_PROGRESS")
         forget_signals(self._states, resource)
         try:
-            made = self._make(resource, kind, "CREATE_IN_PROGRESS")
-            wait_for_signals(self._states, resource, self._signals.get(resource.logical_id))
+            made = make(self._states, resource, kind, "CREATE_IN_PROGRESS")
+            if (wanted := self._signals.get(resource.logical_id)) is not None:
+                wait_for_signals(self._states, resource, wanted)
         except Exception as error:
             self._states.fail(resource, "CREATE", error)
             raise
@@ -218,55 +205,6 @@ class Provisioner:
             raise
         wanted.updated_ms = self._states.ports.clock.now_ms()
         self._create(wanted, kind)
-
-    def _make(
-        self,
-        resource: Resource,
-        kind: ResourceType,
-        status: str,
-        keep: Callable[[], None] | None = None,
-    ) -> Made:
-        """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
-
-        `keep` stores the id; without it the resource is stored as the stack's own. An event of `status` tells the id.
-        """
-        if kind.find is not None:
-            properties = with_texts(kind.name, resource.properties)
-            found = kind.find(self._states.context(resource), properties)
-            if found:
-                raise self._already_exists(kind, found)
-
-        noting = Noting(
-            self._states.stacks, self._stack, resource.logical_id, self._states.ports.control
-        )
-
-        def note(physical_id: str) -> None:
-            resource.physical_id = physical_id
-            with self._states.lock:
-                if keep is None:
-                    self._states.stacks.save_resource(self._stack, resource)
-                else:
-                    keep()
-            noting.end()
-            self._states.event(resource, status, "Resource creation Initiated")
-
-        try:
-            context = self._states.context(resource, note)
-            made = kind.create(noting.context(context), with_texts(kind.name, resource.properties))
-        except Exception as error:
-            noting.end()
-            name = kind.name_of(resource.properties)
-            if not resource.physical_id and name and means_existing(error):
-                raise self._already_exists(kind, name) from error
-            raise
-        if not resource.physical_id:
-            note(made.physical_id)
-        return made
-
-    def _already_exists(self, kind: ResourceType, identifier: str) -> ResourceFailed:
-        return already_exists(
-            self._states.stacks, self._states.ports.ids, self._stack, kind.name, identifier
-        )
 
     def _update(self, present: Resource, wanted: Resource, kind: ResourceType) -> None:
         assert kind.update is not None
@@ -323,7 +261,7 @@ class Provisioner:
             self._stack.obsolete.append(half_made)
             self._states.save()
         try:
-            made = self._make(resource, kind, "UPDATE_IN_PROGRESS", keep)
+            made = make(self._states, resource, kind, "UPDATE_IN_PROGRESS", keep)
         except Exception as error:
             if not half_made.physical_id:
                 self._drop(half_made)

@@ -21,31 +21,6 @@ FUNCTIONS = (
     "Ref", "Fn::Equals", "Fn::If", "Fn::Not", "Condition", "Fn::And", "Fn::Or", "Fn::Contains", "Fn::EachMemberEquals",
     "Fn::EachMemberIn", "Fn::ValueOf", "Fn::ValueOfAll", "Fn::RefAll", "Fn::Sub", "Fn::Cidr",
 )  # fmt: skip
-# Those of transforms.
-_ADDED = ("Fn::Transform", "Fn::ForEach", "Fn::Length", "Fn::ToJsonString")
-
-
-def unsupported_function(name: str) -> TemplateError:
-    """Return the refusal of a function that there is not (reported by many)."""
-    return TemplateError(
-        f"Template error: Encountered unsupported function: {name} Supported functions are:"
-        f" [{', '.join(FUNCTIONS)}]"
-    )
-
-
-def check_functions(value: Any) -> None:
-    """Raise TemplateError for a function in `value` that is none of CloudFormation's or its transforms'."""
-    pending = [value]
-    while pending:
-        one = pending.pop()
-        if isinstance(one, list):
-            pending.extend(cast("list[Any]", one))
-        elif isinstance(one, dict):
-            mapping = cast("dict[str, Any]", one)
-            pending.extend(mapping.values())
-            name = next(iter(mapping)) if len(mapping) == 1 else ""
-            if name.startswith("Fn::") and name not in FUNCTIONS and not name.startswith(_ADDED):
-                raise unsupported_function(name)
 
 
 def references(value: Any) -> Iterator[str]:

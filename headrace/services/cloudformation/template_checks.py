@@ -7,13 +7,15 @@ are too long are assumed.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
 from headrace.core.values import mapping_in
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.references import check_functions, conditions_in, mentions
+from headrace.services.cloudformation.function_forms import check_forms
+from headrace.services.cloudformation.references import conditions_in, mentions
 from headrace.services.cloudformation.snapshots import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import (
     PSEUDO_PARAMETERS,
@@ -31,6 +33,13 @@ _POLICIES = {
 # The types of parameters; those of AWS's own are many, and what they stand for is looked up.
 _PLAIN_TYPES = ("String", "Number", "CommaDelimitedList", "List<Number>", "List<String>")
 _AWS_TYPES = ("AWS::", "List<AWS::")
+_PARAMETER_KEYS = frozenset(
+    {
+        "AllowedPattern", "AllowedValues", "ConstraintDescription", "Default", "Description", "MaxLength", "MaxValue",
+        "MinLength", "MinValue", "NoEcho", "Type",
+    }
+)  # fmt: skip
+_ATTRIBUTE = re.compile("[a-zA-Z0-9]+")
 
 
 @functools.lru_cache(maxsize=4)
@@ -44,7 +53,7 @@ def parse(body: str) -> Template:
     _check_rules(template)
     _check_resources(template)
     _check_outputs(template)
-    _check_functions(template)
+    check_forms(template)
     _check_references(template)
     return template
 
@@ -97,6 +106,9 @@ def _check_parameters(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Parameters object must contain a Type member."
             )
+        for key in mapping_in(declaration).keys() - _PARAMETER_KEYS:
+            # Observed with Type beside Properties: a resource among the parameters.
+            raise TemplateError(f"Invalid template parameter property '{key}'")
         kind = str(mapping_in(declaration)["Type"])
         if kind not in _PLAIN_TYPES and not kind.startswith(_AWS_TYPES):
             # Documented: knowledge-center/cloudformation-template-validation.
@@ -120,6 +132,12 @@ def _check_mappings(template: Template) -> None:
                 )
             for attribute, value in mapping_in(values).items():
                 _check_length("Mapping attribute", attribute)
+                if not _ATTRIBUTE.fullmatch(attribute):
+                    # Reported by many.
+                    raise TemplateError(
+                        f"Template format error: Mappings attribute name '{attribute}' must contain only alphanumeric"
+                        " characters."
+                    )
                 plain = [value] if not isinstance(value, list) else cast("list[Any]", value)
                 if any(isinstance(item, dict | list) for item in plain):
                     raise TemplateError(
@@ -232,12 +250,6 @@ def _check_condition(template: Template, definition: Mapping[str, Any], block: s
         raise TemplateError(
             f"Template format error: Unresolved condition dependency {condition} in the {block} block of the template"
         )
-
-
-def _check_functions(template: Template) -> None:
-    for definition in (*template.resources.values(), *template.outputs.values()):
-        for part in ("Properties", "Value"):
-            check_functions(mapping_in(definition).get(part))
 
 
 def _check_references(template: Template) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.services.cloudformation import limits
+from headrace.services.cloudformation.errors import TemplateError
+
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 
 
@@ -35,3 +38,12 @@ def size_of(value: Any) -> int:
         pairs = cast("dict[str, Any]", value).items()
         return sum(6 + len(key) + size_of(item) for key, item in pairs)
     return 8
+
+
+def check_operation_size(size_bytes: int) -> None:
+    """Raise TemplateError when the properties of an operation's resources are too large together."""
+    if size_bytes > limits.OPERATION_BYTES:
+        raise TemplateError(
+            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
+            " headrace does not store"
+        )

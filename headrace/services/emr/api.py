@@ -29,7 +29,7 @@ from headrace.services.emr.ports import Ports
 from headrace.services.emr.profile import PROFILE
 from headrace.services.emr.store import Store
 from headrace.spark_submit.access import AnyAccess, JobAccess
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
 

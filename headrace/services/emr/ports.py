@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.core.clock import Clock
 from headrace.core.ports import Guard, MetricSink, NoGuard
 from headrace.services.emr.store import Store
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from headrace.services.emr_serverless.profile import PROFILE
 from headrace.services.emr_serverless.runner import Ports
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.access import AnyAccess, JobAccess
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.sparks import Sparks
 from headrace.store.database import Database
 

@@ -10,8 +10,6 @@ from headrace.core.values import listed, mapped
 from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
 from headrace.spark_submit.commands import (
-    Command,
-    JobContext,
     fetch,
     job_environment,
     make_folders,
@@ -19,6 +17,7 @@ from headrace.spark_submit.commands import (
     with_spark,
 )
 from headrace.spark_submit.containers import unpack_archives
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.sparks import python_settings
 

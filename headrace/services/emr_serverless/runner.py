@@ -18,7 +18,7 @@ from headrace.services.emr_serverless.commands import context_of, log_uri, prepa
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
 from headrace.services.emr_serverless.state import ENDED, Application, Attempt, JobRun, JobState
 from headrace.services.emr_serverless.store import Store
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.limits import CANCEL_GRACE_S, POLL_S

@@ -1,4 +1,4 @@
-"""The buffers of a delivery stream: what is read and not yet processed, and what is processed and not yet delivered.
+"""The buffers of a delivery stream: what is processed and not yet delivered.
 
 All of it is in memory only, since it can always be read again from the source. So each buffer knows the first of the
 source's records that it holds: reading goes on from there after a kill.
@@ -6,39 +6,19 @@ source's records that it holds: reading goes on from there after a kill.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.processing import Processed
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.sources import ShardRead, at_position, is_past
+from headrace.services.firehose.sources import is_past
 
 # The buffer of a stream without partitions. With them: of errors.
 WHOLE = ""
 # The buffer of a backup that has buffering hints of its own: see `DeliveryStream.has_own_backup`.
 BACKUP = "backup"
-
-
-@dataclass(slots=True)
-class Intake:
-    """Records that are read and not yet processed, by shard, and where reading goes on after them."""
-
-    records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
-    size_bytes: int = 0
-    since_s: float = 0.0
-
-    def add(self, read: ShardRead, now_s: float) -> None:
-        """Take what was read of a shard."""
-        if not self.records:
-            self.since_s = now_s
-        self.records.setdefault(read.shard_id, []).extend(read.records)
-        self.size_bytes += read.size_bytes
-
-    @property
-    def count(self) -> int:
-        """How many records wait."""
-        return sum(map(len, self.records.values()))
 
 
 @dataclass(slots=True)
@@ -68,12 +48,23 @@ class Buffer:
     newest_ms: int = 0
     is_last: bool = False
 
-    @property
-    def count(self) -> int:
-        """How many records are to be delivered, errors among them."""
-        return len(self.records) + len(self.failed)
+    def add(
+        self,
+        made: Processed,
+        size_bytes: int,
+        by_shard: Mapping[str, list[StreamRecord]],
+        since_s: float,
+    ) -> None:
+        """Take all that was made of the source's records, of which each shard has one at least."""
+        self.records += made.records
+        self.failed += made.failed
+        self.sources += made.sources
+        self.size_bytes += size_bytes
+        for shard_id, records in by_shard.items():
+            self._note(shard_id, records, since_s)
+            self.counts[shard_id] = self.counts.get(shard_id, 0) + len(records)
 
-    def note(self, shard_id: str, of: Sequence[StreamRecord], since_s: float) -> None:
+    def _note(self, shard_id: str, of: Sequence[StreamRecord], since_s: float) -> None:
         """Take notice of the source's records that something in here came from, in order; there is at least one."""
         arrivals = [record.approximate_arrival_ms for record in of]
         oldest_ms, newest_ms = min(arrivals), max(arrivals)
@@ -96,7 +87,7 @@ class Buffer:
             self.last[shard_id] = last
 
     def note_one(self, record: Record, since_s: float) -> None:
-        """As `note`, for one record."""
+        """Take notice of the source's record that something in here came from."""
         source, shard_id = record.source, record.shard_id
         at_ms = source.approximate_arrival_ms
         if not self.first:
@@ -108,37 +99,3 @@ class Buffer:
         if shard_id not in self.first:
             self.first[shard_id] = source.sequence_number
         self.last[shard_id] = source.sequence_number
-
-
-def positions_before(
-    read_to: Mapping[str, str], buffers: Iterable[Buffer], intake: Intake
-) -> dict[str, str]:
-    """Return, by shard, the position before the first record that the buffers hold; what is read to where none is."""
-    first: dict[str, int] = {}
-    names: dict[str, str] = {}
-
-    def take(shard_id: str, number: str) -> None:
-        value = int(number)
-        if shard_id not in first or value < first[shard_id]:
-            first[shard_id], names[shard_id] = value, number
-
-    for buffer in buffers:
-        for shard_id, number in buffer.first.items():
-            take(shard_id, number)
-    for shard_id, records in intake.records.items():
-        if records:
-            take(shard_id, records[0].sequence_number)
-    return {
-        shard_id: at_position(names[shard_id]) if shard_id in names else position
-        for shard_id, position in read_to.items()
-    }
-
-
-def waiting(buffers: Sequence[Buffer], intake: Intake) -> tuple[int, int]:
-    """Return how many records the buffers hold, and when the first of them arrived (0: they hold none)."""
-    full = [buffer for buffer in buffers if buffer.first]
-    arrivals = [buffer.oldest_ms for buffer in full]
-    for records in list(intake.records.values()):
-        arrivals += [record.approximate_arrival_ms for record in records[:1]]
-    count = sum(max(buffer.count, 1) for buffer in full) + intake.count
-    return count, min(arrivals, default=0)

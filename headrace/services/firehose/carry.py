@@ -36,8 +36,8 @@ class Pending:
     """
 
     buffer: Buffer
+    left: list[Record]
     again: bool
-    left: list[Record] = field(default_factory=list[Record])
     refused: list[Failed] = field(default_factory=list[Failed])
     retry_at_s: float = 0.0
     size_bytes: int = 0
@@ -46,8 +46,10 @@ class Pending:
     backup_records: int = 0
     backup_bytes: int = 0
 
-    def __post_init__(self) -> None:
-        self.left = self.buffer.records
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing came of what was read: no record, no failure, no backup."""
+        return not (self.buffer.records or self.buffer.failed or self.buffer.sources)
 
 
 def carry(

@@ -22,20 +22,14 @@ from typing import Any
 
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
-from headrace.services.firehose.buffers import (
-    BACKUP,
-    WHOLE,
-    Buffer,
-    Intake,
-    positions_before,
-    waiting,
-)
+from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.carry import Pending, carry, delivered, objects_of
 from headrace.services.firehose.destinations import DESTINATIONS, common
 from headrace.services.firehose.destinations.base import Hints
 from headrace.services.firehose.intending import intend, renamed
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
+from headrace.services.firehose.reading import Intake, Reading
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
 from headrace.services.firehose.sorting import Sorter
@@ -45,7 +39,6 @@ from headrace.services.firehose.state import (
     Intent,
     Progress,
     as_held,
-    is_partitioned,
 )
 from headrace.services.firehose.store import DeliveryStreams
 
@@ -77,10 +70,7 @@ class Delivery:
         self._is_current = is_current
         self._progress = streams.progress(stream.stream_id)
         self._pending: Pending | None = None
-        self._intake = Intake()
-        self._read_to = dict(self._progress.positions)
-        # By shard, where reading began for what the buffers hold.
-        self._starts: dict[str, str] = {}
+        self._reading = Reading(source, self._progress.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
         self._as_of = as_held(self._stream, self._progress)
         self._sorter = self._made_sorter()
@@ -119,7 +109,7 @@ class Delivery:
 
     def _waiting(self) -> tuple[int, int]:
         """Return how many records wait in the buffers, and when the first of them arrived (0: none waits)."""
-        return waiting(list(self._sorter.buffers.values()), self._intake)
+        return self._reading.waiting(list(self._sorter.buffers.values()))
 
     def _has_unread(self) -> bool:
         """Whether the source has records that no delivery has been told of."""
@@ -159,12 +149,12 @@ class Delivery:
         if due is not None:
             self._deliver(due)
             return 0.0
-        if not self._intake.records and not self._sorter.buffers:
+        if not self._reading.intake.records and not self._sorter.buffers:
             if self._settle_change():
                 return 0.0
-            if self._read_to != self._progress.positions:
+            if self._reading.read_to != self._progress.positions:
                 # Only ends of shards, or records that were all dropped: there is nothing to write.
-                self._advance(self._progress, dict(self._read_to))
+                self._advance(self._progress, dict(self._reading.read_to))
                 return 0.0
         if more:
             return 0.0
@@ -193,7 +183,7 @@ class Delivery:
 
     def _fill(self) -> bool:
         """Read what is new; return whether there is more."""
-        if self._is_changed and self._as_of.has_several_buffers:
+        if self._is_changed and self._sorter.has_several:
             if not self._progress.passed:
                 return False
         elif self._is_changed and not self._sorter.buffers:
@@ -202,26 +192,22 @@ class Delivery:
             return False
         room_bytes = self._room_bytes()
         more = False
-        for read in read_shards(self._source, self._read_to, room_bytes):
-            self._starts.setdefault(read.shard_id, read.start)
-            self._read_to[read.shard_id] = read.after
-            if read.records:
-                self._intake.add(read, self._ports.clock.monotonic_s())
+        for read in self._reading.fill(room_bytes, self._ports.clock.monotonic_s()):
             more |= read.more
             if read.records and self._stream.source_arn:
                 self.reports.read(len(read.records), read.size_bytes, read.behind_ms)
         return more
 
     def _room_bytes(self) -> int:
-        if is_partitioned(self._as_of.destination):
+        if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
         rooms = [self._hints().size_bytes - self._sorter.size_of(WHOLE)]
-        if self._as_of.has_own_backup:
+        if self._sorter.has_own_backup:
             rooms.append(self._hints(BACKUP).size_bytes - self._sorter.size_of(BACKUP))
-        return max(0, min(rooms) - self._intake.size_bytes)
+        return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _process_due(self) -> None:
-        intake, function = self._intake, self._sorter.function
+        intake, function = self._reading.intake, self._sorter.function
         if not intake.records:
             return
         if function is not None and intake.size_bytes < function.batch_bytes:
@@ -233,20 +219,18 @@ class Delivery:
             ):
                 return
         made = self._sorter.take(intake)
-        self._intake = Intake()
+        self._reading.intake = Intake()
         self.reports.measure(*made.measured)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next may be."""
         hints, now_s = self._hints(), self._ports.clock.monotonic_s()
         wait_s = math.inf
-        if self._intake.records:
+        if self._reading.intake.records:
             function = self._sorter.function
             interval_s = min(hints.interval_s, function.interval_s if function else 0.0)
-            wait_s = max(0.001, self._intake.since_s + interval_s - now_s)
-        empty_all = self._sorter.must_empty or (
-            self._is_changed and self._as_of.has_several_buffers
-        )
+            wait_s = max(0.001, self._reading.intake.since_s + interval_s - now_s)
+        empty_all = self._sorter.must_empty or (self._is_changed and self._sorter.has_several)
         for partition, buffer in self._sorter.buffers.items():
             hints = self._hints(partition)
             left_s = buffer.since_s + hints.interval_s - now_s
@@ -269,29 +253,31 @@ class Delivery:
         # Only when the intent is stored does the buffer leave the others.
         self._save(replace(self._progress, intent=intent, held=self._held()))
         self._sorter.pop(partition)
-        self._pending = Pending(buffer, again=False)
+        self._pending = Pending(buffer, buffer.records, again=False)
         self._finish(intent)
 
     def _held(self) -> dict[str, Any] | None:
-        if not self._as_of.has_several_buffers:
+        if not self._sorter.has_several:
             return None
         return {"version": self._as_of.version, "destination": self._as_of.destination}
 
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
-        stream = self._as_of if self._as_of.has_several_buffers else self._stream
-        after = positions_before(self._read_to, self._sorter.others_of(partition), self._intake)
-        starts = {**self._progress.positions, **self._starts}
+        stream = self._as_of if self._sorter.has_several else self._stream
+        others = [other for name, other in self._sorter.buffers.items() if name != partition]
+        after = self._reading.positions_before(others)
+        starts = {**self._progress.positions, **self._reading.starts}
         return intend(stream, partition, buffer, starts, after, self._ports)
 
     def _finish(self, intent: Intent) -> float:
         """Carry an intent out; return the seconds until it may be tried again, 0 when it is done."""
         if self._pending is None:
-            self._pending = Pending(self._read_again(intent), again=True)
+            buffer = self._read_again(intent)
+            self._pending = Pending(buffer, buffer.records, again=True)
         pending = self._pending
         wait_s = pending.retry_at_s - self._ports.clock.monotonic_s()
         if wait_s > 0:
             return wait_s
-        if not pending.buffer.count and not pending.buffer.sources and not pending.again:
+        if pending.is_empty and not pending.again:
             self._done(intent, pending)
             return 0.0
         try:
@@ -313,23 +299,22 @@ class Delivery:
         failed = [*buffer.failed, *pending.refused]
         if failed:
             self.reports.refused(failed)
-        if buffer.count or buffer.sources:
+        if not pending.is_empty:
             exceeded, self._sorter.exceeded = self._sorter.exceeded, 0
             self.reports.delivered(
                 delivered(intent, pending, self._sorter.active + 1, exceeded=bool(exceeded))
             )
             done = replace(
                 done,
-                delivered_records=done.delivered_records + buffer.count,
+                delivered_records=done.delivered_records + len(buffer.records) + len(buffer.failed),
                 delivered_objects=done.delivered_objects + pending.objects,
                 delivered_bytes=done.delivered_bytes + pending.size_bytes,
                 failed_records=done.failed_records + len(failed),
             )
-        passed = with_marks(done.passed, {**buffer.refused, intent.partition: intent.last})
+        marks = {**buffer.refused, intent.partition: intent.last}
         # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
-        others = self._sorter.buffers.values()
-        after = positions_before(self._read_to, others, self._intake)
-        self._advance(replace(done, passed=passed), after)
+        after = self._reading.positions_before(self._sorter.buffers.values())
+        self._advance(done, after, marks)
         self._pending = None
         _, oldest_ms = self._waiting()
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
@@ -370,22 +355,28 @@ class Delivery:
         self._sorter.open(intent.partition)
         self._sorter.take(intake)
         for shard_id, records in batch.items():
-            self._starts.setdefault(shard_id, intent.start[shard_id])
+            self._reading.starts.setdefault(shard_id, intent.start[shard_id])
             if records and not intent.counts:
-                self._read_to[shard_id] = records[-1].sequence_number
+                self._reading.read_to[shard_id] = records[-1].sequence_number
         if intent.counts:
             # Without partitions nothing else waits, and reading goes on where the delivery was decided on.
-            self._read_to.update(intent.after)
+            self._reading.read_to.update(intent.after)
         return self._sorter.pop(intent.partition)
 
     # --- progress -----------------------------------------------------------------------------
 
-    def _advance(self, progress: Progress, after: Mapping[str, str]) -> None:
+    def _advance(
+        self,
+        progress: Progress,
+        after: Mapping[str, str],
+        marks: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        """Store how far the stream has come: reading goes on at `after`, and the marks are what was delivered."""
         positions = {**progress.positions, **after}
-        passed = still_beyond(progress.passed, positions)
+        passed = still_beyond(with_marks(progress.passed, marks or {}), positions)
         for shard_id in after:
             if positions[shard_id] != progress.positions.get(shard_id):
-                self._starts[shard_id] = positions[shard_id]
+                self._reading.starts[shard_id] = positions[shard_id]
         self._save(
             replace(
                 progress,

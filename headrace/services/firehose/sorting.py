@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer, Intake
+from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.partitions import (
@@ -15,6 +15,7 @@ from headrace.services.firehose.partitions import (
 )
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processing import Processed, Processing
+from headrace.services.firehose.reading import Intake
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.routes import Routes, RouteStore
 from headrace.services.firehose.sources import is_past
@@ -40,6 +41,9 @@ class Sorter:
         must_empty: all buffers are to be delivered before more is read.
         active: how many partitions are active.
         exceeded: how many records were beyond the limit of active partitions since it was last asked.
+        is_partitioned: whether the destination has dynamic partitioning.
+        has_own_backup: whether the backup has a buffer of its own.
+        has_several: whether what is read is delivered in parts, each in its own time.
     """
 
     def __init__(
@@ -56,13 +60,13 @@ class Sorter:
         self.active = 0
         self.size_bytes = 0
         self._processing = Processing(stream, ports)
-        self._is_partitioned = is_partitioned(stream.destination)
+        self.is_partitioned = is_partitioned(stream.destination)
         # Asked only where a function's answer says where a record goes.
-        has_routes = self._is_partitioned and self._processing.function is not None
+        has_routes = self.is_partitioned and self._processing.function is not None
         self._routes = Routes(store) if has_routes else None
         self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
-        self._has_own_backup = stream.has_own_backup
-        self._has_several = stream.has_several_buffers
+        self.has_own_backup = stream.has_own_backup
+        self.has_several = stream.has_several_buffers
 
     @property
     def function(self) -> Function | None:
@@ -99,10 +103,6 @@ class Sorter:
             self.must_empty = False
         return buffer
 
-    def others_of(self, partition: str) -> Iterator[Buffer]:
-        """Yield the other buffers."""
-        return (buffer for name, buffer in self.buffers.items() if name != partition)
-
     def size_of(self, partition: str) -> int:
         """Return the bytes of data that a buffer holds, 0 when there is none."""
         buffer = self.buffers.get(partition)
@@ -115,28 +115,19 @@ class Sorter:
     def take(self, intake: Intake) -> Processed:
         """Process what was read and sort it in. What raises leaves the buffers as they were."""
         made = self._processing.run(intake.records, backup=self._backs_up)
-        if self._has_several:
-            if self._has_own_backup and not self._backs_up:
+        if self.has_several:
+            if self.has_own_backup and not self._backs_up:
                 # What is delivered, and not what came: all documents, data or events.
                 made.sources = made.records
             if self._routes is not None:
                 self._routes.settle(made)
             self._sort(made, intake.since_s)
         elif made.records or made.failed or made.sources:
-            self._append(made, intake)
+            size_bytes = sum([len(record.data) for record in made.records])
+            self.size_bytes += size_bytes
+            buffer = self.buffers.setdefault(WHOLE, Buffer())
+            buffer.add(made, size_bytes, intake.records, intake.since_s)
         return made
-
-    def _append(self, made: Processed, intake: Intake) -> None:
-        buffer = self.buffers.setdefault(WHOLE, Buffer())
-        buffer.records += made.records
-        buffer.failed += made.failed
-        buffer.sources += made.sources
-        size_bytes = sum([len(record.data) for record in made.records])
-        buffer.size_bytes += size_bytes
-        self.size_bytes += size_bytes
-        for shard_id, records in intake.records.items():
-            buffer.note(shard_id, records, intake.since_s)
-            buffer.counts[shard_id] = buffer.counts.get(shard_id, 0) + len(records)
 
     def _sort(self, made: Processed, since_s: float) -> None:
         for record in self._not_passed(BACKUP, made.sources):
@@ -152,12 +143,12 @@ class Sorter:
             partition = record.partition
             if self.passed and self._is_passed(partition, record):
                 continue
-            if self._is_partitioned and not is_values(partition):
+            if self.is_partitioned and not is_values(partition):
                 # It failed before, and waits among the errors.
                 self._fail(Failed(record, *_FAILED_BEFORE), since_s, partition)
                 continue
             buffer = self.buffers.get(partition)
-            if buffer is None and self._is_partitioned:
+            if buffer is None and self.is_partitioned:
                 whole = self.buffers.get(WHOLE)
                 if (whole and partition in whole.refused) or self.active >= ACTIVE_PARTITIONS:
                     self._refuse(record, since_s)
@@ -165,7 +156,7 @@ class Sorter:
             buffer = buffer or self._buffer(partition)
             buffer.records.append(record)
             self._grow(buffer, len(record.data))
-            if self._is_partitioned:
+            if self.is_partitioned:
                 buffer.note_one(record, since_s)
             else:
                 # After failures of the same batch.

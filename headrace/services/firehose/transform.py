@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -63,6 +64,8 @@ class _Answer(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
+# What a function's ARN ends with: its name, and perhaps a version or an alias. Another could never be invoked.
+_FUNCTION = re.compile(r"function:[a-zA-Z0-9-_]{1,140}(:(\$LATEST|[a-zA-Z0-9-_]{1,128}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,8 @@ def function_of(parameters: Mapping[str, str]) -> Function:
     """Return the function that a Lambda processor's parameters name. Raises AwsError for bad parameters."""
     arn = parameters.get("LambdaArn", "")
     try:
-        if Arn.parse(arn).service != "lambda":
+        named = Arn.parse(arn)
+        if named.service != "lambda" or not _FUNCTION.fullmatch(named.resource):
             raise InvalidArn(arn)
     except InvalidArn as error:
         raise invalid(f"Invalid Lambda ARN: {arn}") from error

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.aws.errors import AwsError
-from headrace.core.arn import Arn
+from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import Acting, Guard, NoGuard
 from headrace.services.lambda_.errors import invalid_parameter
+from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.state import Function
 
 SERVICE = "lambda.amazonaws.com"
 # The session's name on AWS has a number and a time too (observed in CloudTrail).
@@ -82,10 +84,11 @@ class Permits:
         resource = f"{arn}/{key}" if action == "s3:PutObject" else arn
         return "" if action is None else self._denial(role, action, resource)
 
-    def may_log(self, role: str, session: str, group_arn: str, stream: str) -> bool:
-        """Whether a role may write a function's log; AWS drops the lines of one that may not."""
-        acting = Acting(role, session)
-        resource = f"{group_arn}:log-stream:{stream}"
+    def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
+        """Whether a function's role may write its log; AWS drops the lines of one that may not."""
+        acting = Acting(spec.role, spec.name)
+        name = f"log-group:{spec.log_group}:log-stream:{stream}"
+        resource = make_arn("logs", function.region, function.account, name)
         return not self.guard.denial(acting, "logs:PutLogEvents", resource)
 
     def _denial(self, role: str, action: str, resource: str) -> str:

@@ -13,7 +13,6 @@ from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
 from headrace.services.s3 import (
-    acls,
     encryption,
     limits,
     locks,
@@ -38,7 +37,7 @@ from headrace.services.s3.notifications import (
 from headrace.services.s3.state import NULL_VERSION, Bucket, Marker, StoredObject, Upload
 from headrace.services.s3.store import Buckets
 from headrace.services.s3.uploads import Uploads
-from headrace.services.s3.writes import check_conditions, described_by
+from headrace.services.s3.writes import check_conditions, described_in
 
 _MOST_LOOKS = 20
 
@@ -175,7 +174,7 @@ class S3:
             holder = self.bucket(bucket)
             size_bytes = _checked_size(body)
             verified = verify(body, params)
-            described = self.described(params, holder)
+            described = described_in(holder, params, self.keys, self._clock.now_ms())
             if temporary is None:
                 temporary = self.files.write_temporary(body.data)
             stored = StoredObject(
@@ -194,15 +193,6 @@ class S3:
         finally:
             if temporary is not None:
                 temporary.unlink(missing_ok=True)
-
-    def described(self, params: Mapping[str, Any], holder: Bucket) -> dict[str, Any]:
-        """Return the fields of a new object that its parameters and its bucket give. Raises AwsError."""
-        return {
-            **described_by(params),
-            "encryption": encryption.of_write(params, holder, self.keys),
-            "grants": acls.of_object(params, holder),
-            **locks.of_write(params, holder, self._clock.now_ms()),
-        }
 
     def write_part(
         self, upload: Upload, number: int, body: Body, params: Mapping[str, Any]
@@ -251,18 +241,18 @@ class S3:
                 present = self.files.find(stored.bucket, stored.key)
                 check_conditions(stored.key, present, params, disturbed=disturbed)
             self.uploads.disturb(stored.bucket, stored.key)
-            stored = self._put_in_place(bucket, temporary, stored)
+            if bucket.versioning:
+                overwrites_null = bucket.versioning != "Enabled"
+                stored = self.histories.publish(
+                    bucket, temporary, stored, overwrites_null=overwrites_null
+                )
+            else:
+                stored = self.files.publish(temporary, stored)
             if notification_rules.NAME in bucket.configurations:
                 self.notifications.keep(ObjectEvent.of(event, stored, bucket), bucket)
         for listener in self.on_object_created:
             listener(stored.bucket, stored.key, stored.size_bytes, stored.etag)
         return stored
-
-    def _put_in_place(self, bucket: Bucket, temporary: Path, stored: StoredObject) -> StoredObject:
-        if not bucket.versioning:
-            return self.files.publish(temporary, stored)
-        overwrites_null = bucket.versioning != "Enabled"
-        return self.histories.publish(bucket, temporary, stored, overwrites_null=overwrites_null)
 
     def remove(self, bucket: str, key: str, *, event: str = REMOVED) -> Marker | None:
         """Remove an object, if there is one, and notify; return the delete marker where versions are kept."""

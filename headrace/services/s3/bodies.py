@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 from xml.parsers import expat
 
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest
-from headrace.aws.model import operation_model
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.files import ObjectFiles
+from headrace.services.s3.object_headers import params_of_headers
 from headrace.services.s3.routing import Target
 
 _DIGEST_CHARACTERS = 64
-
-
-@functools.cache
-def _params_of_headers() -> dict[str, str]:
-    """Return PutObject's parameters by their headers; UploadPart has no others."""
-    # botocore has no types: its shapes are Any here.
-    shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape
-    return {
-        member.serialization["name"].lower(): name
-        for name, member in shape.members.items()
-        if member.serialization.get("location") == "header" and name != "ContentLength"
-    }
-
-
-_METADATA_PREFIX = "x-amz-meta-"
 
 
 @contextlib.contextmanager
@@ -73,37 +56,6 @@ def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitSta
     request.body_file.replace(temporary)
     scratch.callback(temporary.unlink, missing_ok=True)
     return temporary
-
-
-def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return PutObject's parameters of headers, by small names. Raises AwsError."""
-    names = _params_of_headers()
-    params: dict[str, Any] = {
-        names[header]: value for header, value in headers.items() if value and header in names
-    }
-    params["Metadata"] = {
-        name.removeprefix(_METADATA_PREFIX): value
-        for name, value in headers.items()
-        if name.startswith(_METADATA_PREFIX)
-    }
-    if headers.get("x-amz-sdk-checksum-algorithm") and not any(
-        name in params for name in checksums.CHECKSUMS
-    ):
-        raise invalid_request(
-            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers"
-            " were found."
-        )
-    return params
-
-
-def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of the customer's key that are in the headers."""
-    found = _params_of_headers()
-    return {
-        found[header]: value
-        for header, value in headers.items()
-        if found.get(header, "").startswith("SSECustomer")
-    }
 
 
 def _check_signed_digest(given: str, body: Body) -> None:

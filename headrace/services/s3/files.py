@@ -24,7 +24,7 @@ from pathlib import Path
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3 import tree
-from headrace.services.s3.names import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
+from headrace.services.s3.places import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.store import Change, ObjectIndex, Row
 from headrace.store.fsync import sync_path

@@ -21,11 +21,11 @@ from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, limits, post_policy
 from headrace.services.s3.backend import S3
-from headrace.services.s3.bodies import params_of_headers
 from headrace.services.s3.checksums import Body
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_POST
+from headrace.services.s3.object_headers import params_of_headers
 from headrace.services.s3.routing import Target
 from headrace.services.s3.state import StoredObject
 from headrace.services.s3.writes import checked_tags
@@ -51,8 +51,8 @@ class _Form:
 
 
 def is_upload(request: HttpRequest, target: Target) -> bool:
-    """Whether a request is the upload of a form."""
-    return request.method == "POST" and bool(target.bucket) and not target.key and not request.query
+    """Whether a POST is the upload of a form."""
+    return bool(target.bucket) and not target.key and not request.query
 
 
 def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpResponse:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from headrace.aws.http import HttpRequest
-from headrace.services.s3.errors import invalid_bucket_name
+from headrace.services.s3 import limits
+from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
 from headrace.services.s3.names import check_key
 
 # The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
@@ -81,3 +82,12 @@ def bucket_of_host(host: str) -> str:
         return ""
     endpoint = _LOCAL_ENDPOINT.fullmatch(match[1])
     return (endpoint[1] or "") if endpoint is not None else match[1]
+
+
+def part_number(text: str) -> int:
+    """Return the number of a part that a parameter names. Raises AwsError InvalidArgument."""
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= limits.PART_NUMBER:
+        raise invalid_argument(
+            "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text
+        )
+    return int(text)

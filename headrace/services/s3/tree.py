@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.services.s3.names import is_hidden, is_plain, is_within
+from headrace.services.s3.places import is_hidden, is_plain, is_within
 
 
 def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) -> Iterator[str]:

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from headrace.aws.errors import AwsError
-from headrace.services.s3 import limits
+from headrace.services.s3 import acls, encryption, limits, locks
+from headrace.services.s3.encryption import Keys
 from headrace.services.s3.errors import (
     conflict,
     invalid_argument,
@@ -18,7 +19,7 @@ from headrace.services.s3.errors import (
     not_implemented,
     precondition_failed,
 )
-from headrace.services.s3.state import DEFAULT_CONTENT_TYPE, STANDARD, StoredObject
+from headrace.services.s3.state import DEFAULT_CONTENT_TYPE, STANDARD, Bucket, StoredObject
 
 # Parameters that are stored with an object, and that GetObject returns as headers.
 KEPT_HEADERS = (
@@ -45,6 +46,18 @@ STORAGE_CLASSES = frozenset(
 )
 # Their objects are read only after RestoreObject.
 ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
+
+
+def described_in(
+    holder: Bucket, params: Mapping[str, Any], keys: Keys, now_ms: int
+) -> dict[str, Any]:
+    """Return the fields of a new object that a write's parameters and its bucket give. Raises AwsError."""
+    return {
+        **described_by(params),
+        "encryption": encryption.of_write(params, holder, keys),
+        "grants": acls.of_object(params, holder),
+        **locks.of_write(params, holder, now_ms),
+    }
 
 
 def described_by(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,3 +81,70 @@ def test_a_broken_template_is_refused_in_aws_s_words(cfn: Any, body: str, said: 
 def test_aws_s_own_types_of_parameters_are_known(cfn: Any, kind: str):
     body = f"AWSTemplateFormatVersion: 2010-09-09\nParameters:\n  P:\n    Type: {kind}\n{QUEUE}"
     assert cfn.validate_template(TemplateBody=body)["Parameters"][0]["ParameterKey"] == "P"
+
+
+# What a queue's name is; reported by many, or how Eucalyptus imitates AWS (`functions`), Cidr's assumed.
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("!Join [a]", "every Fn::Join object requires two parameters, (1) a string delimiter and (2)"),
+        ("!Split [a]", "every Fn::Split object requires two parameters, (1) a string delimiter and"),
+        ("!Select [1]", "Fn::Select requires a list argument with two elements: an integer index and"),
+        ("!Base64 [a]", "every Fn::Base64 object must have a String-typed value."),
+        ("!GetAZs [a]", "every Fn::GetAZs object must have a String-typed value."),
+        ("!Cidr [a]", "every Fn::Cidr object requires an address block, the number of blocks"),
+        ("!FindInMap [M, a]", "every Fn::FindInMap object requires three parameters, the map name, map key"),
+        ("!FindInMap [M, a, b]", "Mapping named 'M' is not present in the 'Mappings' section of template."),
+        ("!If [C, a]", "Fn::If requires a list argument with three elements"),
+        ("!If [C, a, b]", "unresolved condition dependency C in Fn::If"),
+        ("!If [[C], a, b]", "Fn::If requires a list argument with the first element being a condition"),
+        ("!ImportValue {Ref: Q}", "the attribute in Fn::ImportValue must not depend on any resources,"),
+        ("!ImportValue {'Fn::Sub': '${Q.Arn}'}", "the attribute in Fn::ImportValue must not depend on"),
+        ("!ImportValue {'Fn::ImportValue': a}", "the attribute in Fn::ImportValue must not depend on"),
+    ],
+)  # fmt: skip
+def test_a_function_that_cannot_be_right_is_refused_before_it_is_evaluated(
+    cfn: Any, name: str, said: str
+):
+    body = f"{QUEUE}  R:\n    Type: AWS::SQS::Queue\n    Properties:\n      QueueName: {name}\n"
+    for call, params in ((cfn.validate_template, {}), (cfn.create_stack, {"StackName": "broken"})):
+        code, message = refused(call, TemplateBody=body, **params)
+        assert code == "ValidationError"
+        assert message.startswith(f"Template error: {said}")
+
+
+CONDITIONS = (
+    "Template format error: Unresolved dependencies [Q]. Cannot reference resources in the Conditions block of the"
+    " template"
+)
+VALUE = "Template format error: The Value field of every Outputs member must evaluate to a String"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("Outputs: {O: {Value: {a: b}}}", f"{VALUE} and not a Map."),
+        ("Outputs: {O: {Value: [a]}}", f"{VALUE} and not a List."),
+        ("Parameters: {P: {Type: CommaDelimitedList, Default: a}}\nOutputs: {O: {Value: !Ref P}}", f"{VALUE}."),
+        ("Outputs: {O: {Value: !GetAZs ''}}", f"{VALUE}."),
+        (
+            "Conditions: {C: !Equals [!Ref Q, a]}",
+            CONDITIONS,
+        ),
+        (
+            "Conditions: {C: !Equals [a]}",
+            "Template error: every Fn::Equals object requires a list of 2 string parameters.",
+        ),
+        ("Parameters: {P: {Type: String, Properties: {}}}", "Invalid template parameter property 'Properties'"),
+        (
+            "Mappings: {M: {a: {x-y: z}}}",
+            "Template format error: Mappings attribute name 'x-y' must contain only alphanumeric characters.",
+        ),
+    ],
+)  # fmt: skip
+def test_a_section_that_cannot_be_right_is_refused(cfn: Any, section: str, said: str):
+    for call, params in ((cfn.validate_template, {}), (cfn.create_stack, {"StackName": "broken"})):
+        assert refused(call, TemplateBody=f"{QUEUE}{section}\n", **params) == (
+            "ValidationError",
+            said,
+        )

@@ -265,6 +265,34 @@ def test_a_source_that_is_not_there(firehose: Any):
     assert "Kinesis stream no" in message
 
 
+def test_what_reads_a_stream_is_not_encrypted_by_firehose(cloud: InProcessCloud, firehose: Any):
+    """Documented: API_StartDeliveryStreamEncryption; the sentence is assumed."""
+    kinesis = cloud.client("kinesis")
+    kinesis.create_stream(StreamName="s", ShardCount=1)
+    arn = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]["StreamARN"]
+    given = {
+        "DeliveryStreamName": "d",
+        "DeliveryStreamType": "KinesisStreamAsSource",
+        "KinesisStreamSourceConfiguration": {"KinesisStreamARN": arn, "RoleARN": ROLE},
+        "ExtendedS3DestinationConfiguration": destination(),
+    }
+    expected = (
+        "InvalidArgumentException",
+        "Encryption cannot be started on a KinesisStreamAsSource delivery stream.",
+    )
+    key = {"KeyType": "AWS_OWNED_CMK"}
+    assert (
+        refused(
+            firehose.create_delivery_stream,
+            **given,
+            DeliveryStreamEncryptionConfigurationInput=key,
+        )
+        == expected
+    )
+    firehose.create_delivery_stream(**given)
+    assert refused(firehose.start_delivery_stream_encryption, DeliveryStreamName="d") == expected
+
+
 # --- behaviour --------------------------------------------------------------------------------
 
 

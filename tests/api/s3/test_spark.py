@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.spark_submit.spark_versions import checkpoint_manager, minor_of
+from headrace.core.minor_versions import minor_of
+from headrace.spark_submit.spark_versions import traits_of
 from tests.api.s3.conftest import BUCKET
 from tests.api.s3.lab import S3Lab
 
@@ -60,7 +61,7 @@ def test_spark_reads_objects_and_writes_objects(lab: S3Lab, s3: Any, tmp_path: P
     s3.put_object(Bucket=BUCKET, Key="stream-in/a.json", Body=b'{"x":1}\n{"x":2}\n')
     script = tmp_path / "job.py"
     script.write_text(JOB)
-    manager = checkpoint_manager(minor_of(version("pyspark")))
+    manager = traits_of(minor_of(version("pyspark"))).checkpoint_manager
     done = subprocess.run(
         [sys.executable, str(script), BUCKET, str(lab.folder(BUCKET)), manager],
         capture_output=True,

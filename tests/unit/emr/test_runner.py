@@ -14,7 +14,7 @@ from headrace.services.emr.clusters.runner import ClusterRunner
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 from headrace.services.emr.store import Store
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 from tests.support.server import wait_until

@@ -200,6 +200,7 @@ def test_transformed_records_are_converted(tmp_path: Path):
     [
         ({}, "Invalid Lambda ARN"),
         ({"LambdaArn": "arn:aws:s3:::b"}, "Invalid Lambda ARN"),
+        ({"LambdaArn": "arn:aws:lambda:us-east-1:000000000000:f"}, "Invalid Lambda ARN"),
         ({"LambdaArn": FUNCTION, "NumberOfRetries": "many"}, "must be numbers"),
         (
             {"LambdaArn": FUNCTION, "NumberOfRetries": "-1"},

@@ -18,14 +18,12 @@ from headrace.services.lambda_.mappings.batch import (
     FailureRules,
     Succeeded,
     Verdict,
-    event_bytes,
     fitting,
     judge,
-    kinesis_event,
-    overhead_bytes,
     read_answer,
     split_expired,
 )
+from headrace.services.lambda_.mappings.event import event_bytes, kinesis_event, overhead_bytes
 
 
 def records(count: int, *, arrival_ms: int = 0) -> tuple[StreamRecord, ...]:
@@ -261,14 +259,14 @@ def test_the_size_estimate_is_never_below_the_event(contents: list[tuple[bytes, 
     }
     made = tuple(StreamRecord("4" * 56, key, data, 1_700_000_000_123) for data, key in contents)
     overhead = overhead_bytes(**place)
-    encoded = msgspec.json.encode(kinesis_event(Batch(made), **place))
+    encoded = msgspec.json.encode(kinesis_event(made, **place))
     assert len(encoded) <= sum(event_bytes(record, overhead) for record in made) + 64
 
 
 def test_the_event_is_as_aws_documents_it() -> None:
     record = StreamRecord("495903", "1", b"Hello, this is a test.", 1_545_084_650_987)
     event = kinesis_event(
-        Batch((record,)),
+        (record,),
         stream_arn="arn:aws:kinesis:us-east-2:123456789012:stream/lambda-stream",
         shard_id="shardId-000000000006",
         region="us-east-2",

@@ -305,3 +305,48 @@ def test_a_failing_destination_is_tried_again_before_going_on() -> None:
         made.run()
         assert made.given_up() == [1]
         assert function.calls[-1] == [2]
+
+
+def fail_once(made: Rig) -> None:
+    """Step until the function has been called once more."""
+    calls = len(made.function.calls)
+    while len(made.function.calls) == calls:
+        made.step()
+
+
+def test_records_that_expire_are_not_tried_again_and_those_behind_them_are() -> None:
+    function = Function(iter(["raise"] * 3), frozenset())
+    with rig(function, BatchSize=2) as made:
+        made.put(1, 2, 3, 4, 5)
+        fail_once(made)
+        made.clock.advance(24 * 3600)
+        fail_once(made)
+        assert function.calls == [[1, 2], [1, 2]]
+        # The batch that failed, and what was not read yet behind it.
+        made.streams.expire(3)
+        made.run()
+        assert function.calls[2:] == [[4, 5], [4, 5]]
+        assert made.mapping.expired == 3
+        assert made.given_up() == []
+
+
+def test_a_batch_of_which_a_part_expires_goes_on_with_the_rest() -> None:
+    function = Function(iter(["raise"]), frozenset())
+    with rig(function, BatchSize=3) as made:
+        made.put(1, 2, 3)
+        fail_once(made)
+        made.clock.advance(24 * 3600)
+        made.streams.expire(2)
+        made.run()
+        assert function.calls == [[1, 2, 3], [3]]
+        assert made.mapping.expired == 2
+
+
+def test_a_mapping_that_begins_at_the_trim_horizon_misses_nothing_that_was_gone() -> None:
+    function = Function(iter([]), frozenset())
+    with rig(function, BatchSize=3) as made:
+        made.put(1, 2, 3)
+        made.streams.expire(2)
+        made.run()
+        assert function.calls == [[3]]
+        assert made.mapping.expired == 0

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.services.s3.names import escaped_name, is_bucket_name, is_plain
+from headrace.services.s3.names import is_bucket_name
+from headrace.services.s3.places import escaped_name, is_plain
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from headrace.spark_submit.arguments import deploy_mode, parse_submission
 from headrace.spark_submit.commands import local_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.spark_versions import traits_of
 
 
 def local(uri: str) -> str:
@@ -17,7 +18,7 @@ def local(uri: str) -> str:
 
 
 def turned(*arguments: str) -> list[str]:
-    return local_arguments(parse_submission(arguments), local, spark=(4, 0))
+    return local_arguments(parse_submission(arguments), local, spark=traits_of((4, 0)))
 
 
 def test_the_cluster_is_replaced_by_this_machine() -> None:
@@ -63,7 +64,7 @@ def test_what_cannot_be_submitted_is_refused(arguments: list[str], sentence: str
 
 def test_every_bucket_becomes_a_mount() -> None:
     properties = spark_properties(
-        buckets={"my.bucket": Path("/data dir/s3/my.bucket")}, cores=2, spark=(4, 0)
+        buckets={"my.bucket": Path("/data dir/s3/my.bucket")}, cores=2, spark=traits_of((4, 0))
     )
     key = "spark.hadoop.fs.viewfs.mounttable.my.bucket.linkFallback"
     assert properties[key] == "file:///data%20dir/s3/my.bucket"

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace.core.emr_releases import release_of, releases
+from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
-from headrace.spark_submit.spark_versions import (
-    checkpoint_manager,
-    javas,
-    minor_of,
-    pythons,
-    version_at,
-    write_resolver,
-)
+from headrace.spark_submit.spark_versions import traits_of, version_at
 from headrace.spark_submit.sparks import Sparks
 from tests.support.spark_environments import make_whole
 from tests.support.spark_home import make_spark_home
@@ -53,7 +47,7 @@ def make_java(home: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_label_decides_which_spark_runs(machine: set[tuple[int, int]], tmp_path: Path) -> None:
     spark = Sparks().of("emr-7.12.0")
-    assert spark.minor == (3, 5)
+    assert spark.traits.minor == (3, 5)
     assert spark.must_be_made
     assert spark.environment == cached("3.5.6", (3, 9))
     assert spark.home.is_relative_to(tmp_path / "cache" / "3.5.6-py3.9")
@@ -157,7 +151,7 @@ def test_strict_refuses_the_installed_spark_for_another_minor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strict = Sparks(installed=True, strict=True)
-    assert strict.of("emr-spark-8.0.0").minor == (4, 0)
+    assert strict.of("emr-spark-8.0.0").traits.minor == (4, 0)
     with pytest.raises(
         JobRefused, match=r"is not the Spark 3\.5\.6-amzn-2 of emr-7\.13\.0, and --"
     ):
@@ -175,23 +169,24 @@ def test_the_installed_spark_is_that_of_the_default_label() -> None:
 
 def test_each_spark_of_the_table_has_its_java_and_its_pythons() -> None:
     for release in releases():
-        assert javas(release.spark_minor).startswith("Java ")
+        traits = traits_of(release.spark_minor)
+        assert traits.needed_java.startswith("Java ")
         can = {minor_of(python) for python in release.pythons}
-        assert can <= {(3, 7), *pythons(release.spark_minor)}, release
+        assert can <= {(3, 7), *traits.pythons}, release
 
 
 def test_classes_that_moved_are_where_this_spark_has_them() -> None:
     home = find_spark_home()
-    minor = minor_of(version_at(home) or "")
+    traits = traits_of(minor_of(version_at(home) or ""))
     names = {
         name
         for jar in home.glob("jars/spark-sql_*.jar")
         for name in zipfile.ZipFile(jar).namelist()
     }
-    for moved in (checkpoint_manager(minor), write_resolver(minor)):
+    for moved in (traits.checkpoint_manager, traits.write_resolver):
         assert moved.replace(".", "/") + ".class" in names
-    assert checkpoint_manager((3, 5)) == checkpoint_manager((4, 0))
-    assert ".checkpointing." in checkpoint_manager((4, 1))
+    assert traits_of((3, 5)).checkpoint_manager == traits_of((4, 0)).checkpoint_manager
+    assert ".checkpointing." in traits_of((4, 1)).checkpoint_manager
 
 
 def test_the_history_server_is_of_the_newest_spark_that_is_here(

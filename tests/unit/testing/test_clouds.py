@@ -185,6 +185,60 @@ def test_what_still_waits_is_named() -> None:
             here.until_drained(timeout_s=0.2)
 
 
+def test_what_expires_unhandled_is_no_drained_stream() -> None:
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="broken",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="nothing.here",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+        )
+        functions.create_event_source_mapping(
+            EventSourceArn=stream["StreamARN"], FunctionName="broken", StartingPosition="LATEST"
+        )
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        headrace.testing.until(
+            lambda: here.page("lambda/mappings")["mappings"][0]["waiting"], what="the record"
+        )
+        here.advance(hours=30)
+        with pytest.raises(
+            headrace.testing.RecordsExpired, match="1 records of orders expired before broken"
+        ):
+            here.until_drained()
+
+
+def test_a_queue_s_messages_are_waited_for_until_they_are_given_up(tmp_path: Path) -> None:
+    (tmp_path / "f.py").write_text(
+        "def handler(event, context):\n    assert event['Records'][0]['body'] != 'poison'\n"
+    )
+    with cloud() as here:
+        sqs, functions = here.client("sqs"), here.client("lambda")
+        dead = sqs.create_queue(QueueName="dead")["QueueUrl"]
+        arns = {"QueueUrl": dead, "AttributeNames": ["QueueArn"]}
+        arn = sqs.get_queue_attributes(**arns)["Attributes"]["QueueArn"]
+        redrive = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})
+        orders = sqs.create_queue(QueueName="orders", Attributes={"RedrivePolicy": redrive})
+        functions.create_function(
+            FunctionName="f",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="f.handler",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(tmp_path)},
+        )
+        functions.create_event_source_mapping(
+            EventSourceArn=arn.replace("dead", "orders"), FunctionName="f", BatchSize=1
+        )
+        for body in ("good", "poison"):
+            sqs.send_message(QueueUrl=orders["QueueUrl"], MessageBody=body)
+        here.until_drained()
+        left = sqs.receive_message(QueueUrl=dead, MaxNumberOfMessages=10)["Messages"]
+        assert [message["Body"] for message in left] == ["poison"]
+
+
 def test_data_that_was_kept_is_there_again(tmp_path: Path) -> None:
     for _ in range(2):
         with LocalCloud(data_dir=tmp_path / "data") as here:

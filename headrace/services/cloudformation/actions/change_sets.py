@@ -9,7 +9,7 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, moment, present
-from headrace.services.cloudformation import imports, requests
+from headrace.services.cloudformation import expanding, imports, preparing, requests
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.change_details import without_values
@@ -40,13 +40,13 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
-    requests.check_name(request["StackName"])
+    expanding.check_name(request["StackName"])
     mode = request.get("DeploymentMode") or ""
     if mode and kind == "IMPORT":  # the words are assumed
         raise validation_error(
             f"DeploymentMode {mode} cannot be given with the ChangeSetType IMPORT"
         )
-    expanded = requests.expand(cfn, call, request)
+    expanded = expanding.expand(cfn, call, request)
     live = _live(cfn, call, request) if mode else LiveState()
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
@@ -61,7 +61,7 @@ def create_change_set(
         template, values = (
             (Template.empty(request.get("TemplateBody") or "{}"), dict[str, Any]())
             if failure
-            else requests.prepare(cfn, stack, request, expanded)
+            else preparing.prepare(cfn, stack, request, expanded)
         )
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(
@@ -312,7 +312,7 @@ def execute_change_set(
                 "shapes.RollbackConfiguration", change_set.rollback_configuration
             ),
         }
-        requests.check_topics(cfn, stack, settings)
+        preparing.check_topics(cfn, stack, settings)
         template = replace(parse(change_set.body), original=change_set.original_body)
         deployed = take_over_live(stack, change_set.live)
         requests.take_over(stack, template, change_set.parameters, settings)

@@ -4,7 +4,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
-from headrace.services.cloudformation import requests
+from headrace.services.cloudformation import expanding, preparing, requests
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
@@ -31,8 +31,8 @@ def create_stack(
 ) -> shapes.CreateStackOutput:
     """Make a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
-    requests.check_name(name)
-    expanded = requests.expand(cfn, call, request)
+    expanding.check_name(name)
+    expanded = expanding.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -42,18 +42,18 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = requests.prepare(cfn, stack, request, expanded)
-        requests.check_topics(cfn, stack, request)
+        template, values = preparing.prepare(cfn, stack, request, expanded)
+        preparing.check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
         stack.note_caller(call)
         # It refuses what cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
+        stack.disable_rollback = requests.disables_rollback(request)
         requests.take_over(stack, template, values, request)
         for change_set in cfn.stacks.change_sets(stack.stack_id):
             change_set.execution_status = "OBSOLETE"  # recorded
             cfn.stacks.save_change_set(change_set)
-        stack.disable_rollback = requests.disables_rollback(request)
         stack.on_failure = request.get("OnFailure") or "ROLLBACK"
         stack.timeout_minutes = request.get("TimeoutInMinutes") or 0
         stack.termination_protection = bool(request.get("EnableTerminationProtection"))
@@ -67,19 +67,19 @@ def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
     """Change a stack in the background. Source: API_UpdateStack."""
-    expanded = requests.expand(cfn, call, request)
+    expanded = expanding.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = requests.prepare(cfn, stack, request, expanded)
+        template, values = preparing.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
-        requests.check_topics(cfn, stack, request)
+        preparing.check_topics(cfn, stack, request)
         policy = policy_of(cfn, request)
         temporary = policy_of(cfn, request, FOR_NOW)
         stack.request_token = request.get("ClientRequestToken") or ""

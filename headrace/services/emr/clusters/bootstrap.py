@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.values import listed, mapped
+from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
-from headrace.services.emr.steps.commands import role_of, script_command
+from headrace.services.emr.steps.commands import script_command
 from headrace.spark_submit.cluster_pythons import make_cluster_pythons
 from headrace.spark_submit.commands import (
-    Command,
-    JobContext,
     fetch,
     job_environment,
     make_folders,
 )
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location
@@ -82,8 +82,7 @@ class Bootstrap:
     @property
     def _context(self) -> JobContext:
         cluster = self._cluster
-        session = master_instance_id(cluster)
-        return self._ports.context.as_role(cluster.account, role_of(cluster), session)
+        return self._ports.context.as_role(cluster.account, *actor_of(cluster))
 
     def _start(self, action: dict[str, Any]) -> SupervisedJob:
         try:
@@ -105,13 +104,14 @@ class Bootstrap:
     def _command(self, action: dict[str, Any]) -> Command:
         folder, context, cluster = self._folder, self._context, self._cluster
         work, script = make_folders(folder), mapped(action, "ScriptBootstrapAction")
+        role, session = actor_of(cluster)
         environment = job_environment(
             context,
             folder,
             account=cluster.account,
             region=cluster.region,
-            role=role_of(cluster),
-            session=master_instance_id(cluster),
+            role=role,
+            session=session,
         )
         release = context.sparks.release_of(cluster.release_label)
         if release is not None:

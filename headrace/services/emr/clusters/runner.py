@@ -10,6 +10,7 @@ import math
 import signal
 
 from headrace.core.workers import WorkerDone
+from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.clusters.bootstrap import Bootstrap, BootstrapFailed
 from headrace.services.emr.clusters.metrics import ClusterMetrics
 from headrace.services.emr.permits import why_no_instances
@@ -22,7 +23,6 @@ from headrace.services.emr.state import (
     Step,
     StepState,
 )
-from headrace.services.emr.steps.commands import role_of
 from headrace.services.emr.steps.run import StepRun
 from headrace.spark_submit.limits import POLL_S
 
@@ -71,7 +71,8 @@ class ClusterRunner:
     def _provision(self) -> None:
         """Begin with the nodes, or end the cluster whose service role may not have them."""
         cluster, ports = self._cluster, self._ports
-        node_role = ports.context.access.role_arn(cluster.account, role_of(cluster))
+        role, _ = actor_of(cluster)
+        node_role = ports.context.access.role_arn(cluster.account, role)
         refusal = why_no_instances(ports.guard, cluster, node_role)
         with self._store.lock:
             # Looked at again: somebody may have terminated the cluster meanwhile.

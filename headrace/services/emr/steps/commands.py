@@ -11,23 +11,18 @@ import contextlib
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
 from headrace.core.ports import ObjectStore
-from headrace.core.values import listed, mapped
-from headrace.services.emr.clusters.instance_ids import master_instance_id
+from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.steps.jars import example_submission, jar_command
+from headrace.services.emr.steps.submission import classification, spark_submission
 from headrace.spark_submit.arguments import (
-    Submission,
     deploy_mode,
-    parse_submission,
     properties_of,
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
 from headrace.spark_submit.commands import (
-    Command,
-    JobContext,
     fetch,
     job_environment,
     make_folders,
@@ -35,8 +30,8 @@ from headrace.spark_submit.commands import (
     with_spark,
 )
 from headrace.spark_submit.containers import fill_container, without_unpacked
+from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import has_log4j2
 from headrace.spark_submit.sparks import JobSpark, python_settings
 
 _LONGEST_SHEBANG = 256
@@ -44,10 +39,10 @@ _LONGEST_SHEBANG = 256
 
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
     """Fill the step's folder and return its command. Raises JobRefused."""
-    role, session = role_of(cluster, step), master_instance_id(cluster)
+    role, session = actor_of(cluster, step)
     context = context.as_role(cluster.account, role, session)
     work = make_folders(folder)
-    exported = _classification(cluster, "spark-env", "export")
+    exported = classification(cluster, "spark-env", "export")
     environment = {
         **job_environment(
             context,
@@ -96,8 +91,8 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             folder,
             spark,
             defaults=defaults,
-            logging=_classification(
-                cluster, "spark-log4j2" if has_log4j2(spark.minor) else "spark-log4j"
+            logging=classification(
+                cluster, "spark-log4j2" if spark.traits.has_log4j2 else "spark-log4j"
             ),
         )
         environment.update({**more, **_own_pythons(spark, exported)})
@@ -115,38 +110,12 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     return Command(arguments, environment, work)
 
 
-def role_of(cluster: Cluster, step: Step | None = None) -> str:
-    """Return the role as which the nodes act: a step's runtime role, else that of the instance profile."""
-    runtime = "" if step is None else step.execution_role_arn
-    return runtime or str(cluster.request.get("JobFlowRole") or "")
-
-
 def _own_pythons(spark: JobSpark, exported: dict[str, str]) -> dict[str, str]:
     """Return the interpreters of `spark-env` that are not the image's: a bootstrap action may have made them."""
     if spark.environment is None:
         return {}
     named = python_settings({}, exported).items()
     return {name: value for name, value in named if spark.interpreter_for(value) is None}
-
-
-def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
-    """Return a step's `spark-submit` and the spark-defaults; None if it runs no `spark-submit`. Raises JobRefused."""
-    if step.jar.rpartition("/")[2] != "command-runner.jar":
-        return None
-    if not step.args or step.args[0] not in ("spark-submit", "spark-example"):
-        return None
-    return parse_submission(step.args[1:]), _classification(cluster, "spark-defaults")
-
-
-def _classification(cluster: Cluster, *path: str) -> dict[str, str]:
-    """Return the properties of a nested classification of the cluster's Configurations."""
-    configurations: list[Any] = cluster.request.get("Configurations") or []
-    properties: dict[str, str] = {}
-    for name in path:
-        found = [c for c in configurations if c.get("Classification") == name]
-        properties = {k: str(v) for c in found for k, v in mapped(c, "Properties").items()}
-        configurations = [n for c in found for n in listed(c, "Configurations")]
-    return properties
 
 
 def script_command(path: str, arguments: list[str]) -> list[str]:

@@ -15,8 +15,9 @@ from xml.sax.saxutils import escape
 from headrace.services.emr.state import Step
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission
-from headrace.spark_submit.commands import JobContext, fetch
+from headrace.spark_submit.commands import fetch
 from headrace.spark_submit.configuration import spark_properties
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import mending
 from headrace.spark_submit.sparks import JobSpark
@@ -40,7 +41,7 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
     properties = spark_properties(
         buckets=context.objects.buckets(),
         cores=context.cores,
-        spark=spark.minor,
+        spark=spark.traits,
         file_system=context.file_system,
     )
     (conf / "core-site.xml").write_text(_site(properties), encoding="utf-8")

@@ -9,11 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.services.emr.clusters.instance_ids import master_instance_id
+from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.steps.commands import role_of
 from headrace.services.emr.steps.yarn import Application, Report
-from headrace.spark_submit.commands import JobContext
+from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
 
@@ -42,7 +41,7 @@ class StepLogs:
         self.folder = root / cluster.id / step.id
         self._clock = clock
         # EMR's agent on the node writes them, as the instance profile, and not as a step's runtime role.
-        role, session = role_of(cluster), master_instance_id(cluster)
+        role, session = actor_of(cluster)
         self._objects = context.as_role(cluster.account, role, session).objects
         self._step = step
         self._application = application

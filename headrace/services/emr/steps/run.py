@@ -7,7 +7,7 @@ from headrace.services.emr.state import Cluster, Step, StepState
 from headrace.services.emr.steps.commands import prepare
 from headrace.services.emr.steps.logs import StepLogs
 from headrace.services.emr.steps.yarn import application_of
-from headrace.spark_submit.commands import Command
+from headrace.spark_submit.context import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.logs import LOGS, failure_cause, tail

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.steps.commands import spark_submission
+from headrace.services.emr.steps.submission import spark_submission
 from headrace.spark_submit.arguments import deploy_mode
 from headrace.spark_submit.errors import JobRefused
 

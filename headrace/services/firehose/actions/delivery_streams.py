@@ -24,7 +24,10 @@ from headrace.aws.shapes.firehose import (
 from headrace.aws.validate import validate
 from headrace.core.ports import StreamNotFound
 from headrace.core.values import moment
-from headrace.services.firehose.actions.encryption import checked_encryption
+from headrace.services.firehose.actions.encryption import (
+    checked_encryption,
+    only_direct,
+)
 from headrace.services.firehose.actions.tags import check_tags
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.destinations import DESTINATIONS
@@ -61,6 +64,9 @@ def create_delivery_stream(
     for unbuilt in ("MSKSourceConfiguration", "DatabaseSourceConfiguration"):
         if unbuilt in request:
             raise not_built(f"the source of {unbuilt}")
+    encryption = checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput"))
+    if encryption and kind != "DirectPut":
+        raise only_direct(kind)
     hinted = request.get("DirectPutSourceConfiguration")
     if hinted is not None and kind != "DirectPut":
         raise invalid("DirectPutSourceConfiguration is for delivery streams of type DirectPut.")
@@ -79,7 +85,7 @@ def create_delivery_stream(
         source_role_arn=source["RoleARN"] if source else "",
         source_from_ms=call.now_ms,
         throughput_hint_mb=hinted["ThroughputHintInMBs"] if hinted else 0,
-        encryption=checked_encryption(request.get("DeliveryStreamEncryptionConfigurationInput")),
+        encryption=encryption,
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )

@@ -2,6 +2,7 @@
 
 from typing import cast
 
+from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.firehose import (
     DeliveryStreamEncryptionConfigurationInput,
@@ -25,6 +26,11 @@ def checked_encryption(
     return cast("dict[str, str]", given or {})
 
 
+def only_direct(kind: str) -> AwsError:
+    """Return the refusal of encryption where the source encrypts (documented; the sentence is assumed)."""
+    return invalid(f"Encryption cannot be started on a {kind} delivery stream.")
+
+
 @operation("StartDeliveryStreamEncryption")
 def start_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StartDeliveryStreamEncryptionInput
@@ -33,9 +39,7 @@ def start_delivery_stream_encryption(
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
-            raise invalid(
-                "Encryption cannot be started on a KinesisStreamAsSource delivery stream."
-            )
+            raise only_direct(stream.kind)
         stream.encryption = checked_encryption(
             request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}

@@ -81,10 +81,11 @@ class KinesisReader:
     ) -> ReadResult:
         """See `StreamReader.read`."""
         stream, shard, log = self._log(stream_arn, shard_id)
+        index = _index(shard, log, position)
         batch, behind_ms, at_end = read_and_count(
             stream,
             shard,
-            _index(shard, log, position),
+            index,
             max_records=max_records,
             max_bytes=max_bytes,
             clock=self._clock,
@@ -100,7 +101,8 @@ class KinesisReader:
             following = AfterSequence(records[-1].sequence_number)
         else:
             following = AtSequence(shard.base.text(batch.next_index, shard.created_s * 1000))
-        return ReadResult(records, following, behind_ms)
+        expired = max(0, batch.next_index - batch.count - index)
+        return ReadResult(records, following, behind_ms, expired)
 
     def consumer_status(self, consumer_arn: str) -> str | None:
         """See `StreamReader.consumer_status`."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, Metric, MetricSink
@@ -15,7 +14,6 @@ from headrace.services.lambda_.invocations.pools import Pools
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
-from headrace.services.lambda_.runtime.pool import ExecutionEnvironment
 from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
@@ -133,7 +131,7 @@ class Dispatcher:
             outcome = sandbox.invoke(invocation, sink)
         finally:
             pool.release(sandbox)
-        if self._may_log(function, sandbox):
+        if self._permits.may_log(function, sandbox.spec, sandbox.log_stream):
             self._logs.put(
                 sandbox.spec.log_group,
                 sandbox.log_stream,
@@ -142,11 +140,6 @@ class Dispatcher:
                 region=function.region,
             )
         return outcome
-
-    def _may_log(self, function: Function, sandbox: ExecutionEnvironment) -> bool:
-        spec = sandbox.spec
-        group = make_arn("logs", function.region, function.account, f"log-group:{spec.log_group}")
-        return self._permits.may_log(spec.role, spec.name, group, sandbox.log_stream)
 
     def _count(
         self,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
-from headrace.core.ports import ShardNotFound, StreamNotFound, StreamReader, TrimHorizon
+from headrace.core.ports import (
+    QueueReceiver,
+    ShardNotFound,
+    StreamNotFound,
+    StreamReader,
+    TrimHorizon,
+)
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping
 from headrace.services.lambda_.mappings.store import MappingStore
 
@@ -14,24 +21,40 @@ _READ_BYTES = 4 * 1024 * 1024
 
 
 def backlog(
-    mapping: Mapping, *, store: MappingStore, streams: StreamReader, most: int = MOST_COUNTED
+    mapping: Mapping,
+    *,
+    store: MappingStore,
+    streams: StreamReader,
+    queues: QueueReceiver,
+    most: int = MOST_COUNTED,
 ) -> dict[str, Any]:
-    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`."""
+    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`.
+
+    Of a queue all messages wait. `expired` counts those that the stream lost before the function was done with them.
+    """
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
         "function": mapping.function_arn,
         "source": mapping.stream_arn,
         "enabled": mapping.enabled,
         "lastProcessingResult": mapping.last_result,
+        "expired": mapping.expired,
     }
-    if mapping.service != "sqs":
-        report["waiting"] = _waiting(mapping, store, streams, most)
+    if mapping.service == "sqs":
+        with contextlib.suppress(LookupError):
+            report["waiting"] = queues.message_count(mapping.stream_arn)
+        return report
+    report["waiting"], expired = _behind(mapping, store, streams, most)
+    report["expired"] += expired
     return report
 
 
-def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader, most: int) -> int:
+def _behind(
+    mapping: Mapping, store: MappingStore, streams: StreamReader, most: int
+) -> tuple[int, int]:
+    """Return how many records are behind the checkpoints, and how many there were that have expired."""
     kept = store.checkpoints(mapping.uuid)
-    waiting = 0
+    waiting = expired = 0
     try:
         for shard in streams.shards(mapping.read_arn):
             # A shard that a reshard made after the mapping has no checkpoint at first: it is read from its start.
@@ -47,10 +70,11 @@ def _waiting(mapping: Mapping, store: MappingStore, streams: StreamReader, most:
                     )
                 except ShardNotFound:
                     break
+                expired += found.expired
                 if not found.records:
                     break
                 waiting += len(found.records)
                 position = found.next_position
     except StreamNotFound:
-        return 0
-    return waiting
+        return 0, 0
+    return waiting, expired

@@ -8,7 +8,6 @@ split at before it); and without bisect, progress within a batch does not give i
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -23,9 +22,8 @@ FOREVER = -1
 _DETAIL_CHARACTERS = 300
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 60.0
-# The event's envelope, and a record with numbers as long as they may be, which `overhead_bytes` measures.
+# The event's envelope.
 _ENVELOPE_BYTES = 64
-_SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
 RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
 AGE_EXCEEDED = "RecordAgeExceeded"
@@ -162,14 +160,6 @@ def split_expired(
     return expired, alive if alive.records else None
 
 
-def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
-    """Return at least how many bytes a record takes in the event."""
-    key = record.partition_key
-    # A character that JSON escapes takes up to six bytes.
-    key_bytes = len(key) if key.isascii() and key.isalnum() else 6 * len(key)
-    return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
-
-
 def fitting(
     records: list[StreamRecord],
     *,
@@ -256,45 +246,3 @@ def note_failure(
         outcome=failed_from if function_error is None else "function error",
         detail=payload.decode("utf-8", "replace")[:_DETAIL_CHARACTERS],
     )
-
-
-# --- documents --------------------------------------------------------------------------------
-
-
-def kinesis_event(
-    batch: Batch, *, stream_arn: str, shard_id: str, region: str, role_arn: str
-) -> dict[str, Any]:
-    """Return the event that a function receives. Source: the developer guide's example (documented)."""
-    return {
-        "Records": [
-            {
-                "kinesis": {
-                    "kinesisSchemaVersion": "1.0",
-                    "partitionKey": record.partition_key,
-                    "sequenceNumber": record.sequence_number,
-                    "data": base64.b64encode(record.data).decode("ascii"),
-                    "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
-                },
-                "eventSource": "aws:kinesis",
-                "eventVersion": "1.0",
-                "eventID": f"{shard_id}:{record.sequence_number}",
-                "eventName": "aws:kinesis:record",
-                "invokeIdentityArn": role_arn,
-                "awsRegion": region,
-                "eventSourceARN": stream_arn,
-            }
-            for record in batch.records
-        ]
-    }
-
-
-def overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
-    """Return how many bytes a record takes in the event beside its data and partition key."""
-    event = kinesis_event(
-        Batch((_SAMPLE,)),
-        stream_arn=stream_arn,
-        shard_id=shard_id,
-        region=region,
-        role_arn=role_arn,
-    )
-    return len(json.dumps(event))

@@ -64,6 +64,22 @@ class Disposal:
             self._place, history, batch, trace.SENT, f"{condition}; {destination}; {sent}"
         )
 
+    def note_expired(self, batch: Batch) -> None:
+        """Note that the stream lost a batch's records before the function was done with them."""
+        mapping, ports, count = self._mapping, self._ports, len(batch.records)
+        log.warning(
+            "mapping %s: %d records of %s expired before %s was done with them",
+            mapping.uuid,
+            count,
+            self._place.shard_id,
+            mapping.function_arn,
+        )
+        mapping.expired += count
+        if mapping.settings().counts_events:
+            self._counts.count(counts.DROPPED, count)
+        history = batch.history or ports.trace.begin()
+        ports.trace.write(self._place, history, batch, trace.DROPPED, "expired from the stream")
+
     def _send(
         self,
         destination: str,

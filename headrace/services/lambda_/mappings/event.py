@@ -6,15 +6,19 @@ records costs more to shape than to send, so what is the same for every record i
 
 from __future__ import annotations
 
+import base64
 import binascii
+import json
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from headrace.core.ports import StreamRecord
-from headrace.services.lambda_.mappings.batch import event_bytes, overhead_bytes
 
 _encode = msgspec.json.Encoder().encode
+# A record with numbers as long as they may be, which `overhead_bytes` measures.
+_SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
 
 class EventWriter:
@@ -106,3 +110,50 @@ class TableEventWriter(EventWriter):
     def records(self, records: Iterable[StreamRecord]) -> bytes:
         """See `EventWriter.records`."""
         return b"[" + b",".join(record.data for record in records) + b"]"
+
+
+def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
+    """Return at least how many bytes a record takes in the event."""
+    key = record.partition_key
+    # A character that JSON escapes takes up to six bytes.
+    key_bytes = len(key) if key.isascii() and key.isalnum() else 6 * len(key)
+    return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
+
+
+def kinesis_event(
+    records: Iterable[StreamRecord], *, stream_arn: str, shard_id: str, region: str, role_arn: str
+) -> dict[str, Any]:
+    """Return the event that a function receives. Source: the developer guide's example (documented)."""
+    return {
+        "Records": [
+            {
+                "kinesis": {
+                    "kinesisSchemaVersion": "1.0",
+                    "partitionKey": record.partition_key,
+                    "sequenceNumber": record.sequence_number,
+                    "data": base64.b64encode(record.data).decode("ascii"),
+                    "approximateArrivalTimestamp": record.approximate_arrival_ms / 1000,
+                },
+                "eventSource": "aws:kinesis",
+                "eventVersion": "1.0",
+                "eventID": f"{shard_id}:{record.sequence_number}",
+                "eventName": "aws:kinesis:record",
+                "invokeIdentityArn": role_arn,
+                "awsRegion": region,
+                "eventSourceARN": stream_arn,
+            }
+            for record in records
+        ]
+    }
+
+
+def overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
+    """Return how many bytes a record takes in the event beside its data and partition key."""
+    event = kinesis_event(
+        (_SAMPLE,),
+        stream_arn=stream_arn,
+        shard_id=shard_id,
+        region=region,
+        role_arn=role_arn,
+    )
+    return len(json.dumps(event))

@@ -20,7 +20,6 @@ from headrace.services.lambda_.mappings import counts, trace
 from headrace.services.lambda_.mappings.batch import (
     AGE_EXCEEDED,
     RETRIES_EXHAUSTED,
-    Answer,
     Attempt,
     Batch,
     FailedFrom,
@@ -38,6 +37,7 @@ from headrace.services.lambda_.mappings.batch import (
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
 from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
+from headrace.services.lambda_.mappings.expiry import split_gone
 from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
@@ -187,42 +187,42 @@ class Lane:
 
     def _process(self, batch: Batch) -> float:
         rules, now_ms = self._settings.rules, self._ports.clock.now_ms()
+        history = batch.history or self._ports.trace.begin()
         expired, alive = split_expired(batch, now_ms=now_ms, rules=rules)
         if expired is not None:
-            history = batch.history or self._ports.trace.begin()
             if alive is not None and history.attempts:
                 history = self._ports.trace.begin(history, "expired part")
             self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
-        history = batch.history or self._ports.trace.begin()
+        gone, alive = split_gone(
+            batch, self._ports.streams, self._settings.read_arn, self._place.shard_id, now_ms=now_ms
+        )
+        if gone is not None:
+            self._disposal.note_expired(gone.of(history))
+            self._replace(() if alive is None else (alive,), gone.records[-1])
+            return 0.0
         batch = self.batches[0] = batch.of(history)
         result = self._invoke(batch.records, final=False, history=history)
         if result is None:
             return self._back_off(batch)
-        answer, window = self._answer(result, batch)
-        if self._stopped and not isinstance(answer, Succeeded):
-            raise WorkerDone
-        return self._follow(batch, answer, window, result)
+        return self._follow(batch, result)
 
-    def _answer(self, result: InvokeResult, batch: Batch) -> tuple[Answer, Window | None]:
+    def _follow(self, batch: Batch, result: InvokeResult) -> float:
+        """Do what follows from a function's answer to a batch; return how long to wait then."""
+        history, window = batch.history, self.window
+        assert history is not None
         answer = read_answer(
             result.payload,
             function_error=result.function_error,
             batch=batch,
             rules=self._settings.rules,
         )
-        if self.window is None or result.function_error is not None:
-            return answer, self.window
-        return with_state(self.window, answer, read_state(result.payload))
-
-    def _follow(
-        self, batch: Batch, answer: Answer, window: Window | None, result: InvokeResult
-    ) -> float:
-        """Do what follows from a function's answer to a batch; return how long to wait then."""
-        history = batch.history
-        assert history is not None
+        if window is not None and result.function_error is None:
+            answer, window = with_state(window, answer, read_state(result.payload))
         succeeded = isinstance(answer, Succeeded)
+        if self._stopped and not succeeded:
+            raise WorkerDone
         self._mapping.last_result = "OK" if succeeded else "PROBLEM: Function call failed"
         note_failure(history, answer, result.payload, result.function_error)
         verdict = judge(batch, answer, self._settings.rules)

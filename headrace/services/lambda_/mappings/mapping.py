@@ -78,6 +78,7 @@ class Mapping:
         members: the rest of AWS's EventSourceMappingConfiguration that can be set.
         starting_timestamp_ms: for AT_TIMESTAMP.
         last_result: AWS's LastProcessingResult; not kept over a restart.
+        expired: how many records the stream lost before the function was done with them; not kept over a restart.
     """
 
     uuid: str
@@ -92,6 +93,7 @@ class Mapping:
     members: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     last_result: str = NOTHING_YET
+    expired: int = 0
 
     @property
     def arn(self) -> str:

@@ -280,10 +280,13 @@ class Mappings:
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
         """Return every mapping with how many records wait for it, counted to `most`; see `backlog`."""
+        ports = self._ports
         with self._lock:
             found = list(self._mappings.values())
         return [
-            backlog(mapping, store=self._ports.store, streams=self._ports.streams, most=most)
+            backlog(
+                mapping, store=ports.store, streams=ports.streams, queues=ports.queues, most=most
+            )
             for mapping in found
         ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -18,6 +19,8 @@ from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
 from headrace.services.lambda_.mappings.trace import Place
 from headrace.store.losses import LogDamaged
+
+log = logging.getLogger(__name__)
 
 _MISSING_STREAM_RETRY_S = 1.0
 
@@ -163,6 +166,8 @@ class ShardPoller:
         except ShardNotFound:
             # Retention has taken the shard and all that was left to read in it.
             result = ReadResult([], None, 0)
+        if result.expired:
+            self._note_expired(result.expired)
         with self._progress.lock:
             self._spread(self._wanted(result.records, counts_events=settings.counts_events))
             self._progress.read(result.records, result.next_position)
@@ -170,6 +175,15 @@ class ShardPoller:
                 for lane in self._lanes:
                     lane.end()
         return len(result.records) == room
+
+    def _note_expired(self, count: int) -> None:
+        self._mapping.expired += count
+        log.warning(
+            "mapping %s: %d records of %s expired before they were read",
+            self._mapping.uuid,
+            count,
+            self._shard_id,
+        )
 
     def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
         """Return the records that pass the filters and that no lane has finished with before a restart."""

@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.scope import signing_account
+from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult

@@ -3,9 +3,8 @@
 Requests and answers stay plain dicts here, since the same three functions serve the shapes of all rows.
 """
 
-import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -18,22 +17,20 @@ from headrace.aws.shapes.s3 import (
     GetBucketVersioningOutput,
     PutBucketVersioningInput,
 )
-from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     cors,
-    encryption,
     lifecycle,
-    limits,
-    locks,
     notification_rules,
-    website,
 )
-from headrace.services.s3.actions.buckets import OWNERSHIPS
+from headrace.services.s3.actions.configuration_checks import (
+    CHECKS,
+    check_logging,
+    check_policy,
+    checked_replication,
+    system_tags,
+    with_sizes,
+)
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_request
-from headrace.services.s3.policies import check_bucket_policy
-from headrace.services.s3.state import Bucket
-from headrace.services.s3.writes import bad_tag, checked_tags
 
 _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
@@ -151,7 +148,7 @@ def _putter(row: Configuration) -> Action:
     def put(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any] | None:
         if row.member == "Policy":
             # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
-            _check_policy(s3, call, request)
+            check_policy(s3, call, request)
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             value = request.get(row.member, {})
@@ -162,14 +159,14 @@ def _putter(row: Configuration) -> Action:
                 value = s3.notifications.checked(
                     request["Bucket"], value, account=bucket.account, skip_validation=skips
                 )
-            if row.name in _CHECKS:
-                _CHECKS[row.name](value, request, bucket)
+            if row.name in CHECKS:
+                CHECKS[row.name](value, request, bucket)
             if row.name == "BucketLogging":
-                _check_logging(s3, value, bucket)
+                check_logging(s3, value, bucket)
             if row.name == "BucketReplication":
-                value = _checked_replication(s3, call, value, bucket)
+                value = checked_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
-                value = _with_sizes(value, request)
+                value = with_sizes(value, request)
             # Dates in lifecycle rules become text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             if row.name == "BucketTagging" and not value.get("TagSet"):
@@ -198,131 +195,12 @@ def _deleter(row: Configuration) -> Action:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             gone = bucket.configurations.pop(row.name, None)
-            if row.name == "BucketTagging" and (left := _system_tags(gone)):
+            if row.name == "BucketTagging" and (left := system_tags(gone)):
                 bucket.configurations[row.name] = {"TagSet": left}
             if gone is not None:
                 s3.save_bucket(request["Bucket"], bucket)
 
     return operation(row.delete_name or f"Delete{row.name}")(delete)
-
-
-def _check_one_rule(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    rules: list[dict[str, str]] = value.get("Rules") or []
-    if len(rules) != 1 or rules[0].get("ObjectOwnership") not in OWNERSHIPS:
-        raise malformed_xml()
-
-
-def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    if value.get("Status") not in ("Enabled", "Suspended"):
-        raise malformed_xml()
-    if "." in request["Bucket"]:
-        raise invalid_request(
-            "S3 Transfer Acceleration is not supported for buckets with periods (.) in their names"
-        )
-
-
-def _with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    lifecycle.check(value)
-    sizes = request.get(lifecycle.SIZES) or lifecycle.DEFAULT_SIZES
-    if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
-        raise invalid_request(f"Invalid TransitionDefaultMinimumObjectSize found: {sizes}")
-    return {**value, lifecycle.SIZES: sizes}
-
-
-def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    tags = _pairs_of(value)
-    held = dict(_pairs_of(bucket.configurations.get("BucketTagging") or {}))
-    # A requester sends AWS's own tags along as they are, or they would be removed.
-    checked_tags(
-        [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
-        "System tags cannot be added/updated by requester",
-        limits.TAGS_PER_BUCKET,
-    )
-    if gone := sorted(k for k in set(held) - set(dict(tags)) if is_refused(k)):
-        raise bad_tag("System tags cannot be removed by requester", gone[0])
-
-
-def _system_tags(value: Mapping[str, Any] | None) -> list[dict[str, str]]:
-    """Return the tags that DeleteBucketTagging leaves there: AWS's own (assumed)."""
-    return [{"Key": k, "Value": v} for k, v in _pairs_of(value or {}) if is_refused(k)]
-
-
-def _pairs_of(value: Mapping[str, Any]) -> list[tuple[str, str]]:
-    tags: list[dict[str, str]] = value.get("TagSet") or []
-    return [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags]
-
-
-def _check_encryption(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    encryption.check_configuration(value)
-
-
-def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    if value.get("Payer") not in ("Requester", "BucketOwner"):
-        raise malformed_xml()
-
-
-def _check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
-    enabled: dict[str, Any] = value.get("LoggingEnabled") or {}
-    if not enabled:
-        return
-    target = str(enabled.get("TargetBucket"))
-    if not s3.has_bucket(target):
-        raise AwsError(
-            "InvalidTargetBucketForLogging",
-            "The target bucket for logging does not exist",
-            400,
-            {"TargetBucket": target},
-        )
-    there = s3.bucket(target).region
-    if there != bucket.region:
-        # The code and the blank at the end are AWS's.
-        source = {} if bucket.region == "us-east-1" else {"SourceBucketLocation": bucket.region}
-        raise AwsError(
-            "CrossLocationLoggingProhibitted",
-            "Cross S3 location logging not allowed. ",
-            403,
-            {**source, "TargetBucketLocation": there},
-        )
-
-
-def _checked_replication(
-    s3: S3, call: Call, value: dict[str, Any], bucket: Bucket
-) -> dict[str, Any]:
-    """Return a replication's rules, each with an ID. Raises AwsError."""
-    if bucket.versioning != "Enabled":
-        raise invalid_request(
-            "Versioning must be 'Enabled' on the bucket to apply a replication configuration"
-        )
-    rules: list[dict[str, Any]] = value.get("Rules") or []
-    if not rules:
-        raise malformed_xml()
-    for rule in rules:
-        target = str(rule.get("Destination", {}).get("Bucket", "")).rpartition(":::")[2]
-        if not s3.has_bucket(target) or s3.bucket(target).versioning != "Enabled":
-            raise invalid_request("Destination bucket must have versioning enabled.")
-    # AWS gives a rule without an ID a random one.
-    named = [
-        {**rule, "ID": rule.get("ID") or f"{call.request_id}-{i}"} for i, rule in enumerate(rules)
-    ]
-    return {**value, "Rules": named}
-
-
-_CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
-    encryption.NAME: _check_encryption,
-    locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),
-    "BucketOwnershipControls": _check_one_rule,
-    "BucketTagging": _check_tags,
-    "BucketAccelerateConfiguration": _check_acceleration,
-    "BucketRequestPayment": _check_payer,
-    website.NAME: lambda value, _, __: website.check(value),
-}
-
-
-def _check_policy(s3: S3, call: Call, request: Mapping[str, Any]) -> None:
-    name = str(request["Bucket"])
-    s3.bucket(name)
-    text = request.get("Policy", "")
-    check_bucket_policy(text, name, functools.partial(s3.has_principal, call.account))
 
 
 def _actions(row: Configuration) -> list[Action]:

@@ -36,7 +36,7 @@ from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
 from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import NULL_VERSION, Part, StoredObject, Upload
-from headrace.services.s3.writes import described_by
+from headrace.services.s3.writes import described_by, described_in
 
 
 def _time(timestamp_ms: int) -> datetime:
@@ -50,7 +50,7 @@ def create_multipart_upload(
     """Begin an upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
-    described = s3.described(request, s3.bucket(request["Bucket"]))
+    described = described_in(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
     params = {
         "described": described,
         "Owner": OWNER,

@@ -1,0 +1,83 @@
+"""Finds which service a request is for: by its signature's scope, its target, its path, or its form's Version."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from headrace.aws import sigv2
+from headrace.aws.http import HttpRequest
+from headrace.aws.service import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who signed: the parts of a request's credential scope, empty where there is none."""
+
+    access_key: str = ""
+    region: str = ""
+    service: str = ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse_scope(credential: str) -> Scope:
+    parts = credential.split("/")
+    if len(parts) != 5:
+        return Scope()
+    return Scope(parts[0], parts[2], parts[3])
+
+
+def scope_of(request: HttpRequest) -> Scope:
+    """Return the credential scope from the Authorization header or a presigned query."""
+    authorization = request.headers.get("authorization", "")
+    _, found, rest = authorization.partition("Credential=")
+    if found:
+        return _parse_scope(rest.partition(",")[0].strip())
+    if "X-Amz-Credential=" in request.query:
+        return _parse_scope(unquote(request.query_params().get("X-Amz-Credential", "")))
+    if authorization.startswith("AWS ") or "AWSAccessKeyId=" in request.query:
+        return Scope(service=sigv2.SERVICE)
+    return Scope()
+
+
+class ServiceNames:
+    """Which service a request is for, by what the services declare."""
+
+    def __init__(self) -> None:
+        self._of_scope: dict[str, str] = {}
+        self._of_target: dict[str, str] = {}
+        self._of_path: dict[str, str] = {}
+        self._paths: tuple[str, ...] = ()
+        self._of_version: dict[bytes, str] = {}
+        self._rest = ""
+
+    def add(self, name: str, profile: Profile) -> None:
+        """Note how requests name a service."""
+        self._of_scope.update(dict.fromkeys(profile.signing_scopes, name))
+        if profile.target_prefix:
+            self._of_target[profile.target_prefix] = name
+        self._of_path.update(dict.fromkeys(profile.paths, name))
+        self._paths = tuple(self._of_path)
+        if profile.query_version:
+            self._of_version[f"Version={profile.query_version}".encode()] = name
+        if profile.takes_the_rest:
+            self._rest = name
+
+    def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
+        """Return botocore's name of the service that a request is for; None when only its body can tell."""
+        if scope.service:
+            return self._of_scope.get(scope.service, scope.service)
+        target = request.headers.get("x-amz-target", "")
+        if target:
+            prefix = target.partition(".")[0]
+            return self._of_target.get(prefix, prefix.partition("_")[0].lower())
+        if request.path.startswith(self._paths):
+            return next(n for path, n in self._of_path.items() if request.path.startswith(path))
+        if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+            return None
+        return self._rest
+
+    def of_body(self, body: bytes) -> str:
+        """Return the service of a form, which tells by its Version."""
+        return next((n for version, n in self._of_version.items() if version in body), self._rest)

@@ -1,0 +1,85 @@
+"""The protocols through which services meet. Data crosses here; control crosses `ControlPlane`.
+
+A service declares what it needs as one of these and is handed an implementation by `headrace.cloud`;
+no service imports another. All implementations are thread-safe.
+"""
+
+from headrace.core.ports.control import ControlPlane, FidelityLevel, JobCredentials, any_credentials
+from headrace.core.ports.functions import (
+    FunctionInvoker,
+    FunctionNotFound,
+    FunctionThrottled,
+    InvokeResult,
+)
+from headrace.core.ports.messages import (
+    BusEvent,
+    EventBusSender,
+    MessageQueues,
+    QueueMessage,
+    QueueReceiver,
+    QueueSender,
+    TopicPublisher,
+)
+from headrace.core.ports.objects import BucketNotFound, ObjectInfo, ObjectNotFound, ObjectStore
+from headrace.core.ports.permissions import Acting, Guard, Keys, NoGuard
+from headrace.core.ports.schemas import SchemaCatalog, SchemaNotFound, TableSchema
+from headrace.core.ports.streams import (
+    AfterSequence,
+    AtSequence,
+    AtTimestamp,
+    Latest,
+    Position,
+    ReadResult,
+    ShardInfo,
+    ShardNotFound,
+    StreamNotFound,
+    StreamReader,
+    StreamRecord,
+    TrimHorizon,
+)
+from headrace.core.ports.telemetry import LogLine, LogSink, Metric, MetricSink
+
+__all__ = [
+    "Acting",
+    "AfterSequence",
+    "AtSequence",
+    "AtTimestamp",
+    "BucketNotFound",
+    "BusEvent",
+    "ControlPlane",
+    "EventBusSender",
+    "FidelityLevel",
+    "FunctionInvoker",
+    "FunctionNotFound",
+    "FunctionThrottled",
+    "Guard",
+    "InvokeResult",
+    "JobCredentials",
+    "Keys",
+    "Latest",
+    "LogLine",
+    "LogSink",
+    "MessageQueues",
+    "Metric",
+    "MetricSink",
+    "NoGuard",
+    "ObjectInfo",
+    "ObjectNotFound",
+    "ObjectStore",
+    "Position",
+    "QueueMessage",
+    "QueueReceiver",
+    "QueueSender",
+    "ReadResult",
+    "SchemaCatalog",
+    "SchemaNotFound",
+    "ShardInfo",
+    "ShardNotFound",
+    "StreamNotFound",
+    "StreamReader",
+    "StreamRecord",
+    "TableSchema",
+    "TopicPublisher",
+    "TrimHorizon",
+    "any_credentials",
+]

@@ -1,0 +1,59 @@
+"""Any operation of this cloud by name, and the credentials of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from headrace.core.ports.permissions import Acting
+
+
+class ControlPlane(Protocol):
+    """Any AWS operation of any service in this cloud, by name, in process."""
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+        acting: Acting | None = None,
+    ) -> dict[str, Any]:
+        """Run an operation as boto3 would name it (`"lambda"`, `"CreateFunction"`).
+
+        Without `acting`, it is the cloud itself that calls, which may do everything. Blobs are bytes (a streaming body
+        comes back as bytes), timestamps aware datetimes.
+        Raises headrace.aws.errors.AwsError.
+        """
+        ...
+
+
+FidelityLevel = Literal["enforced", "stored", "ignored"]
+
+
+class JobCredentials(Protocol):
+    """Gives Spark jobs the credentials with which they sign requests."""
+
+    def __call__(
+        self,
+        account: str,
+        role: str,
+        session: str,
+        policy: str = "",
+        policy_arns: tuple[str, ...] = (),
+    ) -> Mapping[str, str]:
+        """Return the environment variables of a job's credentials, as a session of its role.
+
+        `role` is a role's ARN, or the name or ARN of an instance profile; without one it is the account itself.
+        `policy` and `policy_arns` are session policies, which limit the role: a document, and managed ones.
+        """
+        ...
+
+
+def any_credentials(
+    account: str, role: str, session: str, policy: str = "", policy_arns: tuple[str, ...] = ()
+) -> Mapping[str, str]:
+    """Return credentials of an account, for services that are built without a cloud around them."""
+    return {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "headrace"}

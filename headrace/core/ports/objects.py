@@ -1,0 +1,63 @@
+"""Objects as another service reads and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class BucketNotFound(Exception):
+    """No such bucket."""
+
+
+class ObjectNotFound(Exception):
+    """No such object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One object in a listing."""
+
+    key: str
+    size_bytes: int
+    etag: str
+    last_modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """S3 without the wire. An object that `put` returned from is durable as the cloud is set."""
+
+    def put(
+        self,
+        bucket: str,
+        key: str,
+        body: bytes | Path,
+        *,
+        content_type: str = "binary/octet-stream",
+        content_encoding: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> str:
+        """Write an object whole or not at all; return its ETag. A `Path` body is copied."""
+        ...
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Return an object's bytes. Raises BucketNotFound, ObjectNotFound."""
+        ...
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Remove an object; a missing one is no error."""
+        ...
+
+    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys start with `prefix`, in key order."""
+        ...
+
+    def file(self, bucket: str, key: str) -> Path:
+        """Return the plain file that holds the object, for reading only."""
+        ...
+
+    def buckets(self) -> Mapping[str, Path]:
+        """Return every bucket with the directory that holds its objects as plain files."""
+        ...

@@ -1,0 +1,30 @@
+"""Reads what a step and its cluster say of the job to be run: its `spark-submit`, and the classifications beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.core.values import listed, mapped
+from headrace.services.emr.state import Cluster, Step
+from headrace.spark_submit.arguments import Submission, parse_submission
+
+
+def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
+    """Return a step's `spark-submit` and the spark-defaults; None if it runs no `spark-submit`. Raises JobRefused."""
+    if step.jar.rpartition("/")[2] != "command-runner.jar":
+        return None
+    if not step.args or step.args[0] not in ("spark-submit", "spark-example"):
+        return None
+    defaults = classification(cluster, "spark-defaults")
+    return parse_submission(step.args[1:]), defaults
+
+
+def classification(cluster: Cluster, *path: str) -> dict[str, str]:
+    """Return the properties of a nested classification of the cluster's Configurations."""
+    configurations: list[Any] = cluster.request.get("Configurations") or []
+    properties: dict[str, str] = {}
+    for name in path:
+        found = [c for c in configurations if c.get("Classification") == name]
+        properties = {k: str(v) for c in found for k, v in mapped(c, "Properties").items()}
+        configurations = [n for c in found for n in listed(c, "Configurations")]
+    return properties

@@ -1,0 +1,82 @@
+"""Reads what is new in the source of a delivery stream, and knows from where all that waits can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from headrace.core.ports import StreamRecord
+from headrace.services.firehose.buffers import Buffer
+from headrace.services.firehose.sources import ShardRead, Source, at_position, read_shards
+
+
+@dataclass(slots=True)
+class Intake:
+    """Records that are read and not yet processed, by shard, and since when the first of them waits."""
+
+    records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
+    size_bytes: int = 0
+    since_s: float = 0.0
+
+
+class Reading:
+    """What is read of one source. One thread at a time; `waiting` on any thread.
+
+    Attributes:
+        intake: what is not yet processed.
+        read_to: by shard, where reading goes on.
+        starts: by shard, where reading began for what the buffers hold.
+    """
+
+    def __init__(self, source: Source, positions: Mapping[str, str]) -> None:
+        self.intake = Intake()
+        self.read_to = dict(positions)
+        self.starts: dict[str, str] = {}
+        self._source = source
+
+    def fill(self, room_bytes: int, now_s: float) -> Iterator[ShardRead]:
+        """Read about `room_bytes` of what is new, and yield what each shard gave once it is taken in."""
+        for read in read_shards(self._source, self.read_to, room_bytes):
+            self.starts.setdefault(read.shard_id, read.start)
+            self.read_to[read.shard_id] = read.after
+            if read.records:
+                intake = self.intake
+                if not intake.records:
+                    intake.since_s = now_s
+                intake.records.setdefault(read.shard_id, []).extend(read.records)
+                intake.size_bytes += read.size_bytes
+            yield read
+
+    def positions_before(self, buffers: Iterable[Buffer]) -> dict[str, str]:
+        """Return, by shard, the position before the first record that waits here or in the buffers.
+
+        Where none waits, it is the position that reading goes on from.
+        """
+        first: dict[str, int] = {}
+        names: dict[str, str] = {}
+
+        def take(shard_id: str, number: str) -> None:
+            value = int(number)
+            if shard_id not in first or value < first[shard_id]:
+                first[shard_id], names[shard_id] = value, number
+
+        for buffer in buffers:
+            for shard_id, number in buffer.first.items():
+                take(shard_id, number)
+        for shard_id, records in self.intake.records.items():
+            if records:
+                take(shard_id, records[0].sequence_number)
+        return {
+            shard_id: at_position(names[shard_id]) if shard_id in names else position
+            for shard_id, position in self.read_to.items()
+        }
+
+    def waiting(self, buffers: Collection[Buffer]) -> tuple[int, int]:
+        """Return how many records wait here and in the buffers, and when the first arrived (0: none waits)."""
+        full = [buffer for buffer in buffers if buffer.first]
+        arrivals = [buffer.oldest_ms for buffer in full]
+        unprocessed = list(self.intake.records.values())
+        for records in unprocessed:
+            arrivals += [record.approximate_arrival_ms for record in records[:1]]
+        held = sum(max(len(buffer.records) + len(buffer.failed), 1) for buffer in full)
+        return held + sum(map(len, unprocessed)), min(arrivals, default=0)

@@ -1,0 +1,56 @@
+"""The parameters of PutObject and UploadPart that are in headers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.aws.model import operation_model
+from headrace.services.s3 import checksums
+from headrace.services.s3.errors import invalid_request
+
+_METADATA_PREFIX = "x-amz-meta-"
+
+
+def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
+    """Return PutObject's parameters of headers, by small names. Raises AwsError."""
+    names = _params_of_headers()
+    params: dict[str, Any] = {
+        names[header]: value for header, value in headers.items() if value and header in names
+    }
+    params["Metadata"] = {
+        name.removeprefix(_METADATA_PREFIX): value
+        for name, value in headers.items()
+        if name.startswith(_METADATA_PREFIX)
+    }
+    if headers.get("x-amz-sdk-checksum-algorithm") and not any(
+        name in params for name in checksums.CHECKSUMS
+    ):
+        raise invalid_request(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers"
+            " were found."
+        )
+    return params
+
+
+def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the customer's key that are in the headers."""
+    found = _params_of_headers()
+    return {
+        found[header]: value
+        for header, value in headers.items()
+        if found.get(header, "").startswith("SSECustomer")
+    }
+
+
+@functools.cache
+def _params_of_headers() -> dict[str, str]:
+    """Return PutObject's parameters by their headers; UploadPart has no others."""
+    # botocore has no types: its shapes are Any here.
+    shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape
+    return {
+        member.serialization["name"].lower(): name
+        for name, member in shape.members.items()
+        if member.serialization.get("location") == "header" and name != "ContentLength"
+    }
