@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from headrace.testing.clouds import cloud as cloud
     from headrace.testing.convergence import HandlerPipeline as HandlerPipeline
     from headrace.testing.convergence import NotConverged as NotConverged
+    from headrace.testing.convergence import NothingProcessed as NothingProcessed
     from headrace.testing.convergence import assert_converges as assert_converges
     from headrace.testing.guard import AwsUnreachable as AwsUnreachable
     from headrace.testing.handlers import FunctionNotLoadable as FunctionNotLoadable
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from headrace.testing.simulated.entering import simulation as simulation
     from headrace.testing.waiting import NotInTime as NotInTime
     from headrace.testing.waiting import RecordsExpired as RecordsExpired
+    from headrace.testing.waiting import RecordsLost as RecordsLost
     from headrace.testing.waiting import until as until
     from headrace.testing.waiting import until_drained as until_drained
 
 _HOME = {
     "HandlerPipeline": "convergence",
     "NotConverged": "convergence",
+    "NothingProcessed": "convergence",
     "assert_converges": "convergence",
     "CALM": "simulated.chances",
     "Chances": "simulated.chances",
@@ -48,6 +51,7 @@ _HOME = {
     "NotInTime": "waiting",
     "Record": "reading",
     "RecordsExpired": "waiting",
+    "RecordsLost": "waiting",
     "cloud": "clouds",
     "objects_under": "reading",
     "records_of": "reading",

@@ -92,9 +92,9 @@ class CloudAccess:
         """Move the cloud's time on, for all accounts. Raises TypeError where that cannot be."""
         raise TypeError(f"The time of {self.endpoint_url or 'AWS'} cannot be moved from here.")
 
-    def until_drained(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def until_drained(self, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0) -> None:
         """Wait until everything put so far is handled; see `headrace.testing.until_drained`."""
-        until_drained(self, timeout_s=timeout_s)
+        until_drained(self, timeout_s=timeout_s, may_lose=may_lose)
 
     def records_of(self, stream: str) -> list[Record]:
         """Return every record of a stream; see `headrace.testing.records_of`."""

@@ -7,6 +7,7 @@ pipeline that is right ends in one state all the same. A failure shows the small
 from __future__ import annotations
 
 import base64
+import copy
 import difflib
 import pprint
 from collections.abc import Callable, Sequence
@@ -17,12 +18,17 @@ from headrace.testing.hostile import Event
 
 # A function whose batch fails so often fails for ever.
 MOST_TRIES = 50
+_TWO_STATES = 2
 _FIRST_NUMBER = 49_650_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000
 _STREAM_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/oracle"
 
 
 class NotConverged(AssertionError):
     """Two deliveries of the same events have led to different states; the text shows the smallest."""
+
+
+class NothingProcessed(AssertionError):
+    """The events leave no trace in the state: every delivery of them would converge. The text shows the state."""
 
 
 class Pipeline(Protocol):
@@ -122,18 +128,26 @@ def assert_converges(
         examples: how many deliveries are tried.
         seed: of the tries; without it, hypothesis' own.
 
-    Raises NotConverged with the smallest delivery that was found.
+    Raises NotConverged with the smallest delivery that was found, NothingProcessed when the state is the same with the
+    events as without any, and ValueError when there are none.
     """
     import hypothesis
     from hypothesis import strategies as st
 
+    if not events:
+        raise ValueError("assert_converges needs at least one event: nothing converges always.")
     worst: list[tuple[Delivery, Any, Any]] = []
+    ordered: list[Any] = []
 
     def check(data: Any) -> None:
         chosen, delivery = _drawn(
             data, st, events, order=order, duplicates=duplicates, restarts=restarts
         )
-        expected, got = run(pipeline(), in_order(chosen)), run(pipeline(), delivery)
+        # A copy: a pipeline may hand out what the next one writes to.
+        expected = _copied(run(pipeline(), in_order(chosen)))
+        if len(ordered) < _TWO_STATES and expected not in ordered:
+            ordered.append(expected)
+        got = run(pipeline(), delivery)
         if expected != got:
             worst.append((delivery, expected, got))
             raise NotConverged
@@ -154,6 +168,28 @@ def assert_converges(
     except NotConverged:
         # The last that fails is the smallest.
         raise NotConverged(_message(*worst[-1])) from None
+    if len(ordered) < _TWO_STATES:
+        _check_that_events_count(pipeline, events)
+
+
+def _check_that_events_count(pipeline: Callable[[], Pipeline], events: Sequence[Event]) -> None:
+    """Raise NothingProcessed when the events leave the state of no events."""
+    untouched = _copied(run(pipeline(), in_order(())))
+    state = run(pipeline(), in_order(events))
+    if state == untouched:
+        raise NothingProcessed(
+            f"The state is the same after {len(events)} events as after none:"
+            f" {pprint.pformat(state, width=70)}."
+            " Either the pipeline takes none of them, or its state is read elsewhere."
+        )
+
+
+def _copied(state: Any) -> Any:
+    """Return a copy of a state; what cannot be copied, as it is."""
+    try:
+        return copy.deepcopy(state)
+    except TypeError:
+        return state
 
 
 def _drawn(

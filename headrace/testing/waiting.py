@@ -22,7 +22,11 @@ class NoSuchPage(LookupError):
     """The cloud is not headrace, or not this version of it."""
 
 
-class RecordsExpired(AssertionError):
+class RecordsLost(AssertionError):
+    """Records were given up, and no function has ever been done with them; the text says whose."""
+
+
+class RecordsExpired(RecordsLost):
     """A stream's retention took records before a function was done with them; the text says whose."""
 
 
@@ -83,12 +87,22 @@ def until(
         look_s = min(look_s * 2, _LONGEST_LOOK_S)
 
 
-def until_drained(cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+def until_drained(
+    cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0
+) -> None:
     """Wait until every enabled mapping of the cloud's account is done with its records, and Firehose with its own.
 
     Buffers that only wait for their interval are not waited for where the cloud's time can be moved: it is moved on.
-    Needs headrace; elsewhere use `until`. Raises NotInTime with what still waits, and RecordsExpired for records that
-    the stream's retention took before their function was done with them: it fails, or is too slow.
+    Needs headrace; elsewhere use `until`.
+
+    Args:
+        cloud: is waited for.
+        timeout_s: how long to wait at most, in seconds of the machine's time.
+        may_lose: how many records the test expects to be lost, since the account's mappings were made: such as poison
+            that is given up. What reached a failure destination is not lost.
+
+    Raises NotInTime with what still waits, and RecordsLost when a function was never done with records: its mapping
+    gave them up (retries, age), or, as RecordsExpired, the stream's retention took them.
     """
     deadline_s = time.monotonic() + timeout_s
     step_s = _FIRST_STEP_S
@@ -96,8 +110,8 @@ def until_drained(cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> No
         # What waits for records or functions gets on within a few looks; what waits for time never does.
         for look in range(_LOOKS_BEFORE_STEP):
             waiting = still_waiting(cloud)
-            if expired := mappings_expired(cloud):
-                raise RecordsExpired(f"{'; '.join(expired)}.")
+            # After the look at what waits: a loss is counted before its checkpoint moves on.
+            _check_losses(cloud, may_lose)
             if not waiting:
                 return
             time.sleep(_FIRST_LOOK_S * 2**look)
@@ -130,14 +144,34 @@ def _named(source: str) -> str:
     return f"{'messages' if service == 'sqs' else 'records'} of {name}"
 
 
-def mappings_expired(cloud: Watched) -> list[str]:
-    """Return a sentence for each mapping of the cloud's account whose stream lost records before they were handled."""
-    return [
-        f"{one['expired']} {_named(one['source'])} expired before"
-        f" {one['function'].rpartition(':')[2]} was done with them ({one['lastProcessingResult']})"
+def _check_losses(cloud: Watched, may_lose: int) -> None:
+    """Raise RecordsLost when the mappings of the cloud's account have lost more records than that."""
+    mappings = [
+        one
         for one in _page(cloud, MAPPINGS)["mappings"]
-        if one["enabled"] and one.get("expired") and one["function"].split(":")[4] == cloud.account
+        if one["enabled"] and one["function"].split(":")[4] == cloud.account
     ]
+    expired = sum(one.get("expired", 0) for one in mappings)
+    if expired + sum(one.get("dropped", 0) for one in mappings) <= may_lose:
+        return
+    said = [f"{'; '.join(sentence for one in mappings for sentence in _losses(one))}."]
+    if may_lose:
+        said.append(f"The test expects {may_lose} to be lost.")
+    raise (RecordsExpired if expired else RecordsLost)(" ".join(said))
+
+
+def _losses(mapping: dict[str, Any]) -> list[str]:
+    source, function = _named(mapping["source"]), mapping["function"].rpartition(":")[2]
+    said = [
+        f"{mapping['expired']} {source} expired before {function} was done with them"
+        if mapping.get("expired")
+        else "",
+        f"{mapping['dropped']} {source} were given up, {function} was never done with them,"
+        " and no failure destination has them"
+        if mapping.get("dropped")
+        else "",
+    ]
+    return [f"{one} ({mapping['lastProcessingResult']})" for one in said if one]
 
 
 def deliveries_waiting(cloud: Watched) -> list[str]:

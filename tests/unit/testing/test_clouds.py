@@ -211,6 +211,44 @@ def test_what_expires_unhandled_is_no_drained_stream() -> None:
             here.until_drained()
 
 
+@pytest.mark.parametrize(
+    "limit",
+    [{"MaximumRetryAttempts": 0}, {"MaximumRecordAgeInSeconds": 60}],
+    ids=lambda one: next(iter(one)),
+)
+def test_what_is_given_up_is_lost_unless_the_test_expects_it(limit: dict[str, int]) -> None:
+    with cloud() as here:
+        kinesis, functions = here.client("kinesis"), here.client("lambda")
+        kinesis.create_stream(StreamName="orders", ShardCount=1)
+        stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        functions.create_function(
+            FunctionName="broken",
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/r",
+            Handler="nothing.here",
+            Code={"S3Bucket": "headrace-local", "S3Key": str(Path(__file__).parent)},
+        )
+        source = {"EventSourceArn": stream["StreamARN"], "FunctionName": "broken"}
+        functions.create_event_source_mapping(**source, StartingPosition="TRIM_HORIZON", **limit)
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        with pytest.raises(
+            headrace.testing.RecordsLost,
+            match="1 records of orders were given up, broken was never",
+        ):
+            here.until_drained()
+        here.until_drained(may_lose=1)
+        other = here.client("sqs").create_queue(QueueName="failures")["QueueUrl"].rpartition("/")[2]
+        queue = f"arn:aws:sqs:us-east-1:000000000000:{other}"
+        mapping = functions.list_event_source_mappings()["EventSourceMappings"][0]["UUID"]
+        functions.update_event_source_mapping(
+            UUID=mapping, DestinationConfig={"OnFailure": {"Destination": queue}}
+        )
+        kinesis.put_record(StreamName="orders", Data=b"2", PartitionKey="k")
+        here.until_drained(may_lose=1)
+        with pytest.raises(headrace.testing.RecordsLost, match="1 records of orders"):
+            here.until_drained()
+
+
 def test_a_queue_s_messages_are_waited_for_until_they_are_given_up(tmp_path: Path) -> None:
     (tmp_path / "f.py").write_text(
         "def handler(event, context):\n    assert event['Records'][0]['body'] != 'poison'\n"

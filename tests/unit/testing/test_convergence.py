@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.testing import HandlerPipeline, NotConverged, assert_converges, hostile
-from headrace.testing.convergence import Delivery, in_order, run
+from headrace.testing.convergence import Delivery, NothingProcessed, in_order, run
 from headrace.testing.handlers import handler_of
 from headrace.testing.hostile import Event
 from headrace.testing.modules import Modules
@@ -190,6 +190,33 @@ def test_batches_that_fail_whole_are_split_until_the_record_is_alone() -> None:
     run(pipeline, Delivery(tuple(events), (4,)))
     assert sorted(set(seen)) == ["a", "b", "c"]
     assert pipeline.given_up == [b"bad"]
+
+
+def test_a_pipeline_that_takes_no_event_is_no_pipeline_that_converges() -> None:
+    def fails(event: dict[str, Any], context: Any) -> None:
+        raise KeyError("customer")
+
+    with pytest.raises(NothingProcessed, match="the same after 12 events as after none"):
+        assert_converges(lambda: HandlerPipeline(fails, dict), ORDERS, examples=5, seed=1)
+    with pytest.raises(ValueError, match="at least one event"):
+        assert_converges(totals(remembers=True), [])
+
+
+def test_a_state_that_the_next_pipeline_empties_is_compared_as_it_was() -> None:
+    table: dict[str, int] = {}
+
+    def make() -> HandlerPipeline:
+        table.clear()
+
+        def handler(event: dict[str, Any], context: Any) -> None:
+            for record in event["Records"]:
+                key = record["kinesis"]["partitionKey"]
+                table[key] = table.get(key, 0) + 1
+
+        return HandlerPipeline(handler, lambda: table)
+
+    with pytest.raises(NotConverged):
+        assert_converges(make, ORDERS, seed=1)
 
 
 def test_an_error_of_the_tests_own_comes_through() -> None:

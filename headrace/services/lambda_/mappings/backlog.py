@@ -30,7 +30,8 @@ def backlog(
 ) -> dict[str, Any]:
     """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`.
 
-    Of a queue all messages wait. `expired` counts those that the stream lost before the function was done with them.
+    Of a queue all messages wait. `expired` counts those that the stream lost before the function was done with them;
+    `dropped` those that the mapping gave up and that reached no failure destination.
     """
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
@@ -39,6 +40,7 @@ def backlog(
         "enabled": mapping.enabled,
         "lastProcessingResult": mapping.last_result,
         "expired": mapping.expired,
+        "dropped": mapping.dropped,
     }
     if mapping.service == "sqs":
         with contextlib.suppress(LookupError):

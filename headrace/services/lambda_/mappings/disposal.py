@@ -54,6 +54,7 @@ class Disposal:
         destination = mapping.failure_destination
         sent = self._send(destination, batch, condition, events, result) if destination else None
         if sent is None:
+            mapping.dropped += len(batch.records)
             if mapping.settings().counts_events:
                 self._counts.count(counts.DROPPED, len(batch.records))
             ports.trace.write(self._place, history, batch, trace.DROPPED, condition)

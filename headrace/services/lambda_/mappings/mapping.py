@@ -79,6 +79,7 @@ class Mapping:
         starting_timestamp_ms: for AT_TIMESTAMP.
         last_result: AWS's LastProcessingResult; not kept over a restart.
         expired: how many records the stream lost before the function was done with them; not kept over a restart.
+        dropped: how many it gave up, by retries or age, that reached no failure destination; not kept over a restart.
     """
 
     uuid: str
@@ -94,6 +95,7 @@ class Mapping:
     tags: dict[str, str] = field(default_factory=dict[str, str])
     last_result: str = NOTHING_YET
     expired: int = 0
+    dropped: int = 0
 
     @property
     def arn(self) -> str:
