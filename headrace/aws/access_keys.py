@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from headrace.aws.sessions import RoleSessions
+from headrace.core.arn import is_account_id
 from headrace.core.ids import Ids
 
 SECRETS_FILE = "auth.json"
@@ -115,7 +116,7 @@ def read_keys(path: Path) -> list[AccessKey]:
     try:
         parser.read_string(path.read_text())
     except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no file of credentials"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a credentials file"
         raise KeysRefused(f"The keys of {path} cannot be read: {reason}.") from error
     keys = [_key_of(path, name, parser[name]) for name in parser.sections()]
     if not keys:
@@ -129,7 +130,7 @@ def _key_of(path: Path, profile: str, values: Mapping[str, str]) -> AccessKey:
     if not key or not secret:
         wanted = "aws_access_key_id and aws_secret_access_key"
         raise KeysRefused(f"The profile {profile} of {path} needs {wanted}.")
-    if account is not None and not (len(account) == 12 and account.isdigit()):
+    if account is not None and not is_account_id(account):
         raise KeysRefused(f"The aws_account_id of the profile {profile} of {path} has 12 digits.")
     return AccessKey(key, secret, values.get("aws_session_token"), account)
 
@@ -190,7 +191,7 @@ class KeyRing:
 
     def _find_here(self, key_id: str) -> AccessKey | None:
         known = self._keys.get(key_id)
-        if known is None and len(key_id) == 12 and key_id.isascii() and key_id.isdigit():
+        if known is None and is_account_id(key_id):
             return AccessKey(key_id, self.secret_for(key_id), account=key_id, needs_token=False)
         return known
 

@@ -18,6 +18,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.model import service_model
 from headrace.aws.sigv4 import Claim, Signed
+from headrace.core.values import iso_seconds_of
 
 SKEW_MINUTES = 15
 MOST_EXPIRES_S = 604_800
@@ -179,7 +180,7 @@ class S3Wording(Wording):
             403,
             {
                 "RequestTime": timestamp,
-                "ServerTime": iso(now_ms),
+                "ServerTime": iso_seconds_of(now_ms),
                 "MaxAllowedSkewMilliseconds": str(minutes * 60_000),
             },
         )
@@ -230,7 +231,7 @@ class S3Wording(Wording):
     def expired(self, expires_ms: int, now_ms: int, expires: str | None) -> AwsError:
         """A presigned URL is good no more."""
         members = {} if expires is None else {"X-Amz-Expires": expires}
-        members |= {"Expires": iso(expires_ms), "ServerTime": iso(now_ms)}
+        members |= {"Expires": iso_seconds_of(expires_ms), "ServerTime": iso_seconds_of(now_ms)}
         return AwsError("AccessDenied", "Request has expired", 403, members)
 
     def not_yet(self) -> AwsError:
@@ -268,8 +269,3 @@ def wording_of(request: HttpRequest, service: str) -> Wording:
 def written(time_ms: int) -> str:
     """Return a time as signatures have it."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_TIMESTAMP)
-
-
-def iso(time_ms: int) -> str:
-    """Return a time as S3's errors have it."""
-    return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

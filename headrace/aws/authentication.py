@@ -17,6 +17,7 @@ from headrace.aws.access_keys import AccessKey, KeyRing, WrongToken
 from headrace.aws.auth_errors import S3, SKEW_MINUTES, Wording, wording_of, written
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
+from headrace.aws.signers import whole_credential
 from headrace.aws.sigv2 import OldClaim
 from headrace.aws.sigv4 import (
     ALGORITHM,
@@ -146,17 +147,14 @@ def _header_claim(request: HttpRequest, authorization: str, wording: Wording, no
     if algorithm != ALGORITHM:
         raise wording.algorithm(algorithm)
     parts = half_signed.parts_of(authorization)
-    credential = parts["Credential"].split("/")
-    if len(credential) != 5 or credential[4] != "aws4_request" or not credential[0]:
+    credential = whole_credential(parts["Credential"])
+    if credential is None:
         raise wording.credential(parts["Credential"])
     signed_ms = presigned.time_ms(timestamp)
     if abs(signed_ms - now_ms) > _SKEW_MS:
         raise wording.skewed(timestamp, signed_ms, now_ms, SKEW_MINUTES)
     return Claim(
-        access_key=credential[0],
-        date=credential[1],
-        region=credential[2],
-        service=credential[3],
+        *credential,
         signed_headers=tuple(parts["SignedHeaders"].lower().split(";")),
         signature=parts["Signature"],
         timestamp=timestamp,

@@ -14,7 +14,7 @@ import zlib
 from typing import Any
 from xml.parsers import expat
 
-from headrace.aws.errors import AwsError, serialization_error
+from headrace.aws.errors import AwsError, malformed_xml, serialization_error
 from headrace.aws.http import HttpRequest
 
 # As much as a body may be without that detour: larger ones are files, which only S3 takes.
@@ -106,14 +106,14 @@ def check_xml(body: bytes) -> None:
         nonlocal level
         level += 1
         if level > MOST_XML_LEVELS:
-            raise _malformed_xml()
+            raise malformed_xml()
 
     def end(_: str) -> None:
         nonlocal level
         level -= 1
 
     def refuse(*_: Any) -> None:
-        raise _malformed_xml()
+        raise malformed_xml()
 
     parser = expat.ParserCreate()
     parser.StartElementHandler, parser.EndElementHandler = start, end
@@ -131,10 +131,3 @@ def check_form(request: HttpRequest) -> None:
 
 def _too_large() -> AwsError:
     return AwsError("RequestEntityTooLargeException", "Request is too large", 413)
-
-
-def _malformed_xml() -> AwsError:
-    return AwsError(
-        "MalformedXML",
-        "The XML you provided was not well-formed or did not validate against our published schema",
-    )

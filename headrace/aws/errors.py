@@ -54,3 +54,11 @@ def internal_failure() -> AwsError:
     return AwsError(
         "InternalFailure", "The request processing has failed because of an unknown error", 500
     )
+
+
+def malformed_xml() -> AwsError:
+    """A body that is not XML, or not the XML that the operation takes."""
+    return AwsError(
+        "MalformedXML",
+        "The XML you provided was not well-formed or did not validate against our published schema",
+    )

@@ -13,7 +13,7 @@ from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.faults import Facts, Faults
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
-from headrace.aws.model import service_model
+from headrace.aws.model import protocol_of
 from headrace.aws.operation import Call
 from headrace.aws.service import ServiceApi
 from headrace.core.clock import Clock
@@ -100,7 +100,7 @@ def _action(request: HttpRequest, service: str) -> str:
 def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
     """Return an error in the service's own form."""
     service = call.service
-    if "x-amz-target" in request.headers or _protocol(service) == "json":
+    if "x-amz-target" in request.headers or protocol_of(service) == "json":
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         cbor = codec_json.is_cbor(content_type)
         return HttpResponse(
@@ -112,10 +112,3 @@ def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
             codec_json.encode_error(error, content_type),
         )
     return codec_moto.serialize_error(service, None, error, call.request_id)
-
-
-def _protocol(service: str) -> str:
-    try:
-        return str(service_model(service).metadata["protocol"])
-    except UnknownServiceError:
-        return "json"

@@ -29,6 +29,7 @@ from headrace.aws.refusals import error_answer
 from headrace.aws.service import Profile, ServiceApi
 from headrace.aws.service_names import Scope, ServiceNames, scope_of
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
+from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import Acting
@@ -316,7 +317,7 @@ class Gateway:
         known = self._accounts.get(access_key)
         if known is not None:
             return known
-        if len(access_key) == 12 and access_key.isdigit():
+        if is_account_id(access_key):
             account = access_key
         else:
             account = None if self._sessions is None else self._sessions.account_of(access_key)

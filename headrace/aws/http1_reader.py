@@ -114,7 +114,7 @@ class RequestHead:
         if version not in ("1.0", "1.1"):
             raise BadRequest(505, "HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here")
         if method == "CONNECT":
-            raise BadRequest(501, "this is no proxy")
+            raise BadRequest(501, "this server is not a proxy")
         if self._hosts > 1 or (version == "1.1" and self._hosts == 0):
             raise BadRequest(400, "a request has one Host header")
         self._take_target(method)

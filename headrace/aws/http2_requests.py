@@ -48,7 +48,7 @@ class Receiving:
         if not is_host(self.headers["host"]):
             return plain(400, "the host is not a host and a port")
         if self.method == "CONNECT":
-            return plain(501, "this is no proxy")
+            return plain(501, "this server is not a proxy")
         if not self._target.startswith("/") and (self._target, self.method) != ("*", "OPTIONS"):
             return plain(400, "the request's target is not a path")
         if not self._target.isascii() or not self._target.isprintable() or " " in self._target:

@@ -10,6 +10,7 @@ import functools
 from typing import Any
 
 import botocore.loaders
+from botocore.exceptions import UnknownServiceError
 from botocore.model import OperationModel, ServiceModel
 
 
@@ -35,3 +36,11 @@ def service_model(service: str) -> ServiceModel:
 def operation_model(service: str, operation: str) -> OperationModel:
     """Return the model of one operation. Raises botocore's OperationNotFoundError."""
     return service_model(service).operation_model(operation)
+
+
+def protocol_of(service: str) -> str:
+    """Return the name of a service's protocol, such as `rest-xml`; `json` for a service that AWS does not have."""
+    try:
+        return str(service_model(service).metadata["protocol"])
+    except UnknownServiceError:
+        return "json"

@@ -1,4 +1,4 @@
-"""Finds parameters that the installed botocore has and this headrace was not written for: they have no effect.
+"""Finds parameters that the installed botocore has but this headrace does not know: they have no effect.
 
 headrace takes any botocore in a range, and AWS adds parameters every week. The shapes in `headrace.aws.shapes` were
 generated from the botocore that headrace was written with; what the installed one has beyond them is reported as

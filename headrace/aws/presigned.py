@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 from headrace.aws.auth_errors import MOST_EXPIRES_S, S3, SKEW_MINUTES, Wording
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
+from headrace.aws.signers import whole_credential
 from headrace.aws.sigv2 import OldClaim
 from headrace.aws.sigv4 import ALGORITHM, Claim
 
@@ -50,15 +51,12 @@ def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
             if is_s3
             else wording.algorithm(algorithm)
         )
-    parts = params["X-Amz-Credential"].split("/")
-    if len(parts) != 5 or parts[4] != "aws4_request" or not parts[0]:
+    credential = whole_credential(params["X-Amz-Credential"])
+    if credential is None:
         raise S3.query_credential() if is_s3 else wording.credential(params["X-Amz-Credential"])
     _signed_ms(params["X-Amz-Date"], wording)
     return Claim(
-        access_key=parts[0],
-        date=parts[1],
-        region=parts[2],
-        service=parts[3],
+        *credential,
         signed_headers=tuple(params["X-Amz-SignedHeaders"].lower().split(";")),
         signature=params["X-Amz-Signature"],
         timestamp=params["X-Amz-Date"],

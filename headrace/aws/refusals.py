@@ -6,13 +6,12 @@ from xml.sax.saxutils import escape
 
 import cbor2
 import msgspec
-from botocore.exceptions import UnknownServiceError
 
 from headrace.aws import codec_json
 from headrace.aws.documents import is_admin, json_response, page
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.model import service_model
+from headrace.aws.model import protocol_of
 from headrace.core.html import element
 
 _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -51,7 +50,7 @@ def error_answer(
     if headers.get("smithy-protocol") == "rpc-v2-cbor":
         kind = [("Content-Type", "application/cbor"), ("smithy-protocol", "rpc-v2-cbor")]
         return HttpResponse(error.status, kind, cbor2.dumps(value))
-    protocol = _protocol(service)
+    protocol = protocol_of(service)
     if protocol == "rest-json":
         kind = [("Content-Type", "application/json"), ("x-amzn-ErrorType", error.code)]
         return HttpResponse(error.status, kind, msgspec.json.encode({"message": error.message}))
@@ -97,10 +96,3 @@ def _text(value: str) -> str:
     # Control characters cannot be in XML at all, escaped or not.
     kept = "".join(c if c >= " " or c in "\t\n" else "?" for c in value)
     return escape(kept.encode("utf-8", "replace").decode())
-
-
-def _protocol(service: str) -> str:
-    try:
-        return str(service_model(service).metadata["protocol"])
-    except UnknownServiceError:
-        return "json"

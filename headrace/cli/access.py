@@ -120,12 +120,12 @@ def access_options(function: _F) -> _F:
             "--auth-keys",
             type=click.Path(dir_okay=False, path_type=Path),
             metavar="FILE",
-            help="The keys that --auth knows, as in ~/.aws/credentials, instead of one that is made.",
+            help="The keys that --auth accepts, in the form of ~/.aws/credentials; default: one is made and printed.",
         ),
         click.option(
             "--auth",
             is_flag=True,
-            help="Verify the signature of every request against keys that are printed, listed, or made by IAM.",
+            help="Verify every request's signature; its key is printed at the start, in --auth-keys, or made by IAM.",
         ),
     ):
         function = option(function)

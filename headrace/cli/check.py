@@ -27,7 +27,7 @@ _MIB = 1024 * 1024
 @click.option(
     "--no-objects",
     is_flag=True,
-    help="Leave S3's objects out, which takes as long as reading them.",
+    help="Do not check S3's objects; checking them takes as long as reading them.",
 )
 def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
     """Verify what a stopped cloud has stored; exit 1 when something is wrong.

@@ -25,7 +25,9 @@ def faults() -> None:
 @click.option("--action", help="Such as PutRecords.")
 @click.option("--stream", help="A Kinesis stream's name.")
 @click.option("--shard", help="Such as shardId-000000000000.")
-@click.option("--probability", type=float, default=1.0, show_default=True)
+@click.option(
+    "--probability", type=float, default=1.0, show_default=True, help="How likely it acts, 0 to 1."
+)
 @click.option("--count", type=int, help="How often it acts at most.")
 @click.option("--seed", type=int, help="The same seed and requests give the same faults.")
 @click.option("--latency-ms", type=int, help="How long a latency waits.")

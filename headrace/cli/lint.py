@@ -25,10 +25,15 @@ _OWN_RULES = "headrace.lint.rules"
 )
 @endpoint_option
 @click.option(
-    "--format", "output_format", type=click.Choice(_FORMATS), default="default", show_default=True
+    "--format",
+    "output_format",
+    type=click.Choice(_FORMATS),
+    default="default",
+    show_default=True,
+    help="Of the output.",
 )
 @click.option(
-    "-i", "--ignore", multiple=True, metavar="ID", help="Leave out rules whose id begins so."
+    "-i", "--ignore", multiple=True, metavar="ID", help="Leave out rules whose id begins with this."
 )
 @click.option(
     "-x",
@@ -107,7 +112,7 @@ def _check_installed() -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals):
-        raise fail(f"--context wants KEY=VALUE, not {text!r}.")
+        raise fail(f"--context takes KEY=VALUE, not {text!r}.")
     return name, value
 
 
@@ -158,7 +163,7 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
         for name, (_, errors) in decoded.items() if only_streaming else ():
             # That it is a template is for cfn-lint's own rules to say, when they run.
             if not errors and not isinstance(bodies.get(name, {}).get("Resources"), dict):
-                raise fail(f"{name} is no template: it has no Resources.")
+                raise fail(f"{name} is not a template: it has no Resources.")
         runner.cli()
     except (ValueError, OSError) as error:
         raise fail(" ".join(str(error).split())) from error

@@ -51,7 +51,7 @@ def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str
     except ValueError:
         is_one = False
     if not is_one:
-        raise fail(f"{given!r} is no URL of a cloud, such as http://127.0.0.1:{DEFAULT_PORT}.")
+        raise fail(f"{given!r} is not a cloud's URL, such as http://127.0.0.1:{DEFAULT_PORT}.")
     return given
 
 
@@ -65,7 +65,7 @@ def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
     except ValueError:
         is_one = False
     if given and not is_one:
-        raise fail(f"{given!r} is no URL of an OpenSearch, such as http://localhost:9200.")
+        raise fail(f"{given!r} is not an OpenSearch server's URL, such as http://localhost:9200.")
     return given
 
 
@@ -93,7 +93,10 @@ def endpoint_option(function: _F) -> _F:
     for option in (
         endpoint_url_option,
         click.option(
-            "--region", envvar=["AWS_REGION", "AWS_DEFAULT_REGION"], default=DEFAULT_REGION
+            "--region",
+            envvar=["AWS_REGION", "AWS_DEFAULT_REGION"],
+            default=DEFAULT_REGION,
+            help="Default: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1.",
         ),
         click.option("--aws", is_flag=True, help="Talk to AWS itself, with your own credentials."),
     ):

@@ -60,9 +60,13 @@ class Group:
     "--map", "fix", help="fix.py:function, which gets (data, error) and returns the data."
 )
 @click.option("--backup", is_flag=True, help="SOURCE holds backed-up source records, one a line.")
-@click.option("--key", default="", help="Of kinesis: the JSON field that is the partition key.")
 @click.option(
-    "--copy-role", default="", help="Of redshift: the ARN of a role of the cluster's, for COPY."
+    "--key", default="", help="With kinesis:NAME: the JSON field that is the partition key."
+)
+@click.option(
+    "--copy-role",
+    default="",
+    help="With redshift:NAME: the ARN of the cluster's role that COPY uses.",
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be sent, after the fix.")
 @click.option(
@@ -195,7 +199,7 @@ def _bucket_of(source: str) -> tuple[str, str]:
     scheme, _, rest = source.partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme != "s3" or not bucket:
-        raise fail(f"{source!r} is no place in S3, such as s3://lake/errors/.")
+        raise fail(f"{source!r} is not a place in S3, such as s3://lake/errors/.")
     return bucket, prefix
 
 
@@ -205,7 +209,7 @@ def _time_of(given: str | None, option: str) -> int | None:
     try:
         at = datetime.fromisoformat(given)
     except ValueError as error:
-        raise fail(f"{option} {given!r} is no time, such as 2026-11-22T14:00:00Z.") from error
+        raise fail(f"{option} {given!r} is not a time, such as 2026-11-22T14:00:00Z.") from error
     return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -254,7 +258,7 @@ def _target(given: str, key: str, where: dict[str, Any]) -> Target:
         return StreamTarget(kinesis, name, key, time.sleep)
     if kind == "file" and name:
         return FileTarget(Path(name))
-    raise fail(f"--to {given!r} is none of firehose:NAME, kinesis:NAME, file:PATH, redshift:NAME.")
+    raise fail(f"--to {given!r} must be firehose:NAME, kinesis:NAME, file:PATH or redshift:NAME.")
 
 
 def _groups(lines: Iterator[Line]) -> dict[str, Group]:

@@ -121,7 +121,9 @@ def _failed(key: str, number: int, line: bytes) -> Line:
         code = str(error.get("errorCode") or error["lastErrorCode"])
         arrived_ms = int(error.get("arrivalTimestamp") or 0)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as problem:
-        raise Unreadable(f"line {number + 1} of {key} is no error line of Firehose") from problem
+        raise Unreadable(
+            f"line {number + 1} of {key} is not an error line of Firehose"
+        ) from problem
     message = str(error.get("errorMessage") or error.get("lastErrorMessage") or "")
     is_source = code.startswith(_SOURCE_DATA)
     return Line(key, number, code, message, arrived_ms, data, is_source, error)

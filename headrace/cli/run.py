@@ -35,8 +35,10 @@ from headrace.cli.running_cloud import (
     SAY_EVERY_S,
     write_run_file,
 )
+from headrace.core.arn import is_account_id
 from headrace.core.clock import SystemClock
 from headrace.core.config import (
+    DEFAULT_ACCOUNT_ID,
     DEFAULT_LOG_GROUP_EVENTS,
     DEFAULT_LOG_GROUP_MIB,
     DEFAULT_PORT,
@@ -65,8 +67,18 @@ MOST_FILES = 10_240
     show_default=True,
     help="0 takes a free port.",
 )
-@click.option("--region", default=DEFAULT_REGION, show_default=True)
-@click.option("--account", default="000000000000", show_default=True, help="12 digits.")
+@click.option(
+    "--region",
+    default=DEFAULT_REGION,
+    show_default=True,
+    help="The region of requests that name none.",
+)
+@click.option(
+    "--account",
+    default=DEFAULT_ACCOUNT_ID,
+    show_default=True,
+    help="The id of the account: 12 digits.",
+)
 @click.option(
     "--durability",
     type=click.Choice(["os", "fsync"]),
@@ -149,7 +161,7 @@ MOST_FILES = 10_240
     envvar="HEADRACE_OPENSEARCH",
     metavar="URL",
     callback=server_url,
-    help="Your own OpenSearch, for what is put into domains; without it a small one in the data directory.",
+    help="Your own OpenSearch server, for the documents of all domains; default: a small one in the data directory.",
 )
 @click.option(
     "--redshift",
@@ -197,7 +209,7 @@ def up(
 ) -> None:
     """Start the local cloud."""
     _speak_utf8()
-    if len(account) != 12 or not account.isdigit():
+    if not is_account_id(account):
         raise fail(f"An account is 12 digits, not {account!r}.")
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region) is None:
         raise fail(f"A region is a name such as {DEFAULT_REGION}, not {region!r}.")
@@ -229,7 +241,6 @@ def up(
         region=region,
         account_id=account,
         durability=durability,
-        ephemeral=ephemeral,
         strict=strict,
         spark=spark,
         state_delay_ms=round(state_delay * 1000),

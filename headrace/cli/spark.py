@@ -22,7 +22,7 @@ _VERSION = re.compile(r"[234]\.\d+\.\d+")
 
 @click.group()
 def spark() -> None:
-    """The Sparks that jobs run with, by EMR's release labels; each is made at first need, or ahead."""
+    """Install, list and remove the Sparks of EMR's release labels; a job installs its own when it is missing."""
 
 
 @spark.command()

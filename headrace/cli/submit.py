@@ -41,14 +41,16 @@ def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) ->
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@click.option("--cluster", "cluster_id", help="The cluster (j-...); else one that runs, or a new.")
+@click.option(
+    "--cluster", "cluster_id", help="The cluster (j-...); default: one that runs, else a new one."
+)
 @click.option(
     "--serverless", is_flag=True, help="Run it as a job of EMR Serverless, not as a step."
 )
 @click.option(
     "--application",
     "application_id",
-    help="With --serverless: the application; else headrace-submit.",
+    help="With --serverless: the application; default: headrace-submit.",
 )
 @click.option(
     "--conf",
@@ -87,13 +89,13 @@ def submit(
 
     Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
     Prints the `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it does it there
-    itself. Ctrl-C cancels the step, a second one leaves it to itself. With --serverless, all the same with a job run of
-    EMR Serverless and `aws emr-serverless start-job-run`.
+    itself. Ctrl-C cancels the step; a second Ctrl-C does not wait for that. With --serverless, it does the same with a
+    job run of EMR Serverless and `aws emr-serverless start-job-run`.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     if (serverless and cluster_id) or (application_id and not serverless):
-        raise fail("--cluster goes with steps, --application with --serverless")
+        raise fail("--cluster is for steps; --application is for --serverless")
     if aws and not dry_run:
         _check_aws(cluster_id, application_id, bucket, role, serverless=serverless)
     named = bucket or ("BUCKET" if dry_run else _bucket(region))
@@ -200,7 +202,7 @@ def _check_aws(
 ) -> None:
     """Fail with a sentence unless everything is named that AWS has no default for."""
     if bucket is None:
-        raise fail("--aws needs --bucket: the name of a bucket of yours that the job goes to")
+        raise fail("--aws needs --bucket: the name of your bucket, to which the job is uploaded")
     if serverless and (application_id is None or role is None):
         raise fail(
             "--aws --serverless needs --application and --role: "

@@ -21,7 +21,9 @@ _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "op
 
 @click.command()
 @click.argument("mapping")
-@click.option("--sequence", "-s", help="The story of the record with this sequence number only.")
+@click.option(
+    "--sequence", "-s", help="Only what happened to the record with this sequence number."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @endpoint_url_option
 def trace(mapping: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
@@ -46,14 +48,14 @@ def _fetch(endpoint_url: str, mapping: str, sequence: str | None) -> list[dict[s
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise fail(f"{endpoint_url} is no headrace cloud.") from error
+        raise fail(f"{endpoint_url} is not a headrace cloud.") from error
 
 
 def _refusal(error: urllib.error.HTTPError, endpoint_url: str) -> str:
     try:
         return str(json.load(error)["message"])
     except (ValueError, KeyError, TypeError):
-        return f"{endpoint_url} is no headrace cloud."
+        return f"{endpoint_url} is not a headrace cloud."
 
 
 def _show(reports: list[dict[str, Any]]) -> None:

@@ -138,13 +138,13 @@ class Faults:
         except OSError as error:
             raise FaultError(f"No cloud answers at {self._url}; start one: headrace up") from error
         except ValueError as error:
-            raise FaultError(f"{self._url} is no headrace cloud's page.") from error
+            raise FaultError(f"{self._url} is not a headrace cloud's page.") from error
         if expected is not None and not (isinstance(answer, dict) and expected in answer):
-            raise FaultError(f"{self._url} is no headrace cloud's page.")
+            raise FaultError(f"{self._url} is not a headrace cloud's page.")
         return cast("Any", answer)
 
     def _sentence(self, body: bytes) -> str:
         try:
             return str(json.loads(body)["message"])
         except (ValueError, KeyError, TypeError):
-            return f"{self._url} is no headrace cloud's page."
+            return f"{self._url} is not a headrace cloud's page."

@@ -64,13 +64,13 @@ class Iam:
         except OSError as error:
             raise IamError(f"No cloud answers at {self._url}; start one: headrace up") from error
         except ValueError as error:
-            raise IamError(f"{self._url} is no headrace cloud's page.") from error
+            raise IamError(f"{self._url} is not a headrace cloud's page.") from error
         if not (isinstance(answer, dict) and expected in answer):
-            raise IamError(f"{self._url} is no headrace cloud's page.")
+            raise IamError(f"{self._url} is not a headrace cloud's page.")
         return cast("dict[str, Any]", answer)
 
     def _sentence(self, body: bytes) -> str:
         try:
             return str(json.loads(body)["message"])
         except (ValueError, KeyError, TypeError):
-            return f"{self._url} is no headrace cloud's page."
+            return f"{self._url} is not a headrace cloud's page."

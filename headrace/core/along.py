@@ -1,4 +1,4 @@
-"""Stores a caller's note in the same database transaction as the effect of a call, so that both last or neither.
+"""Stores a caller's note in the same database transaction as the effect of a call: a kill leaves both or neither.
 
 CloudFormation makes a resource by a call to another service and then stores the resource's id. A kill between the two
 would leave a resource that no stack knows. So it asks for its own note to be stored in the same transaction of the

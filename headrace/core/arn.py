@@ -1,4 +1,4 @@
-"""Amazon Resource Names: `arn:partition:service:region:account:resource`."""
+"""Amazon Resource Names, `arn:partition:service:region:account:resource`, and the account ids in them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 class InvalidArn(ValueError):
     """The text is not an ARN."""
+
+
+def is_account_id(text: str) -> bool:
+    """Whether a text is the id of an account: twelve of the digits 0 to 9."""
+    return len(text) == 12 and text.isascii() and text.isdigit()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,6 @@ class Config:
         account_id: the account of every access key that is not itself a 12-digit account.
         durability: `os` acknowledges what the operating system holds (survives kill -9),
             `fsync` what the disk holds (survives a power cut).
-        ephemeral: the data directory is a temporary one, removed when the cloud stops.
         state_delay_ms: how long streams, consumers and delivery streams stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles as AWS does: Kinesis's shards, Firehose's direct puts, and the rates of their calls.
         run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
@@ -56,7 +55,6 @@ class Config:
     region: str = DEFAULT_REGION
     account_id: str = DEFAULT_ACCOUNT_ID
     durability: Durability = "os"
-    ephemeral: bool = False
     strict: bool = False
     spark: Spark = "label"
     state_delay_ms: int = 0

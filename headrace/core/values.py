@@ -38,6 +38,16 @@ def moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
+def mapping_in(value: Any) -> dict[str, Any]:
+    """Return a value that should be a mapping; an empty one in place of anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def iso_seconds_of(time_ms: int) -> str:
+    """Return epoch milliseconds in whole seconds: `2013-01-01T05:00:00Z`."""
+    return f"{moment(time_ms):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def iso_of(time_ms: int) -> str:
     """Return epoch milliseconds as AWS's documents write them: `2013-01-01T05:00:00.250Z`."""
     return f"{moment(time_ms):%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""The protocol through which services reach Redshift clusters and workgroups: the tables in them, and their addresses.
+"""The protocol through which services use Redshift clusters and workgroups: their tables and their addresses.
 
 All implementations are thread-safe. What a cluster is (its databases, its users) is PostgreSQL's; SQL is Redshift's.
 """

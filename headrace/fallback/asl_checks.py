@@ -22,8 +22,7 @@ from headrace.fallback.asl_languages import (
 
 MISSING_TARGET = "MISSING_TRANSITION_TARGET"
 NO_JSON = "INVALID_JSON_DESCRIPTION"
-# Documented: the longest definition, and the most diagnostics that are shown.
-MOST_CHARACTERS = 1_048_576
+# Documented: the most diagnostics that are shown.
 MOST_DIAGNOSTICS = 100
 
 _TOP = {"Comment", "QueryLanguage", "StartAt", "States", "TimeoutSeconds", "Version"}

@@ -1,4 +1,4 @@
-"""Has moto's interpreter of the Amazon States Language evaluate JSONata, which it leaves to a Java that is not there.
+"""Makes moto's interpreter of the Amazon States Language evaluate JSONata here; by itself it needs a Java program.
 
 The definition comes from `asl_languages.marked`, so an expression knows its place. What an expression gives, and the
 causes of failures: documented, https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and

@@ -1,4 +1,4 @@
-"""Reads the identities that others vouch for: OpenID Connect tokens and SAML assertions, as STS takes them.
+"""Reads identities from OpenID Connect tokens and SAML assertions, as STS takes them.
 
 Their signatures are not verified: a cloud on a laptop does not reach the providers. All else is as on AWS: the provider
 must be in IAM, the audience its client's, the time not over, and the trust policy decides by the identity's keys.

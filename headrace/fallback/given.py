@@ -1,4 +1,4 @@
-"""Refuses requests to moto's services whose members are missing or of another type, which moto does not check.
+"""Checks requests to moto's services for missing members and members of a wrong type; moto does not.
 
 AWS's services read a request by their model before they look at anything, and so refuse a number where there should be
 a text (`SerializationException`), and a required member that is not there.

@@ -1,4 +1,4 @@
-"""Reads the policies of queues, topics, event buses, log groups and keys where moto holds them, without a request.
+"""Reads policies of queues, topics, event buses, log groups and keys from moto's memory, without a request.
 
 moto's services ask for them amid a request of their own, which another request must not interrupt. moto must be loaded.
 """

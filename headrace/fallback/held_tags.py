@@ -1,4 +1,4 @@
-"""Reads the tags of what moto's services hold, where they hold it, without a request. moto must be loaded.
+"""Reads the tags of resources straight from moto's memory, without a request. moto must be loaded.
 
 moto's services ask for them amid a request of their own, which another request must not interrupt.
 """

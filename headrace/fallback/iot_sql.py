@@ -1,4 +1,4 @@
-"""IoT's SQL, as rules have it: what a message becomes, and whether it is wanted.
+"""Evaluates the SQL of IoT's rules: whether a rule selects a message, and what the message becomes.
 
 A part of https://docs.aws.amazon.com/iot/latest/developerguide/iot-sql-reference.html: SELECT of `*`, attributes,
 literals and a few functions, FROM a topic filter, WHERE with comparisons, arithmetic, AND, OR, NOT. What is not

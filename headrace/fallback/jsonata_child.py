@@ -1,4 +1,4 @@
-"""Evaluates JSONata expressions, in a process of its own: nothing ends an endless expression but its end.
+"""Evaluates JSONata expressions, in a process of its own: only killing the process stops an endless expression.
 
 It takes one request after the other, as JSON, from its standard input, and answers each on its standard output; it ends
 with its input. A request that takes too much time of the processor, or too much memory, ends it: whoever asked starts

@@ -1,4 +1,4 @@
-"""Sends requests for queues, topics and buses of other accounts to that account, if the resource's policy allows it.
+"""Runs a request for another account's queue, topic or bus in that account, if the resource's policy allows it.
 
 moto looks in the caller's own account alone. Users and roles the gateway has judged before; the account itself, which
 needs no leave at home, needs the resource's policy elsewhere, whatever `--iam` says. moto must be loaded.
@@ -15,6 +15,7 @@ import functools
 from typing import Any
 
 from headrace.aws.permits import is_restricted
+from headrace.core.arn import is_account_id
 from headrace.fallback import iam_records
 from headrace.fallback.current import CURRENT
 from headrace.fallback.held_policies import policy_held
@@ -122,7 +123,7 @@ def _owner_of_url(url: str) -> tuple[str, str]:
     """Return the account and the name in a queue's URL; empty texts for what is only a name."""
     head, _, name = url.rstrip("/").rpartition("/")
     owner = head.rpartition("/")[2]
-    return (owner, name) if len(owner) == 12 and owner.isdigit() else ("", "")
+    return (owner, name) if is_account_id(owner) else ("", "")
 
 
 def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:

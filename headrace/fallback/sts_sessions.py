@@ -8,7 +8,6 @@ identities, id_credentials_temp_control-access_monitor.html; sentences as AWS's 
 from __future__ import annotations
 
 import math
-import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.sessions import RoleSession, RoleSessions, role_name, token_of
 from headrace.aws.validate import validate
+from headrace.core.arn import is_account_id
 from headrace.core.ports import Acting
 from headrace.fallback import federation, iam_records
 from headrace.fallback.current import CURRENT
@@ -28,7 +28,6 @@ from headrace.fallback.mfa import check_code
 from headrace.fallback.session_identity import user_id_of
 from headrace.permissions.grammar import PolicyError, check_policy
 
-_ACCOUNT = re.compile(r"\d{12}")
 HOUR_S = 3600
 LONG_S = 12 * HOUR_S
 MOST_POLICY_CHARACTERS = 2048
@@ -255,7 +254,7 @@ def _role_of(arn: str) -> tuple[str, str]:
     """Return account and name of a role's ARN. Raises AwsError."""
     parts = arn.split(":", 5)
     is_role = (
-        len(parts) == 6 and parts[0] == "arn" and parts[2] == "iam" and _ACCOUNT.fullmatch(parts[4])
+        len(parts) == 6 and parts[0] == "arn" and parts[2] == "iam" and is_account_id(parts[4])
     )
     if not is_role or not parts[5].startswith("role/") or parts[5].endswith("/"):
         raise AwsError("ValidationError", f"{arn} is invalid")

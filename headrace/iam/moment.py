@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 
+from headrace.core.values import iso_seconds_of
 from headrace.iam.identity import Identity
 from headrace.permissions.evaluate import keys_asked
 from headrace.permissions.model import Access, Policies
@@ -27,7 +27,7 @@ def at(
 ) -> tuple[Access, bool]:
     """Return an access with these keys as far as the policies ask for them, and whether the time is among them."""
     asked = keys_asked(access, policies)
-    known = {_CURRENT: _date(now_ms), _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
+    known = {_CURRENT: iso_seconds_of(now_ms), _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
     values = {key: (value,) for key, value in known.items()}
     if identity is not None:
         values |= _of_session(identity, now_ms)
@@ -65,12 +65,8 @@ def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:
     values: dict[str, tuple[str, ...]] = {
         **dict(identity.keys),
         _MFA: ("true" if identity.has_mfa else "false",),
-        _ISSUED: (_date(issued_ms),),
+        _ISSUED: (iso_seconds_of(issued_ms),),
     }
     if identity.has_mfa:
         values[_MFA_AGE] = (str((now_ms - issued_ms) // 1000),)
     return values
-
-
-def _date(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

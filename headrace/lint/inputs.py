@@ -68,7 +68,7 @@ def _stacks_of(out: Path) -> Iterator[Path]:
                 yield from _stacks_of(out / properties["directoryName"])
     except (KeyError, TypeError, AttributeError, ValueError, OSError) as error:
         raise NothingToLint(
-            f"{out / 'manifest.json'} is no manifest of the CDK's: {error!r}"
+            f"{out / 'manifest.json'} is not a manifest of the CDK: {error!r}"
         ) from error
     yield from out.glob("*.nested.template.json")
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from headrace.core.values import mapping_in
 from headrace.core.wildcards import glob_matches
 from headrace.lint.template import NOT_SET, UNKNOWN, Resource, Template, listed
 
@@ -102,7 +103,7 @@ def permissions_of(role: Resource) -> Permissions:
     """Return what a role of these templates may do."""
     found = Permissions([])
     for number, policy in enumerate(listed(role.get("Policies"))):
-        document: Any = _mapping(policy).get("PolicyDocument", UNKNOWN)
+        document: Any = mapping_in(policy).get("PolicyDocument", UNKNOWN)
         _add(found, role, ("Policies", number, "PolicyDocument"), document)
     for template in role.template.around():
         for policy in template.of_type(
@@ -131,7 +132,7 @@ def _add(
         found.is_whole = False
         return
     for number, statement in enumerate(listed(document["Statement"])):
-        one = _mapping(statement)
+        one = mapping_in(statement)
         if one.get("Effect") == "Deny":
             continue
         actions, resources = one.get("Action", NOT_SET), one.get("Resource", NOT_SET)
@@ -186,10 +187,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _is_map(value: Any) -> bool:
     return isinstance(value, Mapping)
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def functions_of(role: Resource, template: Template) -> list[Resource]:

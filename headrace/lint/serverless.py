@@ -6,8 +6,10 @@ function's events need by itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.core.values import mapping_in
 
 _FUNCTION = "AWS::Serverless::Function"
 # What SAM calls the source of an event, by the event's type; all other members are named as the mapping's are.
@@ -23,17 +25,13 @@ def made_of(name: str, kind: str, properties: dict[str, Any]) -> Iterator[Made]:
         yield name, kind, properties, place
         return
     yield name, "AWS::Lambda::Function", properties, place
-    for event, written in _mapping(properties.get("Events")).items():
-        one = _mapping(written)
+    for event, written in mapping_in(properties.get("Events")).items():
+        one = mapping_in(written)
         source = _SOURCES.get(str(one.get("Type")))
         if source is None:
             continue
-        given = _mapping(one.get("Properties"))
+        given = mapping_in(one.get("Properties"))
         mapping = {member: value for member, value in given.items() if member != source}
         mapping.update(EventSourceArn=given.get(source), FunctionName={"Ref": name})
         at = (*place, "Events", event, "Properties")
         yield f"{name}{event}", "AWS::Lambda::EventSourceMapping", mapping, at
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}

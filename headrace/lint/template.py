@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from headrace.core.values import mapping_in
 from headrace.lint.exports import exported, together
 from headrace.lint.serverless import Made, made_of
 
@@ -130,8 +131,8 @@ class Template:
         self._given = parameters or {}
         self.resources = {
             one: Resource(self, one, kind, properties, at)
-            for name, written in _mapping(body.get("Resources")).items()
-            for one, kind, properties, at in _made_of(name, _mapping(written))
+            for name, written in mapping_in(body.get("Resources")).items()
+            for one, kind, properties, at in _made_of(name, mapping_in(written))
         }
 
     @cached_property
@@ -176,7 +177,7 @@ class Template:
             return NOT_SET
         if name in self._given:
             return self._given[name]
-        parameter = _mapping(_mapping(self.body.get("Parameters")).get(name))
+        parameter = mapping_in(mapping_in(self.body.get("Parameters")).get(name))
         is_looked_up = str(parameter.get("Type", "")).startswith("AWS::SSM")
         return UNKNOWN if is_looked_up else parameter.get("Default", UNKNOWN)
 
@@ -224,7 +225,7 @@ class Template:
             text, given = argument, {}
             if isinstance(argument, list) and argument:
                 parts = cast("list[Any]", argument)
-                text, given = parts[0], _mapping(parts[1] if len(parts) > 1 else {})
+                text, given = parts[0], mapping_in(parts[1] if len(parts) > 1 else {})
             yield from self.naming(list(given.values()), depth + 1)
             for inner in _IN_SUB.findall(str(text)):
                 if inner not in given:
@@ -265,15 +266,11 @@ def whole_number(value: Any) -> int | None:
 
 
 def _made_of(name: str, written: dict[str, Any]) -> Iterator[Made]:
-    return made_of(name, str(written.get("Type")), _mapping(written.get("Properties")))
+    return made_of(name, str(written.get("Type")), mapping_in(written.get("Properties")))
 
 
 def _is_function(name: str) -> bool:
     return name in ("Ref", "Condition") or name.startswith("Fn::")
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def listed(value: Any) -> list[Any]:

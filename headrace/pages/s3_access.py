@@ -1,4 +1,4 @@
-"""Takes what a Spark job is about to do with its files in S3, and says whether its role may: `/_headrace/iam/s3`.
+"""Answers a Spark job that asks whether its role may read or write a file in S3: `/_headrace/iam/s3`.
 
 The job's FileSystem asks (`headrace/spark_submit/java/S3OfRole.java`): a line for each request that it stands for, the
 operation, the bucket and the key, quoted. The token of the role's session, in a header, proves whose job it is.
@@ -34,7 +34,7 @@ def answer(judge: Judge, request: HttpRequest, __: list[str]) -> HttpResponse:
         operation, _, place = line.partition(" ")
         bucket, _, quoted = place.partition(" ")
         if operation not in _OPERATIONS:
-            return json_response({"message": f"{line} is no access to S3."}, 400)
+            return json_response({"message": f"{line} is not an access to S3."}, 400)
         params = _params(operation, bucket, unquote_plus(quoted))
         try:
             permit.ask("s3", operation, params, account=account, region=region)

@@ -130,6 +130,7 @@ RENAMED = frozenset(
             )
         ),
         ("logs", "GetLogObject"),
+        ("redshift-data", "GetStatementResultV2"),
         ("kms", "ReEncrypt"),
     }
 )  # fmt: skip

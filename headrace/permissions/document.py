@@ -42,12 +42,14 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Principals:
-    """A statement's Principal by kind; `aws` has accounts, ARNs, unique ids and `*`."""
+    """A statement's Principal by kind; `aws` has accounts, ARNs, unique ids and `*`.
+
+    No caller of headrace has a canonical user id: a CanonicalUser names nobody.
+    """
 
     aws: frozenset[str]
     services: frozenset[str]
     federated: frozenset[str]
-    canonical: frozenset[str]
 
     @property
     def is_everyone(self) -> bool:
@@ -207,7 +209,6 @@ def _principals(value: Any) -> Principals:
         by_kind.get("AWS", nobody),
         by_kind.get("Service", nobody),
         by_kind.get("Federated", nobody),
-        by_kind.get("CanonicalUser", nobody),
     )
 
 

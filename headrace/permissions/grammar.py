@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
+from headrace.core.arn import is_account_id
 from headrace.permissions.conditions import is_operator, split_operator
 
 PolicyKind = Literal["identity", "trust", "resource", "key", "boundary", "session"]
@@ -35,7 +36,6 @@ _PARTITIONS = {
     "*",
 }
 _VENDOR = re.compile(r"[A-Za-z0-9.-]+")
-_ACCOUNT = re.compile(r"[0-9]{12}")
 _DATE = re.compile(
     r"(-?\d{1,9})(?:-(\d{1,2}))?(?:-(\d{1,2}))?"
     r"(?:t(?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.\d{1,9})?(?:z|[+-](\d\d)(?::\d\d)?)?)?)?)?)?"
@@ -263,7 +263,7 @@ def _is_principal(kind: str, name: str) -> bool:
         return "." in name
     if kind != "AWS":
         return bool(name)
-    if name == "*" or _ACCOUNT.fullmatch(name) or _UNIQUE_ID.fullmatch(name):
+    if name == "*" or is_account_id(name) or _UNIQUE_ID.fullmatch(name):
         return True
     parts = name.split(":", 5)
     is_arn = len(parts) == 6 and parts[0] == "arn" and parts[2] in ("iam", "sts", "cloudfront")
@@ -275,7 +275,7 @@ def _is_provider(name: str) -> bool:
     if not name.startswith("arn:"):
         return bool(_DOMAIN.fullmatch(name))
     parts = name.split(":", 5)
-    of_iam = len(parts) == 6 and parts[2] == "iam" and bool(_ACCOUNT.fullmatch(parts[4]))
+    of_iam = len(parts) == 6 and parts[2] == "iam" and is_account_id(parts[4])
     return of_iam and parts[5].startswith(("saml-provider/", "oidc-provider/"))
 
 

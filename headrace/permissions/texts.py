@@ -1,4 +1,4 @@
-"""A text of a policy, compiled: wildcards, variables (`${aws:username, 'nobody'}`), and `${*}` for a sign itself."""
+"""A text of a policy, compiled: wildcards, variables (`${aws:username, 'nobody'}`), and `${*}` for a literal `*`."""
 
 from __future__ import annotations
 

@@ -19,9 +19,6 @@ Argument = str | int | float | bytes | None
 MOST_CLAUSES = 1024
 MOST_DEPTH = 30
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-_WORDS = (
-    "SELECT v.doc FROM words JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?"
-)
 
 
 @dataclass(frozen=True, slots=True)

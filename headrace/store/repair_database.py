@@ -39,7 +39,9 @@ def damage_of(path: Path) -> str:
             rows = connection.execute("PRAGMA integrity_check(3)").fetchall()
             found = "; ".join(" ".join(str(row[0]).split()) for row in rows)
             if found == "ok":
-                found = "; ".join(f"{key} in {table} is no JSON" for table, key in _bad(connection))
+                found = "; ".join(
+                    f"{key} in {table} is not JSON" for table, key in _bad(connection)
+                )
     except sqlite3.DatabaseError as error:
         return str(error)
     return found
@@ -145,7 +147,7 @@ def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Itera
     new.text_factory = _text
     for table, key in list(_bad(new)):
         new.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-        yield f"{path}: table {table}: {key} is lost, since it is no JSON any more"
+        yield f"{path}: table {table}: {key} is lost, since it is not JSON any more"
     new.execute("COMMIT")
 
 

@@ -119,7 +119,7 @@ def from_file(
     try:
         records = _records_of(path, text)
     except ValueError as error:
-        raise SampleRefused(f"{path} is no sample of records: {error}") from error
+        raise SampleRefused(f"{path} is not a sample of records: {error}") from error
     if not records:
         raise SampleRefused(f"{path} has no records.")
     if all(isinstance(one, Event) for one in records):

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.cloud import Cloud
+from headrace.core.arn import is_account_id
 from headrace.store.room import free_bytes
 from headrace.testing import transport
 from headrace.testing.access import CloudAccess
@@ -94,5 +95,5 @@ def check_options(account: str, options: dict[str, Any]) -> None:
     if unknown:
         known = ", ".join(["account", "region", "data_dir", "seed", *sorted(_OPTIONS)])
         raise UnknownOption(f"A cloud has no option {unknown[0]!r}; it has {known}.")
-    if len(account) != 12 or not account.isdigit():
+    if not is_account_id(account):
         raise UnknownOption(f"An account is 12 digits, not {account!r}.")

@@ -60,7 +60,9 @@ def product_at(url: str) -> str:
         if _json(f"{url}{page}") is not None:
             return product
     if not _speaks_as_aws(url):
-        raise CloudUnusable(f"What listens at {url} is no cloud: it does not speak AWS's protocol.")
+        raise CloudUnusable(
+            f"What listens at {url} is not a cloud: it does not speak AWS's protocol."
+        )
     return "unknown"
 
 

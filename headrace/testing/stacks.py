@@ -143,9 +143,9 @@ def read_template(path: Path) -> dict[str, Any]:
     try:
         found: Any = yaml.load(path.read_text(), Loader=_Loader)
     except yaml.YAMLError as error:
-        raise StackFailed(f"{path} is no template: {error}") from error
+        raise StackFailed(f"{path} is not a template: {error}") from error
     if not isinstance(found, dict) or "Resources" not in found:
-        raise StackFailed(f"{path} is no template: it has no Resources.")
+        raise StackFailed(f"{path} is not a template: it has no Resources.")
     return cast("dict[str, Any]", found)
 
 

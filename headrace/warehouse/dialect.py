@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.warehouse import WarehouseError
-from headrace.warehouse.sql import Token, joined, meaning, tokens_of
+from headrace.warehouse.sql import Token, closed, joined, meaning, tokens_of
 from headrace.warehouse.tables import create_table, refuse, type_of
 
 # By the words that a statement begins with: what headrace does not have.
@@ -175,17 +175,6 @@ def _listagg(tokens: list[Token]) -> list[Token]:
     begin = "string_agg(distinct " if distinct else "string_agg("
     text = f"{begin}({value})::text, {separator}{order})"
     return [*tokens[:at], *tokens_of(text), *_listagg(tokens[end + 1 :])]
-
-
-def closed(tokens: Sequence[Token], at: int) -> int:
-    """Return where the parenthesis closes that opens first from `at` on. Raises WarehouseError."""
-    depth = 0
-    for n in range(at, len(tokens)):
-        if tokens[n].kind == "sign":
-            depth += (tokens[n].value == "(") - (tokens[n].value == ")")
-            if depth == 0 and tokens[n].value == ")":
-                return n
-    raise WarehouseError("SyntaxError", "ERROR: syntax error at end of input")
 
 
 def _arguments(tokens: Sequence[Token], at: int, end: int) -> list[str]:

@@ -13,7 +13,7 @@ from headrace.warehouse.copy_command import is_copy, parse_copy
 from headrace.warehouse.copy_rows import DECODER, plain_json
 from headrace.warehouse.copying import Loader, LoadFailed
 from headrace.warehouse.dialect import translated
-from headrace.warehouse.sql import Token, joined, meaning, statements_of, tokens_of
+from headrace.warehouse.sql import Token, joined, statements_of, tokens_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -239,15 +239,3 @@ def _filled(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
         made.append(Token("text", text, values[follows.raw]))
         at += 2
     return joined(made)
-
-
-def names_in(sql: str) -> set[str]:
-    """Return the names of the parameters of a statement."""
-    found = meaning(tokens_of(sql))
-    return {
-        follows.raw
-        for before, token, follows in zip(
-            [Token("", "", ""), *found], found, found[1:], strict=False
-        )
-        if token.raw == ":" and follows.kind == "word" and before.raw != ":"
-    }

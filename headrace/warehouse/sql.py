@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.core.warehouse import WarehouseError
+
 _DIGITS = "0123456789"
 _OPERATORS = "<>=!|&~^%*/+-@?"
 
@@ -141,3 +143,14 @@ def joined(tokens: Sequence[Token]) -> str:
 def quoted_name(name: str) -> str:
     """Return a name in double quotes."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def closed(tokens: Sequence[Token], at: int) -> int:
+    """Return where the parenthesis closes that opens first from `at` on. Raises WarehouseError."""
+    depth = 0
+    for n in range(at, len(tokens)):
+        if tokens[n].kind == "sign":
+            depth += (tokens[n].value == "(") - (tokens[n].value == ")")
+            if depth == 0 and tokens[n].value == ")":
+                return n
+    raise WarehouseError("SyntaxError", "ERROR: syntax error at end of input")

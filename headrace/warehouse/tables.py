@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.core.warehouse import WarehouseError
-from headrace.warehouse.sql import Token, joined, meaning, tokens_of
+from headrace.warehouse.sql import Token, closed, joined, meaning, tokens_of
 
 _LARGEST = 65535
 # Words after which a column's default value has ended.
@@ -47,7 +47,7 @@ def create_table(tokens: list[Token]) -> list[Token]:
     name = found[head:at]
     columns = ""
     if at < len(found) and found[at].value == "(":
-        end = _closed(found, at)
+        end = closed(found, at)
         columns = f" ({_columns(found[at + 1 : end])})"
         at = end + 1
     if name and name[0].value.startswith("#"):
@@ -77,7 +77,7 @@ def _without_attributes(found: Sequence[Token]) -> str:
             if at < len(found) and found[at].value == "auto":
                 at += 1
             elif at < len(found) and found[at].value == "(":
-                at = _closed(found, at) + 1
+                at = closed(found, at) + 1
         else:
             break
     rest = found[at:]
@@ -125,7 +125,7 @@ def _attributes(found: Sequence[Token]) -> str:
             at += 2
             while at < len(found) and found[at].value == ".":
                 at += 2
-            at = _closed(found, at) + 1 if at < len(found) and found[at].value == "(" else at
+            at = closed(found, at) + 1 if at < len(found) and found[at].value == "(" else at
         elif value == "collate":
             if found[at + 1 : at + 2] and found[at + 1].value == "case_insensitive":
                 raise refuse("COLLATE CASE_INSENSITIVE")
@@ -154,7 +154,7 @@ def _identity(found: Sequence[Token], at: int) -> tuple[str, int]:
     """Return the options of IDENTITY(seed, step), whose word stands at `at`, and what follows."""
     if at + 1 >= len(found) or found[at + 1].value != "(":
         return "", at + 1
-    end = _closed(found, at + 1)
+    end = closed(found, at + 1)
     numbers = "".join(token.raw for token in found[at + 2 : end]).split(",")
     if len(numbers) != 2 or not all(n.lstrip("-").isdigit() for n in numbers):
         raise WarehouseError("SyntaxError", 'ERROR: syntax error at or near "IDENTITY"')
@@ -192,7 +192,7 @@ def type_of(found: Sequence[Token], *, is_column: bool) -> tuple[int, str]:
 def _with_length(found: Sequence[Token], taken: int) -> tuple[int, str]:
     if [token.value for token in found[taken : taken + 1]] != ["("]:
         return taken, ""
-    end = _closed(found, taken)
+    end = closed(found, taken)
     return end + 1, "".join(token.value for token in found[taken + 1 : end])
 
 
@@ -202,22 +202,12 @@ def _other_type(found: Sequence[Token]) -> tuple[int, str]:
         return 2, "double precision"
     text = found[0].raw
     if taken < len(found) and found[taken].value == "(":
-        end = _closed(found, taken)
+        end = closed(found, taken)
         text += "".join(token.raw for token in found[taken : end + 1])
         taken = end + 1
     if [token.value for token in found[taken + 1 : taken + 3]] == ["time", "zone"]:
         text, taken = f"{text} {_spaced(found[taken : taken + 3])}", taken + 3
     return taken, text
-
-
-def _closed(found: Sequence[Token], at: int) -> int:
-    depth = 0
-    for n in range(at, len(found)):
-        if found[n].kind == "sign":
-            depth += (found[n].value == "(") - (found[n].value == ")")
-            if depth == 0 and found[n].value == ")":
-                return n
-    raise WarehouseError("SyntaxError", "ERROR: syntax error at end of input")
 
 
 def _split(found: Sequence[Token]) -> list[list[Token]]:

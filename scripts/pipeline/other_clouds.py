@@ -35,7 +35,6 @@ from scripts.pipeline.targets import (
 DELIVERY, ANALYTICS = "delivery", "analytics"
 DIRECT = "flights-direct"
 RECORDS_PER_PUT = 500
-BYTES_PER_PUT = 4_000_000
 LOOK_EVERY_S = 0.5
 # Source: runs of the integration tests, and docs/conformance/clouds.md, which is made of them.
 NOT_HERE: dict[str, dict[str, str]] = {

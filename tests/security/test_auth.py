@@ -13,8 +13,9 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from headrace.aws.auth_errors import iso, written
+from headrace.aws.auth_errors import written
 from headrace.aws.http import HttpRequest
+from headrace.core.values import iso_seconds_of
 from headrace.fallback.moto_requests import http_request_of
 from tests.security.auth_lab import HOST, Guarded, refused, sign_at
 from tests.security.conftest import FRIEND, ROLE, body_of, header, text
@@ -156,7 +157,7 @@ def test_more_is(guarded: Guarded, later: Later, service: str, operation: str, s
 
 def test_s3_says_how_far_the_clocks_are_apart(guarded: Guarded, later: Later):
     later(20 * 60)
-    before = iso(guarded.clock.now_ms())
+    before = iso_seconds_of(guarded.clock.now_ms())
     with pytest.raises(ClientError) as caught:
         guarded.client("s3").list_buckets()
     error: dict[str, Any] = caught.value.response["Error"]
@@ -165,7 +166,7 @@ def test_s3_says_how_far_the_clocks_are_apart(guarded: Guarded, later: Later):
         == "The difference between the request time and the current time is too large."
     )
     assert error["MaxAllowedSkewMilliseconds"] == "900000"
-    assert before <= error["ServerTime"] <= iso(guarded.clock.now_ms())
+    assert before <= error["ServerTime"] <= iso_seconds_of(guarded.clock.now_ms())
     assert error["RequestTime"] < written(guarded.clock.now_ms())
 
 

@@ -129,7 +129,7 @@ def test_a_file_of_keys_is_read_as_aws_reads_it(tmp_path: Path):
     ("content", "sentence"),
     [
         ("", "lists no keys"),
-        ("nonsense", "cannot be read: it is no file of credentials"),
+        ("nonsense", "cannot be read: it is not a credentials file"),
         ("[a]\naws_access_key_id = x\n", "The profile a of"),
         ("[a]\naws_access_key_id=x\naws_secret_access_key=y\naws_account_id=7\n", "has 12 digits"),
     ],

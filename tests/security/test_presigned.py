@@ -8,7 +8,7 @@ import pytest
 from botocore.auth import S3SigV4QueryAuth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 
-from headrace.aws.auth_errors import iso
+from headrace.core.values import iso_seconds_of
 from tests.security.auth_lab import Guarded
 from tests.security.conftest import text
 from tests.support.clients import ENDPOINT_URL
@@ -38,11 +38,11 @@ def test_boto3s_presigned_urls_work_until_they_expire(guarded: Guarded, later: L
     wrong = guarded.ask("GET", path.replace("Signature=", "Signature=0"))
     assert "<Code>SignatureDoesNotMatch</Code>" in text(wrong)
     later(62)
-    before = iso(guarded.clock.now_ms())
+    before = iso_seconds_of(guarded.clock.now_ms())
     expired = text(guarded.ask("GET", path))
     assert "<Code>AccessDenied</Code><Message>Request has expired</Message>" in expired
     told = expired.partition("<ServerTime>")[2].partition("<")[0]
-    assert before <= told <= iso(guarded.clock.now_ms())
+    assert before <= told <= iso_seconds_of(guarded.clock.now_ms())
     assert "<Expires>" in expired
     assert ("<X-Amz-Expires>60</X-Amz-Expires>" in expired) is (version == "s3v4")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.bounds import Bounds
 from headrace.aws.http import HttpResponse
 from headrace.aws.server import LOOK_EVERY_S, Server
 from tests.support.frames import (
@@ -32,7 +31,6 @@ from tests.support.frames import (
 )
 from tests.support.wire import Wire, server_at, settle
 
-BOUNDS = Bounds()
 GET = b"GET / HTTP/1.1\r\nHost: t\r\n\r\n"
 
 

@@ -32,7 +32,6 @@ class FakeReads:
         self.clock_ms = 1_000
         self.page_size = page_size
         self.fetched: list[tuple[str, str]] = []
-        self.listings = 0
         self._made = 0
         self._number = 0
         self._expired_iterators: set[str] = set()
@@ -77,7 +76,6 @@ class FakeReads:
     # --- Reads --------------------------------------------------------------------------------
 
     def shards(self) -> list[Shard]:
-        self.listings += 1
         return [Shard(name, shard.parents) for name, shard in self._shards.items()]
 
     def now_ms(self) -> tuple[int, int]:

@@ -25,7 +25,6 @@ BUCKET = "jobs-work"
 PUT_AT_ONCE = 500
 # The release of the steps' cluster: the app's, or that of the Spark under test; none with a Spark that no release has.
 RELEASE = os.environ.get("HEADRACE_TEST_RELEASE", "emr-spark-8.0.0")
-HAS_RELEASE = "HEADRACE_SPARK_HOME" not in os.environ
 # As the CDK app makes them: the options that bring all to a step, and the files that these name.
 _BROUGHT = """
 import json, sys

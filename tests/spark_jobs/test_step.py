@@ -25,7 +25,6 @@ pytestmark = [
 ]
 
 CUT = "2013-01-01T16:00:00Z"
-LATEST = "2014-01-01T00:00:00Z"
 # Runs the jobs' main() one after the other: one JVM, and the log of one step. `put` puts the lines of an object.
 SEVERAL = b"""\
 import importlib

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
-from headrace.aws.service_names import scope_of
+from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
@@ -107,7 +107,7 @@ class ExecuteApi:
             domain=address.domain,
             request_id=request_id,
             now_ms=self._clock.now_ms(),
-            caller=_caller(request, api.account),
+            caller=signing_account(request, api.account),
             functions=self._functions,
             control=self._control,
         )
@@ -129,13 +129,3 @@ class ExecuteApi:
         except AwsError:
             return False
         return served is not None and served.allowed_origin() in ("*", origin)
-
-
-def _caller(request: HttpRequest, account: str) -> str:
-    """Return the account that signed; empty without a signature, which `--auth` has verified before."""
-    if request.call is not None:
-        return request.call.account
-    key = scope_of(request).access_key
-    if not key:
-        return ""
-    return key if len(key) == 12 and key.isdigit() else account

@@ -1,4 +1,4 @@
-"""What moto's services lack or do wrongly and stacks need: deletions, refusals, and buckets where they are.
+"""Adds what stacks need and moto's services lack or do wrongly: deletions, refusals, and buckets of headrace's own S3.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """

@@ -1,4 +1,4 @@
-"""Glue: a table's partitions are kept row by row, a table is changed by its version, Iceberg tables have metadata."""
+"""Glue: partitions are stored row by row, UpdateTable checks the table's version, Iceberg tables have metadata."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 

@@ -1,4 +1,4 @@
-"""What moto refuses after it has begun to make it leaves nothing: scaling groups and database clusters."""
+"""Removes what moto leaves behind when it refuses a creation half-way: scaling groups and database clusters."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""IoT's rules act on what is published by Publish: each action of a rule that wants a message is a call of this cloud.
+"""IoT's rules: when Publish brings a message that a rule selects, each action of the rule becomes a call of this cloud.
 
 Actions: Kinesis, Firehose, Lambda, SQS, SNS, S3, DynamoDBv2, CloudWatch Logs, Step Functions, republish. There is no
 MQTT here. Documented: https://docs.aws.amazon.com/iot/latest/developerguide/iot-rule-actions.html.

@@ -1,4 +1,4 @@
-"""Managed Flink: applications can be changed and deleted; log streams, networks and tags be added and taken away.
+"""Managed Flink: the calls that change and delete applications, and add and remove log streams, VPCs and tags.
 
 Each change makes the application another version, and one that names another than the current version is refused
 (documented: API_UpdateApplication). The sentences of errors are assumed, their codes documented.

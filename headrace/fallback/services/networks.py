@@ -1,4 +1,4 @@
-"""EC2's networks, web ACLs and Batch's environments, where moto loses something or says it falsely."""
+"""Corrects EC2's networks, web ACLs and Batch's environments, where moto loses a setting or returns a wrong one."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 

@@ -1,4 +1,4 @@
-"""Pipes read and write what has an ARN; UpdatePipe keeps what it has no members for: where a pipe began to read."""
+"""EventBridge Pipes: sources and targets must be ARNs; UpdatePipe keeps the settings that it has no members for."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

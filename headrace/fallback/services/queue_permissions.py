@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from headrace.core.arn import is_account_id
 from headrace.permissions.resource_grammar import listed
 
-_ACCOUNT = re.compile(r"\d{12}", re.ASCII)
 _LABEL = re.compile(r"[\w-]{1,80}", re.ASCII)
 # quotas-policies.html of SQS's developer guide.
 MOST_ACTIONS = 7
@@ -75,7 +75,7 @@ def _check(queue: Any, actions: list[str], account_ids: list[str], label: str) -
 
     if not actions:
         raise MissingParameter("Actions")
-    if not account_ids or not all(_ACCOUNT.fullmatch(str(one)) for one in account_ids):
+    if not account_ids or not all(is_account_id(str(one)) for one in account_ids):
         shown = f"[{', '.join(map(str, account_ids))}]"
         raise _invalid(shown, "PrincipalId", "Unable to verify.")
     if len(actions) > MOST_ACTIONS:

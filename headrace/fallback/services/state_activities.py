@@ -1,4 +1,4 @@
-"""Step Functions' activities: made once, and asked for their tasks by workers."""
+"""Step Functions' activities: creating one again returns the first, and GetActivityTask gives workers their tasks."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""Step Functions' aliases: an alias leads to versions of its own machine, and is not made over by another of its name.
+"""Step Functions' aliases: an alias routes to versions of its own state machine; a second one of its name is refused.
 
 moto stores every routing as it comes, and lets a second alias take the place of the first.
 """

@@ -1,4 +1,4 @@
-"""Step Functions: executions run, where moto says that they do, and keep what became of them."""
+"""Step Functions: really runs executions, which moto only records, and stores how each one ended."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""STS and IAM: who calls, whom one may become, and IAM's refusals, each in AWS's words."""
+"""STS and IAM: GetCallerIdentity, who may assume which role, and IAM's refusals in AWS's words."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 

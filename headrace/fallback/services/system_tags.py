@@ -1,4 +1,4 @@
-"""Lets CloudFormation put its own tags, `aws:cloudformation:...`, on what moto's services make; users stay refused.
+"""Lets CloudFormation put its own tags, `aws:cloudformation:...`, on resources of moto's services; users may not.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """

@@ -1,4 +1,4 @@
-"""Puts the cloud's clock in place of the machine's in modules of moto whose times are compared with the cloud's."""
+"""Gives modules of moto the cloud's clock in place of the machine's, so that their times agree with the cloud's."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls that change what is there, for services of which moto has the calls that make and delete it, and none between.
+"""Adds update calls to services of which moto has only those that create and delete.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`. What a thing
 has beside is kept: its ARN, when it was made, its runs, its tags.

@@ -1,4 +1,4 @@
-"""Rules of quotas: what a deployment asks for above what an account has in a region; each quota can be set.
+"""Rules of quotas: a deployment needs more than an account has in a region; each quota can be set.
 
 `cfn-lint -x W9070:shards=1000`, or in .cfnlintrc under configure_rules.
 """

@@ -17,7 +17,6 @@ from headrace.lint.template import NOT_SET, Resource, Template
 _ERRORS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html"
 _PARAMETERS_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-parameters.html"
 _FOR_EVER = (NOT_SET, -1, "-1")
-_HOUR_S = 3600
 
 
 class MappingRetriesForEver(StreamingRule):

@@ -315,6 +315,13 @@ def cloudwatch_needs(request: Request) -> Needs:
     return None
 
 
+def redshift_data_needs(request: Request) -> Needs:
+    """Both forms of a result are one action (service-authorization/latest/reference/list_redshift-data.html)."""
+    if request.operation != "GetStatementResultV2":
+        return None
+    return (Need("redshift-data:GetStatementResult"),)
+
+
 RULES: dict[str, Callable[[Request], Needs]] = {
     "cloudwatch": cloudwatch_needs,
     "dynamodb": dynamodb_needs,
@@ -323,6 +330,7 @@ RULES: dict[str, Callable[[Request], Needs]] = {
     "iam": iam_needs,
     "kms": kms_needs,
     "logs": logs_needs,
+    "redshift-data": redshift_data_needs,
     "secretsmanager": secrets_needs,
     "sns": sns_needs,
     "sqs": sqs_needs,

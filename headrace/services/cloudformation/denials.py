@@ -1,4 +1,4 @@
-"""Which resources a stack policy lets an update change, replace or delete. Pure functions.
+"""Decides which resources an update may change, replace or delete under the stack policy. Pure functions.
 
 Documented: .../UserGuide/protect-stack-resources.html. The sentences of denials were observed.
 """

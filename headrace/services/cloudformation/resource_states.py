@@ -1,4 +1,4 @@
-"""The states of one stack's resources: stored, and each told by an event."""
+"""The states of one stack's resources: each change is stored and becomes a stack event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stack's tags on its resources: they follow when the stack's tags change, and go when they go.
+"""Puts a stack's tags on its resources, and changes and removes them there when the stack's tags change.
 
 Documented: CloudFormation propagates the stack's tags to the resources that can have tags (API_UpdateStack, Tags).
 """

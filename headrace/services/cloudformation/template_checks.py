@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from headrace.core.values import mapping_in
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.function_forms import check_forms
@@ -101,18 +102,18 @@ def _check_length(noun: str, name: str) -> None:
 def _check_parameters(template: Template) -> None:
     for name, declaration in template.parameters.items():
         _check_name("Parameter", name)
-        if not isinstance(_object(declaration).get("Type"), str):
+        if not isinstance(mapping_in(declaration).get("Type"), str):
             raise TemplateError(
                 "Template format error: Every Parameters object must contain a Type member."
             )
-        for key in _object(declaration).keys() - _PARAMETER_KEYS:
+        for key in mapping_in(declaration).keys() - _PARAMETER_KEYS:
             # Observed with Type beside Properties: a resource among the parameters.
             raise TemplateError(f"Invalid template parameter property '{key}'")
-        kind = str(_object(declaration)["Type"])
+        kind = str(mapping_in(declaration)["Type"])
         if kind not in _PLAIN_TYPES and not kind.startswith(_AWS_TYPES):
             # Documented: knowledge-center/cloudformation-template-validation.
             raise TemplateError(f"Template format error: Unrecognized parameter type: {kind}")
-        if not isinstance(_object(declaration).get("AllowedValues", []), list):
+        if not isinstance(mapping_in(declaration).get("AllowedValues", []), list):
             raise TemplateError(f"Template format error: AllowedValues of {name} must be a list.")
 
 
@@ -123,13 +124,13 @@ def _check_mappings(template: Template) -> None:
             raise TemplateError(
                 f"Template format error: Every Mappings member {name} must be a map"
             )
-        for key, values in _object(mapping).items():
+        for key, values in mapping_in(mapping).items():
             _check_length("Mapping attribute", key)
             if not isinstance(values, dict):
                 raise TemplateError(
                     f"Template format error: Every Mappings member {key} must be a map"
                 )
-            for attribute, value in _object(values).items():
+            for attribute, value in mapping_in(values).items():
                 _check_length("Mapping attribute", attribute)
                 if not _ATTRIBUTE.fullmatch(attribute):
                     # Reported by many.
@@ -142,7 +143,7 @@ def _check_mappings(template: Template) -> None:
                     raise TemplateError(
                         "Template format error: Every Mappings attribute must be a String or a List."
                     )
-        count = len(_object(mapping))
+        count = len(mapping_in(mapping))
         if count > limits.MAPPING_ATTRIBUTES:
             raise TemplateError(
                 f"Template format error: Mapping {name} attributes count {count} is greater than max allowed"
@@ -173,9 +174,9 @@ def _check_conditions(template: Template) -> None:
 
 def _check_rules(template: Template) -> None:
     for name, rule in template.rules.items():
-        assertions: Any = _object(rule).get("Assertions")
+        assertions: Any = mapping_in(rule).get("Assertions")
         if not isinstance(assertions, list) or not all(
-            "Assert" in _object(one) for one in cast("list[Any]", assertions)
+            "Assert" in mapping_in(one) for one in cast("list[Any]", assertions)
         ):
             raise TemplateError(
                 f"Template format error: Rule {name} must contain Assertions, each with an Assert member."
@@ -187,7 +188,7 @@ def _check_resources(template: Template) -> None:
         _check_name("Resource", name)
         if not isinstance(definition, dict):
             raise TemplateError("Template format error: Any Resources member must be an object.")
-        resource = _object(definition)
+        resource = mapping_in(definition)
         for key in resource.keys() - RESOURCE_KEYS:
             raise TemplateError(f"Invalid template resource property '{key}'")  # recorded
         where = f"Template format error: [/Resources/{name}"
@@ -229,16 +230,16 @@ def _check_policies(name: str, resource: Mapping[str, Any]) -> None:
 def _check_outputs(template: Template) -> None:
     for name, output in template.outputs.items():
         _check_name("Output", name)
-        if "Value" not in _object(output):
+        if "Value" not in mapping_in(output):
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
-        export: Any = _object(output).get("Export", {"Name": ""})
-        if "Name" not in _object(export):
+        export: Any = mapping_in(output).get("Export", {"Name": ""})
+        if "Name" not in mapping_in(export):
             raise TemplateError(
                 f"Template format error: [/Outputs/{name}/Export] must contain a Name member."
             )
-        _check_condition(template, _object(output), "Outputs")
+        _check_condition(template, mapping_in(output), "Outputs")
 
 
 def _check_condition(template: Template, definition: Mapping[str, Any], block: str) -> None:
@@ -267,8 +268,3 @@ def _check_references(template: Template) -> None:
             if function == "Fn::Sub":
                 what = f"invalid resource attribute {name}.{attribute}"
             raise TemplateError(f"Template error: instance of {function} references {what}")
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """Return an object as it is, and an empty one in place of any other value."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

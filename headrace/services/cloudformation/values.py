@@ -1,4 +1,4 @@
-"""Values that a template's functions work on: those only known later, those that remove a property, their sizes."""
+"""Values in templates: one that is known only after deployment, one that removes its property; sizes of values."""
 
 from __future__ import annotations
 

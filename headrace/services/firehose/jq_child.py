@@ -1,4 +1,4 @@
-"""Runs one JQ query over batches of JSON records, in a process of its own: nothing ends an endless query but its end.
+"""Runs a JQ query over batches of JSON records in a process of its own: only killing it stops an endless query.
 
 It takes a query, then batches, from its standard input, and answers each on its standard output; it ends with its
 input. A batch that takes too much time of the processor, or too much memory, ends it: whoever asked starts another. It

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import struct
 import subprocess
 import sys
@@ -14,8 +13,6 @@ from pathlib import Path
 import msgspec
 
 from headrace.services.firehose.errors import invalid
-
-log = logging.getLogger(__name__)
 
 # What a query gives for a record: each key's text (None for null and for the empty string), or why it gives nothing.
 Found = dict[str, str | None] | str

@@ -1,4 +1,4 @@
-"""Remembers into which partition a function's records went: it may give another key when it is asked again.
+"""Remembers the partition of each record that a function transformed: invoked again, the function may give another key.
 
 After a kill records are processed again, and `Progress.passed` says of each partition up to where it is delivered. That
 holds only if a record comes into the same partition again. A query gives the same key always; for a function its

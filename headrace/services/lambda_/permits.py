@@ -6,7 +6,6 @@ and lambda-intro-execution-role.html (documented); the sentences of the refusals
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from headrace.aws.errors import AwsError
@@ -15,8 +14,6 @@ from headrace.core.ports import Acting, Guard, NoGuard
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.state import Function
-
-log = logging.getLogger(__name__)
 
 SERVICE = "lambda.amazonaws.com"
 # The session's name on AWS has a number and a time too (observed in CloudTrail).

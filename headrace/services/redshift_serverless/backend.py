@@ -1,4 +1,4 @@
-"""Redshift Serverless' state and rules: a workgroup's tables are a PostgreSQL's, as a cluster's are."""
+"""Redshift Serverless' state and rules: the tables of a workgroup are in a PostgreSQL, as those of a cluster are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access control lists: read from requests, kept and shown. They let nobody in or out: there is no access control.
+"""Access control lists: read from requests, stored and returned. No request is allowed or refused because of them.
 
 Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html and about-object-ownership.html.
 The members of refusals are observed in AWS's recorded answers.

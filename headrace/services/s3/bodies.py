@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest
 from headrace.services.s3 import checksums, chunked, limits
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import malformed_xml
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.object_headers import params_of_headers
 from headrace.services.s3.routing import Target

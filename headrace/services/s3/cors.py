@@ -13,11 +13,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from headrace.aws.documents import is_admin
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.routing import Target, bucket_of_host, target_of
 
 NAME = "BucketCors"

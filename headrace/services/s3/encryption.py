@@ -14,10 +14,10 @@ import uuid
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import ControlPlane
-from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, StoredObject
 
 NAME = "BucketEncryption"

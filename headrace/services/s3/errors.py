@@ -76,14 +76,6 @@ def invalid_request(message: str) -> AwsError:
     return AwsError("InvalidRequest", message)
 
 
-def malformed_xml() -> AwsError:
-    """A body that is not XML, or not the XML that the operation takes."""
-    return AwsError(
-        "MalformedXML",
-        "The XML you provided was not well-formed or did not validate against our published schema",
-    )
-
-
 class ErrorWithHeaders(AwsError):
     """An error whose answer has headers of its own."""
 

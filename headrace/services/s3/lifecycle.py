@@ -12,8 +12,9 @@ from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote
 
+from headrace.aws.errors import malformed_xml
 from headrace.core.values import moment
-from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, StoredObject
 
 NAME = "BucketLifecycleConfiguration"

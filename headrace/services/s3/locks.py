@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.core.values import moment
 from headrace.services.s3.encryption import is_true
-from headrace.services.s3.errors import invalid_argument, invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, StoredObject
 
 NAME = "ObjectLockConfiguration"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.aws.errors import AwsError
-from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.aws.errors import AwsError, malformed_xml
+from headrace.services.s3.errors import invalid_argument
 
 NAME = "BucketNotificationConfiguration"
 EVENT_BRIDGE = "EventBridgeConfiguration"

@@ -17,12 +17,12 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.services.s3 import encryption, lifecycle, limits, post_policy
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_POST
 from headrace.services.s3.object_headers import params_of_headers

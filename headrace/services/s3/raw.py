@@ -12,6 +12,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.operation import Action, operation_name
 from headrace.aws.strictness import Strictness
+from headrace.core.arn import is_account_id
 from headrace.services.s3 import (
     bodies,
     cors,
@@ -66,7 +67,6 @@ _OWN_STATUS = {
     ),
 }
 _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket-owner")
-_ACCOUNT = re.compile(r"[0-9]{12}")
 HOST_ID = "headrace"
 
 
@@ -165,7 +165,7 @@ class HttpFront:
             account = target.headers.get(header)
             if account is None:
                 continue
-            if not _ACCOUNT.fullmatch(account):
+            if not is_account_id(account):
                 raise AwsError(
                     "InvalidBucketOwnerAWSAccountID",
                     f"The value of the expected bucket owner parameter must be an AWS Account ID... [{account}]",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from headrace.aws.errors import malformed_xml
 from headrace.aws.model import operation_model
-from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.services.s3.errors import invalid_argument
 
 
 def check_required(operation: str, params: dict[str, Any]) -> None:

@@ -14,13 +14,12 @@ from http import HTTPStatus
 from typing import Any, cast
 from urllib.parse import quote, unquote
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
     invalid_argument,
     invalid_request,
-    malformed_xml,
     no_such_bucket,
     not_allowed,
 )

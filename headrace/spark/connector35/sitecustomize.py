@@ -1,4 +1,4 @@
-"""Runs first in every Python of a local step on Spark 3.5: has `format("aws-kinesis")` answered once PySpark is loaded.
+"""Runs first in every Python of a local step on Spark 3.5: makes `format("aws-kinesis")` work once PySpark is loaded.
 
 For the PYTHONPATH of local steps only, never for EMR, whose image has the connector itself. Python looks for a module
 of this name at its start; another of that name further on the path (an image's, a distribution's) is run as if this

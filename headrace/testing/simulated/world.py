@@ -65,7 +65,7 @@ class SimulatedCloud(InProcessAccess):
 
     Attributes:
         seed: everything follows from it.
-        chances: what goes wrong now; `chances_of_all` when nothing is undisturbed.
+        chances: what goes wrong now.
         history: a line for whatever has happened.
         crashes: how often it has died.
         data_dir: its folder.
@@ -85,7 +85,7 @@ class SimulatedCloud(InProcessAccess):
         check_options(account, options)
         super().__init__(f"http://127.0.0.1:{NO_PORT}", account=account, region=region)
         self.seed = seed
-        self.chances = self.chances_of_all = chances
+        self.chances = chances
         self.history: list[str] = []
         self.crashes = 0
         self.data_dir = temporary_folder()

@@ -89,7 +89,6 @@ LIMITS = {
     "MaximumOnDemandCapacityUnits": 5,
     "MaximumCoreCapacityUnits": 4,
 }
-SHOWN_BY_LIST = "the list of what is run when a cluster starts"
 STEP = {"Name": "s", "ActionOnFailure": "CONTINUE", "HadoopJarStep": {"Jar": "s3://none/x.jar"}}
 
 ROLE = "arn:aws:iam::000000000000:role/steps"

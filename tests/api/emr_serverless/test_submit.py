@@ -62,7 +62,7 @@ def test_a_step_and_a_job_run_are_not_mixed_up(tmp_path: Path) -> None:
     job.write_text("")
     done = submit("http://127.0.0.1:9", "--cluster", "j-1", str(job))
     assert done.returncode == 1
-    assert "--cluster goes with steps" in done.stderr
+    assert "--cluster is for steps" in done.stderr
 
 
 @pytest.mark.spark

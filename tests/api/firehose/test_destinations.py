@@ -37,14 +37,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
 
 
 @pytest.fixture
-def firehose(cloud: InProcessCloud) -> Iterator[Any]:
-    client = cloud.client("firehose")
-    yield client
-    for name in client.list_delivery_streams()["DeliveryStreamNames"]:
-        client.delete_delivery_stream(DeliveryStreamName=name)
-
-
-@pytest.fixture
 def server() -> Iterator[Endpoint]:
     with endpoint(sound) as running:
         yield running

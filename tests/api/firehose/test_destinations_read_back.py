@@ -185,14 +185,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         yield cloud
 
 
-@pytest.fixture
-def firehose(cloud: InProcessCloud) -> Iterator[Any]:
-    client = cloud.client("firehose")
-    yield client
-    for name in client.list_delivery_streams()["DeliveryStreamNames"]:
-        client.delete_delivery_stream(DeliveryStreamName=name)
-
-
 @pytest.mark.parametrize("make", [creation, update])
 @pytest.mark.parametrize("kind", sorted(GIVEN))
 def test_what_a_call_takes_is_read_back(firehose: Any, kind: str, make: Any):

@@ -19,7 +19,6 @@ from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
 
 NAME = "flights"
-KIND = "DeliveryStreamType"
 S3 = {"RoleARN": "arn:aws:iam::000000000000:role/r", "BucketARN": "arn:aws:s3:::lake"}
 
 

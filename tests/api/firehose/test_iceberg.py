@@ -63,14 +63,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         yield cloud
 
 
-@pytest.fixture
-def firehose(cloud: InProcessCloud) -> Iterator[Any]:
-    client = cloud.client("firehose")
-    yield client
-    for name in client.list_delivery_streams()["DeliveryStreamNames"]:
-        client.delete_delivery_stream(DeliveryStreamName=name)
-
-
 def make(firehose: Any, **given: Any) -> None:
     firehose.create_delivery_stream(
         DeliveryStreamName="d", IcebergDestinationConfiguration={**GIVEN, **given}

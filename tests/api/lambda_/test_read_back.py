@@ -118,26 +118,6 @@ OTHER_SOURCES = dict.fromkeys(
     ),
     "of sources that headrace does not have",
 )
-IN_POLICY = dict.fromkeys(
-    (
-        "FunctionName",
-        "Qualifier",
-        "StatementId",
-        "Action",
-        "Principal",
-        "SourceArn",
-        "SourceAccount",
-        "EventSourceToken",
-        "PrincipalOrgID",
-        "FunctionUrlAuthType",
-        "InvokedViaFunctionUrl",
-    ),
-    "part of the policy, a text; tests/api/lambda_/test_resource_policies.py reads it",
-)
-IN_LAYER_POLICY = dict.fromkeys(
-    ("LayerName", "VersionNumber", "StatementId", "Action", "Principal", "OrganizationId"),
-    "part of the policy, a text; tests/api/lambda_/test_layer_policies.py reads it",
-)
 MAPPING: dict[str, Any] = {
     "FunctionName": ARN,
     "BatchSize": 5,

@@ -6,24 +6,13 @@ from pathlib import Path
 
 from headrace.aws.owned_service import check_api
 from tests.support.cloud import InProcessCloud
+from tests.support.owned import OWNED
 
 
 def test_services_declare_only_operations_that_aws_has(tmp_path: Path):
     with InProcessCloud(tmp_path / "data") as cloud:
         apis = cloud.cloud.gateway.owned
-        assert sorted(apis) == [
-            "cloudcontrol",
-            "cloudformation",
-            "emr",
-            "emr-serverless",
-            "firehose",
-            "kinesis",
-            "lambda",
-            "redshift-data",
-            "redshift-serverless",
-            "resourcegroupstaggingapi",
-            "s3",
-        ]
+        assert sorted(apis) == list(OWNED)
         for api in apis.values():
             check_api(api)
             assert len(api.by_name()) == len(api.actions)

@@ -107,7 +107,7 @@ def test_a_document_that_is_no_json_is_told_and_left_out_by_a_repair(tmp_path: P
     assert "is damaged" in refused("up", tmp_path)
     code, out, err = run("check", "--data-dir", str(tmp_path))
     assert (code, "Traceback" in err) == (1, False)
-    assert "bucket in doc_s_three_buckets is no JSON" in out
+    assert "bucket in doc_s_three_buckets is not JSON" in out
     code, out, err = run("check", "--repair", "--data-dir", str(tmp_path))
     assert (code, err) == (0, "")
     assert "table doc_s_three_buckets: bucket is lost" in out

@@ -183,8 +183,8 @@ def test_an_app_that_fails_says_its_last_line(tmp_path: Path) -> None:
         ("folder/cdk.json", "{}", "names no app"),
         ("folder/cdk.json", '{"app": "no-such-program"}', "does not run"),
         ("folder/cdk.json", '{"app": "true"}', "left no manifest.json"),
-        ("folder/manifest.json", "{}", "is no manifest of the CDK's"),
-        ("folder/manifest.json", '{"artifacts": []}', "is no manifest of the CDK's"),
+        ("folder/manifest.json", "{}", "is not a manifest of the CDK"),
+        ("folder/manifest.json", '{"artifacts": []}', "is not a manifest of the CDK"),
         ("folder/manifest.json", '{"artifacts": {}}', "has no stack to lint"),
     ],
 )

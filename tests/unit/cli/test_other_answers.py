@@ -61,7 +61,7 @@ def test_another_server_is_no_headrace_cloud(
     with answering(status, body) as url:
         code, said = run(*arguments, "--endpoint-url", url)
     assert code == 1
-    assert "is no headrace cloud" in said
+    assert "is not a headrace cloud" in said
     assert url in said
     assert said.count("\n") == 1
 
@@ -70,9 +70,9 @@ def test_another_server_is_no_headrace_cloud(
     ("url", "sentence"),
     [
         ("http://127.0.0.1:1", "No cloud answers at http://127.0.0.1:1"),
-        ("nonsense", "'nonsense' is no URL of a cloud, such as http://127.0.0.1:4566."),
-        ("http://", "'http://' is no URL of a cloud"),
-        ("http://127.0.0.1:notaport", "notaport' is no URL of a cloud"),
+        ("nonsense", "'nonsense' is not a cloud's URL, such as http://127.0.0.1:4566."),
+        ("http://", "'http://' is not a cloud's URL"),
+        ("http://127.0.0.1:notaport", "notaport' is not a cloud's URL"),
     ],
 )
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_is_configured_for_aws_does_not_reach_a_cloud_on_this_machine(
         assert run("put", "s", "x", "--endpoint-url", url) == (0, "1 record put into s\n")
         (tmp_path / RUN_FILE).write_text(json.dumps({"pid": 1, "endpoint_url": url}))
         _, said = run("faults", "list", "--endpoint-url", url)
-    assert "is no headrace cloud" in said
+    assert "is not a headrace cloud" in said
 
 
 @pytest.mark.parametrize(

@@ -205,12 +205,12 @@ def test_backed_up_records_go_to_a_file_and_to_a_stream(lab: Lab):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["lake/errors"], "is no place in S3"),
-        (["s3://backup/in/", "--since", "noon"], "is no time"),
-        (["s3://backup/in/", "--to", "sqs:q"], "is none of firehose:NAME, kinesis:NAME, file:PATH"),
+        (["lake/errors"], "is not a place in S3"),
+        (["s3://backup/in/", "--since", "noon"], "is not a time"),
+        (["s3://backup/in/", "--to", "sqs:q"], "must be firehose:NAME, kinesis:NAME, file:PATH"),
         (["s3://backup/in/", "--to", "firehose:nobody"], "ResourceNotFoundException"),
         (["s3://backup/in/", "--map", "none.py:f"], "names no file and function"),
-        (["s3://backup/in/"], "is no error line of Firehose"),
+        (["s3://backup/in/"], "is not an error line of Firehose"),
         (["s3://nobody/"], "NoSuchBucket"),
     ],
 )

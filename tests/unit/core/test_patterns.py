@@ -7,18 +7,7 @@ import pytest
 from headrace.aws.model import service_model
 from headrace.core import patterns
 from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern, model_pattern
-
-OWNED = (
-    "kinesis",
-    "firehose",
-    "lambda",
-    "s3",
-    "emr",
-    "emr-serverless",
-    "cloudformation",
-    "resourcegroupstaggingapi",
-    "cloudcontrol",
-)
+from tests.support.owned import OWNED
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,6 @@ from headrace.fallback.services.sqs_messages import Messages
 from tests.support.moto_lab import MotoLab
 from tests.support.server import wait_until
 
-PREFIX = "http://127.0.0.1:4566/000000000000/"
-
 
 def queue(lab: MotoLab, name: str = "q", **attributes: str) -> str:
     return lab.client("sqs").create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]

@@ -70,6 +70,9 @@ CASES = [
         ("redshift-data:ExecuteStatement", arn("redshift", "cluster:c")),
     ),
     of(
+        "redshift-data:GetStatementResultV2", {"Id": "i"}, ("redshift-data:GetStatementResult", "*")
+    ),
+    of(
         "opensearch:CreateDomain",
         {"DomainName": "d"},
         ("es:CreateDomain", arn("es", "domain/d")),

@@ -9,12 +9,9 @@ import pytest
 
 from headrace.permissions.accesses import FREE, RENAMED, accesses_of, why_unknown
 from headrace.permissions.requests.table import prefix_named, prefix_of, services
+from tests.support.owned import OWNED
 from tests.unit.permissions.parties import ACCOUNT, STREAM
 from tests.unit.permissions.requests import CASES, KEY, KNOWN, ON_KEY, REGION, ROLE, arn
-
-OWNED = (
-    "kinesis", "lambda", "firehose", "s3", "cloudformation", "emr", "emr-serverless", "resourcegroupstaggingapi",
-)  # fmt: skip
 
 
 def pairs(service: str, operation: str, parameters: dict[str, Any]) -> list[tuple[str, str]]:
@@ -63,7 +60,7 @@ def test_what_is_renamed_has_no_action_of_its_own_and_the_rest_of_the_long_tail_
         unknown[service] = sum(1 for reason in reasons if reason)
     # By name, what no source says; operations newer than the table's data.
     assert {service: count for service, count in unknown.items() if count} == {
-        "cloudwatch": 3, "ecr": 1, "glue": 44, "iam": 2, "redshift-data": 1,
+        "cloudwatch": 3, "ecr": 1, "glue": 44, "iam": 2,
     }  # fmt: skip
     assert why_unknown("organizations", "ListRoots") == (
         "No table says which actions organizations needs."

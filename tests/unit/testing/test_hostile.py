@@ -101,7 +101,7 @@ def test_a_sample_is_read_from_files(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("", "has no records"),
-        ("{", "is no sample of records"),
+        ("{", "is not a sample of records"),
         ('{"n": 1}', "A record has no 'id' to be its key; it has n"),
     ],
 )

@@ -193,7 +193,7 @@ def web_page() -> Iterator[str]:
 
 
 def test_what_listens_and_is_no_cloud_is_refused(web_page: str) -> None:
-    with pytest.raises(CloudUnusable, match=f"^What listens at {web_page} is no cloud: "):
+    with pytest.raises(CloudUnusable, match=f"^What listens at {web_page} is not a cloud: "):
         RemoteCloud(web_page)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -286,6 +287,15 @@ def integers(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
 def boolean(value: Any) -> bool:
     """Return a template's boolean, which may be text."""
     return value in (True, "true", "True")
+
+
+def attribute_text(value: Any) -> str:
+    """Return a property as a text, as the attributes of queues and subscriptions are."""
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
 
 
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What of a DynamoDB table changes while it keeps its items: indexes, protection, backups, encryption."""
+"""The changes of a DynamoDB table that keep its items: indexes, deletion protection, backups, encryption."""
 
 from __future__ import annotations
 

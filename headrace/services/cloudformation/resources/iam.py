@@ -1,4 +1,4 @@
-"""IAM roles, policies and instance profiles. Permissions are stored and not enforced."""
+"""IAM roles, policies and instance profiles. `headrace up --iam enforce` acts on the policies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """SNS topics, subscriptions and policies."""
 
 import json
-from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
@@ -11,6 +10,7 @@ from headrace.services.cloudformation.resources.base import (
     Made,
     Properties,
     ResourceType,
+    attribute_text,
     boolean,
     enforced,
     stored,
@@ -66,7 +66,7 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
                 {
                     "TopicArn": physical_id,
                     "AttributeName": key,
-                    "AttributeValue": _text(new.get(key, absent)),
+                    "AttributeValue": attribute_text(new.get(key, absent)),
                 },
             )
     _subscribe_all(context, physical_id, old, new)
@@ -112,7 +112,9 @@ def _subscribe(context: Context, properties: Properties) -> Made:
             "Protocol": properties["Protocol"],
             "Endpoint": properties.get("Endpoint", ""),
             "Attributes": {
-                name: _text(properties[name]) for name in _OF_SUBSCRIPTIONS if name in properties
+                name: attribute_text(properties[name])
+                for name in _OF_SUBSCRIPTIONS
+                if name in properties
             },
             "ReturnSubscriptionArn": True,
         },
@@ -126,18 +128,10 @@ def _update_subscription(
     # FilterPolicyScope first: it says how FilterPolicy is read.
     for name, without in _OF_SUBSCRIPTIONS.items():
         if new.get(name) != old.get(name):
-            value = _text(new[name]) if name in new else without
+            value = attribute_text(new[name]) if name in new else without
             params = {"SubscriptionArn": physical_id, "AttributeName": name}
             context.call("sns", "SetSubscriptionAttributes", {**params, "AttributeValue": value})
     return Made(physical_id, {"Arn": physical_id})
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:

@@ -11,6 +11,7 @@ from headrace.services.cloudformation.resources.base import (
     Made,
     Properties,
     ResourceType,
+    attribute_text,
     boolean,
     enforced,
     stored,
@@ -48,15 +49,7 @@ _DEFAULTS = {
 
 
 def _attributes(properties: Properties) -> dict[str, str]:
-    return {name: _text(properties[name]) for name in _ATTRIBUTES if name in properties}
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return {name: attribute_text(properties[name]) for name in _ATTRIBUTES if name in properties}
 
 
 def _find(context: Context, properties: Properties) -> str | None:

@@ -1,4 +1,4 @@
-"""Wait conditions, and the handles whose addresses take their signals."""
+"""Wait conditions, and wait condition handles, to whose URLs the signals are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What transforms may use: the stack's place and parameters, S3 objects, macros' functions, AWS's policies."""
+"""What transforms are given: the stack's account, region and parameters, S3 objects, macros, AWS's policies."""
 
 from __future__ import annotations
 

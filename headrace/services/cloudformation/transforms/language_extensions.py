@@ -1,4 +1,4 @@
-"""`AWS::LanguageExtensions`: Fn::ForEach is unrolled, deletion policies may be parameters, and what is known is put in.
+"""`AWS::LanguageExtensions`: unrolls Fn::ForEach, takes functions in deletion policies, resolves known functions.
 
 Fn::Length, Fn::ToJsonString and default values of Fn::FindInMap are functions like others (`functions.py`); where
 their arguments are known they are replaced by their results.

@@ -16,6 +16,7 @@ from headrace.aws.shapes.lambda_ import (
     GetPolicyOutput,
     RemovePermissionInput,
 )
+from headrace.core.arn import is_account_id
 from headrace.services.lambda_.actions.common import reference
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import (
@@ -39,7 +40,7 @@ _ALIAS = re.compile(r"(?!\d+$)[a-zA-Z0-9-_]+")
 def _principal(principal: str) -> Any:
     if principal == "*":
         return "*"
-    if principal.isdigit() and len(principal) == 12:
+    if is_account_id(principal):
         return {"AWS": f"arn:aws:iam::{principal}:root"}
     if principal.startswith("arn:"):
         return {"AWS": principal}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,8 +16,6 @@ from headrace.services.lambda_.mappings.poller import ShardPoller
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.report import mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
-
-log = logging.getLogger(__name__)
 
 # A reshard is seen at once, when a parent's poller meets its end; this is for streams that come late.
 _LOOK_AGAIN_S = 1.0

@@ -8,7 +8,6 @@ and the queue's redrive policy gives them up. Messages that the filters do not l
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -25,8 +24,6 @@ from headrace.services.lambda_.mappings.batch import retry_delay_s
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.ports import Ports
-
-log = logging.getLogger(__name__)
 
 # A queue does not signal a message, so pollers ask: soon after there was one, then less and less often.
 _FIRST_IDLE_S = 0.05

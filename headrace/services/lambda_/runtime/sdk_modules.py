@@ -55,7 +55,7 @@ def is_brought(package: str) -> bool:
 def install(package: str) -> str:
     """Have a package of the SDK in the cache; return why it is not there, or nothing. Thread-safe; takes seconds."""
     if not is_brought(package):
-        return f"{package} is no package that Lambda's runtimes bring"
+        return f"{package} is not a package that Lambda's runtimes bring"
     folder = sdk_folder() / package.removeprefix(_SCOPE)
     # One at a time: npm's own cache makes the second one quick.
     with _installing:

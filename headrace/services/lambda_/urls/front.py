@@ -17,7 +17,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.service_names import scope_of
+from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult
@@ -112,7 +112,7 @@ class FunctionUrls:
         cors: dict[str, Any] = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
             return preflight(cors, request)
-        account = _caller_account(request, function)
+        account = signing_account(request, function.account)
         if not _is_allowed(function, alias, config["AuthType"], account):
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
         if request.body_file is not None or len(request.body) > SYNC_PAYLOAD_BYTES:
@@ -147,16 +147,6 @@ class FunctionUrls:
 
 
 # --- access ----------------------------------------------------------------------------------
-
-
-def _caller_account(request: HttpRequest, function: Function) -> str:
-    """Return the account that signed; empty without a signature, which `--auth` has verified before."""
-    if request.call is not None:
-        return request.call.account
-    key = scope_of(request).access_key
-    if not key:
-        return ""
-    return key if len(key) == 12 and key.isdigit() else function.account
 
 
 def _is_allowed(function: Function, alias: str, auth_type: str, account: str) -> bool:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
@@ -18,7 +18,7 @@ from headrace.services.s3 import (
 )
 from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.policies import check_bucket_policy
 from headrace.services.s3.state import Bucket
 from headrace.services.s3.writes import bad_tag, checked_tags

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Action, Call, operation
 from headrace.aws.shapes.s3 import (
     GetBucketPolicyStatusInput,
@@ -31,7 +31,6 @@ from headrace.services.s3.actions.configuration_checks import (
     with_sizes,
 )
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import malformed_xml
 
 _MFA_DELETE = (None, "", "Enabled", "Disabled")
 

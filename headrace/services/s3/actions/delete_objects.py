@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     DeletedObject,
@@ -16,7 +16,6 @@ from headrace.aws.shapes.s3 import (
 from headrace.services.s3 import encryption, limits, locks
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
-    malformed_xml,
     no_such_version,
     not_implemented,
     precondition_failed,

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.model import operation_model
 from headrace.aws.operation import Action, Call, operation
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import invalid_argument, malformed_xml
+from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.limits import LISTED_CONFIGURATIONS, LISTED_CONFIGURATIONS_PAGE
 
 _BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")

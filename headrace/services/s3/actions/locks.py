@@ -5,7 +5,7 @@ from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     GetObjectLegalHoldInput,
@@ -23,7 +23,6 @@ from headrace.core.values import moment
 from headrace.services.s3 import locks
 from headrace.services.s3.actions.objects import found_or_marker
 from headrace.services.s3.backend import S3
-from headrace.services.s3.errors import malformed_xml
 from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
 from headrace.services.s3.state import AnsweredWith, StoredObject
 from headrace.services.s3.writes import ARCHIVES

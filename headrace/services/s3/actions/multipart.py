@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
 
-from headrace.aws.errors import AwsError
+from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.s3 import (
     AbortMultipartUploadInput,
@@ -30,7 +30,7 @@ from headrace.services.s3 import checksums, encryption, limits, reads, upload_ch
 from headrace.services.s3.actions.copy_object import source_object
 from headrace.services.s3.backend import S3
 from headrace.services.s3.checksums import Body
-from headrace.services.s3.errors import invalid_request, malformed_xml
+from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.files import copy_file, md5_of_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART

@@ -35,7 +35,7 @@ def _tag(path: str) -> tuple[str, str, str, Source]:
 
 
 @made_of("Name", "Body")
-def _api_name(values: Values) -> str:
+def api_name(values: Values) -> str:
     """Return the API's name: the template's, or the title of the description that it brings."""
     title = values.get("Body.info.title")
     return str(values.get("Name") or title or values.context.generated_name(128))
@@ -155,7 +155,7 @@ TYPES = [
         "AWS::ApiGateway::RestApi",
         "apigateway",
         create=[
-            Call("CreateRestApi", {"name": _api_name}),
+            Call("CreateRestApi", {"name": api_name}),
             Call("PutRestApi", {**_API, "body": _body, "mode": "Mode"}, only=(), when="Body"),
         ],
         id="@answer.id",

@@ -5,13 +5,7 @@ from __future__ import annotations
 import json
 
 from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
-
-
-@made_of("Name", "Body")
-def _name(values: Values) -> str:
-    """Return the API's name: the template's, or the title of the description that it brings."""
-    title = values.get("Body.info.title")
-    return str(values.get("Name") or title or values.context.generated_name(128))
+from headrace.services.cloudformation.resources.tables.apigateway import api_name
 
 
 @made_of("ProtocolType", "Body")
@@ -47,7 +41,7 @@ TYPES = [
         "AWS::ApiGatewayV2::Api",
         "apigatewayv2",
         create=[
-            Call("CreateApi", {"Name": _name, "ProtocolType": _protocol}),
+            Call("CreateApi", {"Name": api_name, "ProtocolType": _protocol}),
             _IMPORT,
         ],
         id="@answer.ApiId",

@@ -1,0 +1,28 @@
+"""Reads who signed a request: the parts of its credential, and the account. Nothing is verified here."""
+
+from __future__ import annotations
+
+from headrace.aws.http import HttpRequest
+from headrace.aws.service_names import scope_of
+from headrace.core.arn import is_account_id
+
+
+def whole_credential(credential: str) -> tuple[str, str, str, str] | None:
+    """Return the access key, date, region and service in a credential; None when it is not whole."""
+    parts = credential.split("/")
+    if len(parts) != 5 or parts[4] != "aws4_request" or not parts[0]:
+        return None
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+def signing_account(request: HttpRequest, own: str) -> str:
+    """Return the account that signed a request to a function's or an API's address; empty without a signature.
+
+    With `--auth` the signature has been verified before. A key that is no account id is one of the account `own`.
+    """
+    if request.call is not None:
+        return request.call.account
+    key = scope_of(request).access_key
+    if not key:
+        return ""
+    return key if is_account_id(key) else own
