@@ -207,7 +207,7 @@ class Cloud:
                 "kinesis": lambda arn: self.kinesis.policy_of(arn),
                 "s3": lambda arn: self.s3.policy_of(arn),
                 # Read where moto holds them: its own services ask for them too, amid their requests.
-                **dict.fromkeys(("sqs", "sns", "events", "logs", "kms"), moto.policy_of),
+                **dict.fromkeys(("sqs", "sns", "events", "logs", "kms"), moto.held.policy_of),
             },
             version=lambda: moto.policies_version,
         )
@@ -218,8 +218,8 @@ class Cloud:
             people=people,
             resource_policy=policies.of,
             find=ResourceNames(self.gateway, self._resource_keys().of).find,
-            grants=moto.grants_on,
-            tags=ResourceTags(self.gateway, held=moto.tags_of).of,
+            grants=moto.held.grants_on,
+            tags=ResourceTags(self.gateway, held=moto.held.tags_of).of,
             account=self.config.account_id,
             region=self.config.region,
         )
@@ -241,8 +241,8 @@ class Cloud:
                 self.s3.uploads.find(name, key, upload).encryption
             ),
             delivery_stream_key=lambda arn: self.firehose.key_of(arn),
-            held=self.moto.key_of,
-            resolved=self.moto.key_named,
+            held=self.moto.held.key_of,
+            resolved=self.moto.held.key_named,
         )
 
     def _key_ring(self) -> KeyRing:
@@ -250,7 +250,7 @@ class Cloud:
         return KeyRing(
             secrets_of(config.data_dir, self.ids),
             listed=None if config.auth_keys is None else read_keys(config.auth_keys),
-            others=self.moto.access_key,
+            others=self.moto.held.access_key,
             has_others=lambda: self.moto.ready,
             sessions=self.sessions,
         )
@@ -280,7 +280,7 @@ class Cloud:
         streams = StreamRouter(
             {"kinesis": self.kinesis.reader, "dynamodb": self.moto.table_streams}
         )
-        queues = Queues(self.gateway, self.moto.queue_is_empty)
+        queues = Queues(self.gateway, self.moto.held.queue_is_empty)
         self.lambda_ = build_lambda(
             data_dir=config.data_dir,
             supervisor=self.supervisor,
@@ -313,10 +313,10 @@ class Cloud:
         self.moto.function_target = self.lambda_.invoke_for_service
         self.moto.control = self.gateway
         self.s3.keys = KmsKeys(self.gateway)
-        self.kinesis.registry.keys.state_of = self.moto.state_of_key
+        self.kinesis.registry.keys.state_of = self.moto.held.state_of_key
         self.kinesis.registry.keys.version = lambda: self.moto.keys_version
         for service in (self.s3, self.lambda_, self.kinesis):
-            service.has_principal = self.moto.has_principal
+            service.has_principal = self.moto.held.has_principal
         self.s3.notifications.guard = self.judge
         self.s3.notifications.targets = ServiceTargets(self.gateway, self.lambda_.invoke_later)
         self.search = self.moto.search = SearchHome(

@@ -13,8 +13,11 @@ from urllib.parse import parse_qs, unquote_to_bytes
 
 from botocore.awsrequest import AWSResponse
 
+from headrace.aws.codec_moto import without_controls
+from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback.journal import Entry
 from headrace.fallback.kept.touched import MOTO_LOCK
 from headrace.fallback.services import patch_imported
 
@@ -151,6 +154,42 @@ def moto_request(
     if (content_type := environ.pop("HTTP_CONTENT_TYPE", None)) is not None:
         environ["CONTENT_TYPE"] = content_type
     return Request(environ)
+
+
+def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
+    """Run a request by moto's function for it, with the random numbers of its seed.
+
+    Raises AwsError, and what moto raises.
+    """
+    from moto.moto_api._internal import mock_random
+    from werkzeug.exceptions import HTTPException
+
+    url, _, query = entry.url.partition("?")
+    found = method_for(url)
+    assert found is not None
+    # Queue URLs and the like are made from the request's host: they must lead back here.
+    path = url.partition("://")[2].partition("/")[2]
+    request = moto_request(
+        entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
+    )
+    mock_random.seed(entry.seed)
+    try:
+        status, headers, body = found[1](request, request.raw_url, request.headers)
+    except HTTPException as error:
+        status = error.code or 500
+        headers, body = dict(error.get_headers()), error.get_body()
+    except NotImplementedError as error:
+        raise AwsError(
+            "UnknownOperationException", f"moto does not implement {error}", 501
+        ) from error
+    return HttpResponse(
+        int(status),
+        [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
+        without_controls(
+            body.encode() if isinstance(body, str) else bytes(body or b""),
+            str(headers.get("Content-Type") or headers.get("content-type") or ""),
+        ),
+    )
 
 
 # --- botocore, in process -------------------------------------------------------------------------

@@ -17,9 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, cast
 
-from headrace.aws.access_keys import AccessKey
 from headrace.aws.body_bounds import check_body
-from headrace.aws.codec_moto import without_controls
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.moto_imports import IMPORTING, load_moto
@@ -29,25 +27,22 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
-from headrace.fallback.access_keys import find_access_key
 from headrace.fallback.client_patterns import patch_patterns
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
 from headrace.fallback.given import check_given, without_nulls
-from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
-from headrace.fallback.held_policies import policy_held
-from headrace.fallback.held_tags import tags_held
-from headrace.fallback.iam_principals import exists_for
+from headrace.fallback.held import HeldState
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
+from headrace.fallback.log_retention import LogRetention
 from headrace.fallback.long_poll import LONG_POLLS, wait_for_messages
 from headrace.fallback.moto_requests import (
     host_of,
     method_for,
-    moto_request,
     operation_of,
+    run_entry,
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
@@ -55,7 +50,6 @@ from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
 from headrace.fallback.policy_simulation import answer_of_simulation
 from headrace.fallback.post import post
 from headrace.fallback.profiles import PROFILES
-from headrace.fallback.queue_peek import queue_is_empty
 from headrace.fallback.refusals import error_response, missing_action, refusal
 from headrace.fallback.request_kinds import (
     FREES,
@@ -72,14 +66,12 @@ from headrace.fallback.strictness import FallbackStrictness
 from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
 from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
-from headrace.iam.key_uses import Grant
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
 # How long a call waits for the state to be loaded, or for another to end, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
-LOOK_AT_LOGS_EVERY_S = 60.0
 
 
 class _Owner:
@@ -135,7 +127,8 @@ class MotoServices:
             save=lambda: self._save(None, with_services=False, frees=True),
             post=post,
         )
-        self.retention = _Retention(self)
+        self.retention = LogRetention(self.is_loaded)
+        self.held = HeldState(self.warm_up, self._ready.is_set)
         # The state machines that run; stopped with the cloud.
         self.executions = Executions(self._change_executions)
 
@@ -236,36 +229,6 @@ class MotoServices:
         return (
             f"headrace is loading the state of moto's services: {progress.done} of {progress.all}."
         )
-
-    def policy_of(self, arn: str) -> str | None:
-        """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None for none."""
-        self.warm_up()
-        return policy_held(arn)
-
-    def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
-        self.warm_up()
-        return key_held(arn)
-
-    def key_named(self, key_id: str, account: str, region: str) -> str:
-        """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
-        self.warm_up()
-        return key_arn(key_id, account, region)
-
-    def tags_of(self, arn: str) -> dict[str, str]:
-        """Return the tags of what an ARN names, as far as headrace looks for them."""
-        self.warm_up()
-        return tags_held(arn)
-
-    def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
-        """Return the ARN and the state of a key; "" and "" for none."""
-        self.warm_up()
-        return state_of_key(key_id, account, region)
-
-    def grants_on(self, key: str) -> list[Grant]:
-        """Return each grant on a key."""
-        self.warm_up()
-        return list(grants_on(key))
 
     # --- requests -----------------------------------------------------------------------------
 
@@ -455,35 +418,7 @@ class MotoServices:
             self._save(None)
 
     def _run_entry(self, entry: Entry) -> HttpResponse:
-        from moto.moto_api._internal import mock_random
-        from werkzeug.exceptions import HTTPException
-
-        url, _, query = entry.url.partition("?")
-        found = method_for(url)
-        assert found is not None
-        # Queue URLs and the like are made from the request's host: they must lead back here.
-        path = url.partition("://")[2].partition("/")[2]
-        request = moto_request(
-            entry.method, self.endpoint_host, f"/{path}", query, entry.headers, entry.body
-        )
-        mock_random.seed(entry.seed)
-        try:
-            status, headers, body = found[1](request, request.raw_url, request.headers)
-        except HTTPException as error:
-            status = error.code or 500
-            headers, body = dict(error.get_headers()), error.get_body()
-        except NotImplementedError as error:
-            raise AwsError(
-                "UnknownOperationException", f"moto does not implement {error}", 501
-            ) from error
-        return HttpResponse(
-            int(status),
-            [(str(k), str(v)) for k, v in headers.items() if k.lower() != "content-length"],
-            without_controls(
-                body.encode() if isinstance(body, str) else bytes(body or b""),
-                str(headers.get("Content-Type") or headers.get("content-type") or ""),
-            ),
-        )
+        return run_entry(entry, self.endpoint_host)
 
     def service_of(self, request: HttpRequest, service: str) -> str:
         """See `headrace.aws.gateway.Fallback.service_of`."""
@@ -501,42 +436,8 @@ class MotoServices:
                 return str(account)
         return None
 
-    def has_principal(self, account: str, name: str) -> bool:
-        """Whether IAM has a principal of a policy of `account`, by ARN or unique id. Waits until moto is loaded."""
-        if ":root" in name or name == "*":
-            return True
-        self.warm_up()
-        return exists_for(account)(name)
-
-    def queue_is_empty(self, account: str, region: str, name: str) -> bool:
-        """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
-        return not self._ready.is_set() or queue_is_empty(account, region, name)
-
-    def access_key(self, key_id: str) -> AccessKey | None:
-        """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""
-        self.warm_up()
-        return find_access_key(key_id)
-
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> dict[str, Any]:
         """See `headrace.aws.gateway.Fallback.call`."""
         return self._calls.call(service, operation, params, account=account, region=region)
-
-
-class _Retention:
-    """A `Worker` that drops log events past their group's retention."""
-
-    name = "moto-retention"
-
-    def __init__(self, services: MotoServices) -> None:
-        self._services = services
-
-    def step(self) -> float:
-        """Look at every group."""
-        if self._services.ready and _Owner.services is self._services:
-            from headrace.fallback.services.logs import trim_all
-
-            with MOTO_LOCK:
-                trim_all()
-        return LOOK_AT_LOGS_EVERY_S

@@ -2,6 +2,8 @@
 
 A service declares what it needs as one of these and is handed an implementation by `headrace.cloud`;
 no service imports another. All implementations are thread-safe.
+
+Each file holds the ports of one subject; all are imported from here.
 """
 
 from headrace.core.ports.control import ControlPlane, FidelityLevel, JobCredentials, any_credentials

@@ -37,6 +37,7 @@ _LATER = {
     "moto.resourcegroups.models": ("system_tags", "resource_groups"),
     "moto.s3.models": ("gaps", "s3"),
     "moto.autoscaling.models": ("half_made", "autoscaling"),
+    "moto.autoscaling.responses": ("updates", "autoscaling"),
     "moto.pipes.models": ("pipe_updates", "patch"),
     "moto.sagemaker.responses": ("updates", "sagemaker"),
     "moto.scheduler.models": ("time_of", "use_clock"),

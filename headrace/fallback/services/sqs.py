@@ -97,6 +97,8 @@ def _keeping_the_policy(set_attributes: Any) -> Any:
         self.last_modified_timestamp = int(self.last_modified_timestamp)
         if kept is not None and "Policy" not in attributes:
             self._policy_json = kept
+        # An empty one takes it away.
+        self.redrive_allow_policy = self.redrive_allow_policy or None
 
     return keeping
 

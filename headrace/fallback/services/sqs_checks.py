@@ -8,9 +8,12 @@ Each check stands before a method of moto's responses; what passes goes on to mo
 from __future__ import annotations
 
 import functools
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+
+from headrace.core.arn import make_arn
 
 _MOST_ENTRIES = 10
 # What may be set, by docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
@@ -29,7 +32,7 @@ _TOO_LONG = "One or more parameters {}. Reason: Message must be shorter than {} 
 def patch() -> None:
     """Put the checks before moto's methods; the caller does it once."""
     from moto.core import serialize
-    from moto.sqs.models import SQSBackend
+    from moto.sqs.models import Queue, SQSBackend
     from moto.sqs.responses import SQSResponse
 
     response: Any = SQSResponse
@@ -37,6 +40,10 @@ def patch() -> None:
         setattr(response, name, _after(check, getattr(response, name)))
     response.list_queue_tags = _without_no_tags(response.list_queue_tags)
     response.send_message_batch = _with_failed_entries(response.send_message_batch)
+    # moto keeps it and does not show it.
+    queue: Any = Queue
+    queue.redrive_allow_policy = None
+    queue.BASE_ATTRIBUTES = [*Queue.BASE_ATTRIBUTES, "RedriveAllowPolicy"]
     backend: Any = SQSBackend
     backend.create_queue = _naming_the_attribute(SQSBackend.create_queue)
     serializer: Any = serialize.BaseJSONSerializer
@@ -152,15 +159,78 @@ def _check_bounds(response: Any) -> None:
             raise _refused("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
 
 
+# What only FIFO queues have. Reported by users of CreateQueue and SetQueueAttributes, such as cloudfoundry's
+# csb-brokerpak-aws.
+_FIFO_ONLY = {
+    "ContentBasedDeduplication": "Unknown Attribute ContentBasedDeduplication.",
+    "DeduplicationScope": "You can specify the DeduplicationScope only when FifoQueue is set to true.",
+    "FifoThroughputLimit": "You can specify the FifoThroughputLimit only when FifoQueue is set to true.",
+}
+_PERMISSIONS = ("allowAll", "denyAll", "byQueue")
+_MOST_SOURCES = 10  # documented: API_SetQueueAttributes
+
+
+def _check_kind(given: Mapping[str, Any], *, is_fifo: bool) -> None:
+    """Refuse what only FIFO queues have of a standard queue."""
+    for name, sentence in _FIFO_ONLY.items():
+        if name in given and not is_fifo:
+            raise _refused("InvalidAttributeName", sentence)
+
+
+def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> None:
+    """Refuse a RedriveAllowPolicy of another form, and a dead-letter queue whose own does not allow the source."""
+    if text := given.get("RedriveAllowPolicy"):
+        _sources_allowed(str(text))
+    try:
+        target = json.loads(given.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
+    except (ValueError, AttributeError):
+        return  # moto's to refuse
+    queues = response.sqs_backend.queues.values()
+    policy = next((q.redrive_allow_policy for q in queues if q.queue_arn == target), None)
+    allowed = _sources_allowed(policy) if policy else None
+    if allowed is not None and source_arn not in allowed:
+        # The sentence is assumed.
+        raise _refused(
+            "InvalidParameterValue",
+            f"Value {given['RedrivePolicy']} for parameter RedrivePolicy is invalid. Reason: The redrive allow policy"
+            f" of {target} does not permit {source_arn}.",
+        )
+
+
+def _sources_allowed(text: str) -> Collection[str] | None:
+    """Return the queues that may name this one as theirs for dead letters; None: all."""
+    try:
+        policy = json.loads(text)
+        permission, sources = policy["redrivePermission"], policy.get("sourceQueueArns")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        permission, sources = "", None
+    by_queue = isinstance(sources, list) and 1 <= len(sources) <= _MOST_SOURCES
+    if permission not in _PERMISSIONS or (permission == "byQueue") != by_queue:
+        raise _refused(
+            "InvalidAttributeValue", "Invalid value for the parameter RedriveAllowPolicy."
+        )
+    return None if permission == "allowAll" else frozenset(map(str, sources or ()))
+
+
+def _check_new(response: Any) -> None:
+    _check_bounds(response)
+    given = response._get_param("Attributes") or {}
+    _check_kind(given, is_fifo=str(given.get("FifoQueue")).lower() == "true")
+    backend, name = response.sqs_backend, response._get_param("QueueName")
+    _check_redrive(response, given, make_arn("sqs", backend.region_name, backend.account_id, name))
+
+
 def _check_changes(response: Any) -> None:
     _check_bounds(response)
     given = response._get_param("Attributes") or {}
     if not given:
         # Of what users report of AWS: the query protocol's name of the member.
         raise _refused("MissingParameter", "The request must contain the parameter Attribute.Name.")
+    queue = response.sqs_backend.get_queue(response._get_queue_name())
+    _check_kind(given, is_fifo=queue.fifo_queue)
+    _check_redrive(response, given, queue.queue_arn)
     if "FifoQueue" not in given:
         return
-    queue = response.sqs_backend.get_queue(response._get_queue_name())
     if not queue.fifo_queue:
         raise _refused("InvalidAttributeName", "Unknown Attribute FifoQueue.")
     if str(given["FifoQueue"]).lower() != "true":
@@ -174,7 +244,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "send_message_batch": _check_batch,
     "delete_message_batch": _check_entries,
     "change_message_visibility_batch": _check_entries,
-    "create_queue": _check_bounds,
+    "create_queue": _check_new,
     "set_queue_attributes": _check_changes,
 }
 

@@ -43,6 +43,24 @@ def _made_anew(make: Callable[..., Any], things: Any, key: str, given: Mapping[s
     return before, things[key]
 
 
+def autoscaling(module: Any) -> None:
+    """Let a group's rebalancing and termination policies be changed, which moto takes at its creation only."""
+    response = module.AutoScalingResponse
+    of_moto = response.update_auto_scaling_group
+
+    def update_auto_scaling_group(self: Any) -> Any:
+        answer = of_moto(self)
+        name = self._get_param("AutoScalingGroupName")
+        group = self.autoscaling_backend.autoscaling_groups[name]
+        if (rebalance := self._get_bool_param("CapacityRebalance", None)) is not None:
+            group.capacity_rebalance = rebalance
+        if (policies := self._get_param("TerminationPolicies", None)) is not None:
+            group.termination_policies = policies or ["Default"]
+        return answer
+
+    response.update_auto_scaling_group = update_auto_scaling_group
+
+
 def glue(module: Any) -> None:
     """Let jobs, crawlers, triggers, connections, registries be changed."""
     from moto.core.responses import ActionResult, EmptyResult

@@ -314,9 +314,9 @@ class Delivery:
         marks = {**buffer.refused, intent.partition: intent.last}
         # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
         after = self._reading.positions_before(self._sorter.buffers.values())
+        _, oldest_ms = self._waiting()
         self._advance(done, after, marks)
         self._pending = None
-        _, oldest_ms = self._waiting()
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
         for shard_id in intent.last:
             self._source.delivered(shard_id, up_to_ms)

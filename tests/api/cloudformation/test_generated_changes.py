@@ -60,6 +60,10 @@ UNSEEN = {
     "AWS::Redshift::Cluster/IamRoles/",
     "AWS::RedshiftServerless::Workgroup/Workgroup/BaseCapacity",
     "AWS::SageMaker::Model/EnableNetworkIsolation",
+    # Shown with a key only, on AWS too.
+    "AWS::SQS::Queue/KmsDataKeyReusePeriodSeconds",
+    # Of a standard topic: AWS has no such attribute for it, and what it says then is not known.
+    "AWS::SNS::Topic/ContentBasedDeduplication",
 }
 
 

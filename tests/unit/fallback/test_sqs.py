@@ -286,11 +286,89 @@ def test_a_message_wakes_who_waits_and_others_are_served_meanwhile(tmp_path_fact
         wait_until(lambda: not waiting.is_alive())
 
 
+def refusal(call: Any, **params: Any) -> list[str]:
+    with pytest.raises(ClientError) as caught:
+        call(**params)
+    error = caught.value.response["Error"]
+    return [error["Code"], error["Message"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("ContentBasedDeduplication", "Unknown Attribute ContentBasedDeduplication."),
+        ("DeduplicationScope", "You can specify the DeduplicationScope only when FifoQueue is set to true."),
+        ("FifoThroughputLimit", "You can specify the FifoThroughputLimit only when FifoQueue is set to true."),
+    ],
+)  # fmt: skip
+def test_a_standard_queue_has_none_of_a_fifo_queue_s_attributes(
+    lab: MotoLab, name: str, sentence: str
+):
+    """Reported by users of AWS, such as cloudfoundry's csb-brokerpak-aws."""
+    url, sqs = queue(lab, "plain"), lab.client("sqs")
+    expected = ["InvalidAttributeName", sentence]
+    given = {name: "true"}
+    assert refusal(sqs.set_queue_attributes, QueueUrl=url, Attributes=given) == expected
+    assert refusal(sqs.create_queue, QueueName="other", Attributes=given) == expected
+
+
+def test_a_dead_letter_queue_says_whose_it_is(lab: MotoLab):
+    sqs = lab.client("sqs")
+    arns = {
+        name: f"arn:aws:sqs:us-east-1:000000000000:{name}" for name in ("dead", "mine", "theirs")
+    }
+    dead = queue(lab, "dead")
+
+    def allow(**policy: Any) -> None:
+        given = {"RedriveAllowPolicy": json.dumps(policy) if policy else ""}
+        sqs.set_queue_attributes(QueueUrl=dead, Attributes=given)
+
+    def shown() -> str | None:
+        found = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["All"])
+        return found["Attributes"].get("RedriveAllowPolicy")
+
+    redrive = {
+        "RedrivePolicy": json.dumps({"deadLetterTargetArn": arns["dead"], "maxReceiveCount": 2})
+    }
+    mine = queue(lab, "mine")
+    allow(redrivePermission="byQueue", sourceQueueArns=[arns["mine"]])
+    lab.restart()
+    assert json.loads(shown() or "")["redrivePermission"] == "byQueue"
+    sqs.set_queue_attributes(QueueUrl=mine, Attributes=redrive)
+    code, _ = refusal(sqs.create_queue, QueueName="theirs", Attributes=redrive)
+    assert code == "InvalidParameterValue"
+    allow(redrivePermission="denyAll")
+    code, message = refusal(sqs.set_queue_attributes, QueueUrl=mine, Attributes=redrive)
+    assert (code, arns["mine"] in message) == ("InvalidParameterValue", True)
+    allow()
+    assert shown() is None
+    queue(lab, "theirs", **redrive)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "[]",
+        "no",
+        "{}",
+        '{"redrivePermission": "some"}',
+        '{"redrivePermission": "byQueue"}',
+        '{"redrivePermission": "denyAll", "sourceQueueArns": ["a"]}',
+    ],
+)
+def test_a_redrive_allow_policy_of_another_form_is_refused(lab: MotoLab, policy: str):
+    given = {"QueueUrl": queue(lab, "dead"), "Attributes": {"RedriveAllowPolicy": policy}}
+    assert refusal(lab.client("sqs").set_queue_attributes, **given) == [
+        "InvalidAttributeValue",
+        "Invalid value for the parameter RedriveAllowPolicy.",
+    ]
+
+
 def test_a_look_tells_whether_there_is_a_message(lab: MotoLab):
     url = queue(lab, VisibilityTimeout="30")
 
     def is_empty() -> bool:
-        return lab.moto.queue_is_empty("000000000000", "us-east-1", "q")
+        return lab.moto.held.queue_is_empty("000000000000", "us-east-1", "q")
 
     assert is_empty()
     send(lab, url, "later", DelaySeconds=5)
@@ -305,7 +383,7 @@ def test_a_look_tells_whether_there_is_a_message(lab: MotoLab):
     lab.clock.advance(31)
     assert not is_empty()
     with pytest.raises(LookupError):
-        lab.moto.queue_is_empty("000000000000", "us-east-1", "none")
+        lab.moto.held.queue_is_empty("000000000000", "us-east-1", "none")
 
 
 # --- the store by itself --------------------------------------------------------------------------

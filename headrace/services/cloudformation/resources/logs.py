@@ -6,6 +6,7 @@ from headrace.services.cloudformation.resources.base import (
     Properties,
     ResourceType,
     enforced,
+    ignored,
     stored,
     tag_map,
 )
@@ -19,6 +20,8 @@ def _create_group(context: Context, properties: Properties) -> Made:
     tags = tag_map(properties, context)
     if tags:
         params["tags"] = tags
+    if properties.get("KmsKeyId"):
+        params["kmsKeyId"] = properties["KmsKeyId"]
     context.call("logs", "CreateLogGroup", params)
     context.note_made(name)
     _retain(context, name, properties)
@@ -40,6 +43,12 @@ def _update_group(context: Context, physical_id: str, old: Properties, new: Prop
     if "RetentionInDays" in old and "RetentionInDays" not in new:
         context.call("logs", "DeleteRetentionPolicy", {"logGroupName": physical_id})
     _retain(context, physical_id, new)
+    if old.get("KmsKeyId") != new.get("KmsKeyId"):
+        group = {"logGroupName": physical_id}
+        if new.get("KmsKeyId"):
+            context.call("logs", "AssociateKmsKey", {**group, "kmsKeyId": new["KmsKeyId"]})
+        else:
+            context.call("logs", "DisassociateKmsKey", group)
     return _made(context, physical_id)
 
 
@@ -64,7 +73,8 @@ TYPES = [
         "AWS::Logs::LogGroup",
         {
             **enforced("LogGroupName", "Tags"),
-            **stored("RetentionInDays", "KmsKeyId", "LogGroupClass", "DataProtectionPolicy"),
+            **stored("RetentionInDays", "KmsKeyId"),
+            **ignored("LogGroupClass", "DataProtectionPolicy"),
         },
         _create_group,
         _delete_group,

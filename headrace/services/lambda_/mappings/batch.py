@@ -160,19 +160,6 @@ def split_expired(
     return expired, alive if alive.records else None
 
 
-def split_before(batch: Batch, sequence_number: str | None) -> tuple[Batch | None, Batch | None]:
-    """Return the part of a batch before a record, and the rest; all of it is before None."""
-    cut = len(batch.records)
-    if sequence_number is not None:
-        first = int(sequence_number)
-        cut = sum(int(record.sequence_number) < first for record in batch.records)
-    before, rest = (
-        Batch(records, batch.retries, batch.attempts, batch.history) if records else None
-        for records in (batch.records[:cut], batch.records[cut:])
-    )
-    return before, rest
-
-
 def fitting(
     records: list[StreamRecord],
     *,

@@ -9,12 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.core.ports import (
-    AtSequence,
     FunctionNotFound,
     FunctionThrottled,
     InvokeResult,
-    ShardNotFound,
-    StreamNotFound,
     StreamRecord,
 )
 from headrace.core.workers import WorkerDone
@@ -35,12 +32,12 @@ from headrace.services.lambda_.mappings.batch import (
     note_failure,
     read_answer,
     retry_delay_s,
-    split_before,
     split_expired,
 )
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
 from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
+from headrace.services.lambda_.mappings.expiry import split_gone
 from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
@@ -48,9 +45,6 @@ from headrace.services.lambda_.mappings.trace import Place
 from headrace.services.lambda_.mappings.window import Window, read_state, with_state
 
 log = logging.getLogger(__name__)
-
-# No stream keeps its records for less.
-_SHORTEST_RETENTION_MS = 24 * 3600 * 1000
 
 
 class Lane:
@@ -201,7 +195,9 @@ class Lane:
             self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
-        gone, alive = self._split_gone(batch, now_ms)
+        gone, alive = split_gone(
+            batch, self._ports.streams, self._settings.read_arn, self._place.shard_id, now_ms=now_ms
+        )
         if gone is not None:
             self._disposal.note_expired(gone.of(history))
             self._replace(() if alive is None else (alive,), gone.records[-1])
@@ -211,32 +207,6 @@ class Lane:
         if result is None:
             return self._back_off(batch)
         return self._follow(batch, result)
-
-    def _split_gone(self, batch: Batch, now_ms: int) -> tuple[Batch | None, Batch | None]:
-        """Return the part of a failing batch that the stream no longer has, and the rest.
-
-        Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html (documented): without
-        limits a batch is tried again until its records expire.
-        """
-        first = batch.records[0]
-        is_young = now_ms - first.approximate_arrival_ms < _SHORTEST_RETENTION_MS
-        if is_young or not batch.attempts:
-            return None, batch
-        try:
-            found = self._ports.streams.read(
-                self._settings.read_arn,
-                self._place.shard_id,
-                AtSequence(first.sequence_number),
-                max_records=1,
-                max_bytes=1,
-            )
-        except StreamNotFound:
-            return None, batch
-        except ShardNotFound:
-            return split_before(batch, None)
-        if not found.expired:
-            return None, batch
-        return split_before(batch, found.records[0].sequence_number if found.records else None)
 
     def _follow(self, batch: Batch, result: InvokeResult) -> float:
         """Do what follows from a function's answer to a batch; return how long to wait then."""

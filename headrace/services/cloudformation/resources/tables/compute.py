@@ -134,6 +134,8 @@ TYPES = [
                 {"AutoScalingGroupName": "@id", "ForceDelete": lambda _: True},
             )
         ],
+        # moto has the account's own role always.
+        names={"ServiceLinkedRoleARN": "-"},
         name="AutoScalingGroupName",
         name_length=255,
         attributes={"AutoScalingGroupARN": "@answer.AutoScalingGroups.0.AutoScalingGroupARN"},

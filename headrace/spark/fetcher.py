@@ -1,0 +1,199 @@
+"""Reads one shard onwards, ahead of the micro-batches that are planned of it, and keeps what it reads in the spool."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from headrace.spark.get_records import ExpiredIterator, Page
+from headrace.spark.offsets import Init, Offset
+from headrace.spark.options import Options
+from headrace.spark.pace import Pace
+from headrace.spark.spans import (
+    DataLoss,
+    Shard,
+)
+from headrace.spark.spool import ShardSpool
+from headrace.spark.untyped import pa
+
+log = logging.getLogger(__name__)
+
+# A micro-batch of its own costs more than such a wait.
+_SHORT_WAIT_S = 0.05
+_LEAST_RETENTION_S = 86_400  # documented: a day
+
+
+def wall_s() -> float:
+    """Return the time of day, which goes on while a machine sleeps."""
+    return time.time_ns() / 1e9
+
+
+class Reads(Protocol):
+    """The calls to Kinesis that the planner makes; see `KinesisClient`."""
+
+    def shards(self) -> list[Shard]:
+        """Return every shard that is listed."""
+        ...
+
+    def now_ms(self) -> tuple[int, int]:
+        """Return the bounds between which the stream's clock stands."""
+        ...
+
+    def retention_ms(self) -> int:
+        """Return how long the stream keeps a record."""
+        ...
+
+    def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
+        """Return an iterator after a sequence number, or at the starting position."""
+        ...
+
+    def records(self, iterator: str, limit: int) -> Page:
+        """Return the next records. Raises ExpiredIterator."""
+        ...
+
+
+class Fetcher:
+    """Reads one shard onwards from an offset. Used by one thread at a time.
+
+    Attributes:
+        spool: what it has read.
+        ended: whether the closed shard's last record is in the spool.
+        behind_ms: how far the last answer was from the shard's end, in milliseconds; None before the first.
+        caught_up: whether the last look found nothing more to read then.
+        done: whether it has read all that was there when `until_ms` was set (AvailableNow).
+    """
+
+    def __init__(
+        self,
+        reads: Reads,
+        options: Options,
+        shard_id: str,
+        start: Offset,
+        folder: Path,
+        until_ms: int | None,
+        wall_s: Callable[[], float] = wall_s,
+        *,
+        patient: bool = False,
+    ) -> None:
+        self._reads = reads
+        self._options = options
+        self._patient = patient or until_ms is not None
+        self.shard_id = shard_id
+        self._init = start.init
+        known = start.shards.get(shard_id)
+        self._after = None if known is None else known.sequence_number
+        # The arrival of the last record that was read.
+        self._last_ms = None if known is None or known.ended else known.arrival_ms
+        # The same after an interruption (an earlier planner's, an expired iterator's), until it is known that none was
+        # lost since.
+        self._resumed_ms = self._last_ms
+        self._until_ms = until_ms
+        self._wall_s = wall_s
+        self._read_s = wall_s()
+        self._iterator: str | None = None
+        self._idle_until_s = 0.0
+        self._pace = Pace(options.fetch_interval_ms / 1000, options.read_bytes_per_s)
+        self.spool = ShardSpool(folder, start.count(shard_id))
+        self.ended = False
+        self.done = False
+        self.caught_up = False
+        self.behind_ms: int | None = None
+
+    def fill(self, begin: int, end: float, now_ms: Callable[[], int] | None = None) -> None:
+        """Read on from record `begin` until the spool ends at `end` or later, or there is nothing more to read now.
+
+        While the spool has something to give, waits for the shard's allowance no longer than the options say. With
+        `now_ms` nothing more is what has arrived by then: a producer that is never outrun does not hold the batch back.
+        """
+        most_bytes = self._options.max_bytes_per_shard
+        may_wait_s = self._may_wait_s()
+        while not self.ended and not self.done and self.spool.end < end:
+            if most_bytes is not None and self.spool.bytes_after(begin) > most_bytes:
+                return
+            if time.monotonic() < self._idle_until_s:
+                return
+            wait_s = self._pace.wait_s(time.monotonic())
+            if wait_s > may_wait_s and self.spool.end > begin:
+                return
+            may_wait_s -= wait_s
+            time.sleep(wait_s)
+            page = self._next_page()
+            self._keep(page)
+            if self.done:
+                return
+            self._iterator = page.next_iterator
+            self.behind_ms = page.millis_behind_latest
+            self.caught_up = page.millis_behind_latest == 0
+            if page.next_iterator is None:
+                self.ended = True
+            elif self.caught_up:
+                self.done = self._until_ms is not None
+                self._idle_until_s = time.monotonic() + self._options.fetch_interval_ms / 1000
+                return
+            elif now_ms is not None and page.last is not None and page.last[1] > now_ms():
+                self.caught_up = True
+                return
+
+    def _may_wait_s(self) -> float:
+        """Return for how long a micro-batch that has records may be held back for more."""
+        if self._options.max_fetch_time_s is not None:
+            return self._options.max_fetch_time_s
+        # Nobody waits for the first records of a query that drains a stream (AvailableNow): it gets micro-batches as
+        # large as its options say, instead of as many small ones as the allowance makes.
+        # So does a query that may be one without telling.
+        return math.inf if self._patient else _SHORT_WAIT_S
+
+    def _next_page(self) -> Page:
+        while True:
+            if self._iterator is None:
+                self._iterator = self._reads.iterator(self.shard_id, self._after, self._init)
+            try:
+                page = self._reads.records(self._iterator, self._options.records_per_fetch)
+            except ExpiredIterator:
+                self._iterator = None
+                # What was left unread may be gone by now; and whatever came, after a day without a look (a machine
+                # that slept): no stream keeps its records for less.
+                if self.behind_ms or self._wall_s() - self._read_s > _LEAST_RETENTION_S:
+                    self._resumed_ms = self._last_ms
+            else:
+                self._pace.spend(page.data_bytes, time.monotonic())
+                self._read_s = self._wall_s()
+                return page
+
+    def _keep(self, page: Page) -> None:
+        if page.last is not None and self._resumed_ms is not None:
+            self._check_retention(self._resumed_ms)
+            self._resumed_ms = None
+        if self._until_ms is not None:
+            page = self._up_to_target(page, self._until_ms)
+        if page.last is not None:
+            self.spool.append(page)
+            self._after, self._last_ms = page.last
+
+    def _check_retention(self, resumed_ms: int) -> None:
+        """Kinesis does not say that records are gone: it goes on with the oldest that is left.
+
+        A shard without records for as long as that has lost nothing, but looks like one that has.
+        """
+        if self._reads.now_ms()[0] - resumed_ms <= self._reads.retention_ms():
+            return
+        message = (
+            f"The checkpoint of shard {self.shard_id} of stream {self._options.stream} is older than the stream's "
+            "retention: records that came since may be lost. Set kinesis.failOnDataLoss to false to go on."
+        )
+        if self._options.fail_on_data_loss:
+            raise DataLoss(message)
+        log.warning("%s", message)
+
+    def _up_to_target(self, page: Page, until_ms: int) -> Page:
+        if page.last is None or page.last[1] <= until_ms:
+            return page
+        # What came after the query began is left to another run.
+        self.done = True
+        arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
+        kept = next(index for index, us in enumerate(arrivals) if us > until_ms * 1000)
+        return Page(page.records.slice(0, kept), page.next_iterator, page.millis_behind_latest)
