@@ -53,7 +53,15 @@ from scripts.pipeline.stages import (
     submit,
 )
 from scripts.pipeline.summary import summary
-from scripts.pipeline.targets import AWS, HEADRACE, LOCALSTACK, TargetError, check_name
+from scripts.pipeline.targets import (
+    AWS,
+    HEADRACE,
+    LOCALSTACK,
+    MINISTACK,
+    MOTO,
+    TargetError,
+    check_name,
+)
 
 JANUARY = 1
 FLIGHTS_A_YEAR = 336_776
@@ -86,6 +94,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         options.cloud = check_name(options.cloud)
     except (ValueError, TargetError) as error:
         parser.error(str(error))
+    if options.cloud in (MINISTACK, MOTO):
+        parser.error(
+            f"{options.cloud} is not started here: start it, and name its address, http://host:port"
+        )
     if options.flights is not None and options.flights < 1:
         parser.error(f"--flights must be 1 or more, and {options.flights} is not")
     if options.data_dir is not None and options.cloud != HEADRACE:

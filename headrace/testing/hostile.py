@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
-MINUTE_MS = 60_000
+SKEW_MS = 180 * 60_000
 # What a KPL record begins with. Source: github.com/awslabs/amazon-kinesis-producer, aggregation-format.md (documented).
 KPL_MAGIC = b"\xf3\x89\x9a\xc2"
 
@@ -250,7 +250,7 @@ def _spoilt(
     if happens(hostility.drift):
         return replace(event, data=drifted(event.data, chosen))
     if happens(hostility.skew) and event.time_ms is not None:
-        return replace(event, time_ms=event.time_ms + chosen.choice((-1, 1)) * 180 * MINUTE_MS)
+        return _skewed(event, chosen.choice((-1, 1)))
     return event
 
 
@@ -319,6 +319,10 @@ def streams(
         kinds.append(st.builds(_cut, plain, st.integers(0, 40)))
     if hostility.drift:
         kinds.append(st.builds(_drifted, plain, st.integers(0, 1000)))
+    if hostility.skew and any(event.time_ms is not None for event in sample):
+        kinds.append(st.builds(_skewed, plain, st.sampled_from((1, -1))))
+    if hostility.hot_key:
+        kinds.append(st.builds(replace, plain, key=st.just(sample[0].key)))
     if hostility.aggregate:
         kinds.append(st.builds(aggregated, st.lists(plain, min_size=1, max_size=3)))
     if happenings:
@@ -333,6 +337,12 @@ def _with_data(event: Event, data: bytes) -> Event:
 
 def _cut(event: Event, length: int) -> Event:
     return replace(event, data=event.data[:length])
+
+
+def _skewed(event: Event, sign: int) -> Event:
+    return (
+        event if event.time_ms is None else replace(event, time_ms=event.time_ms + sign * SKEW_MS)
+    )
 
 
 def _drifted(event: Event, seed: int) -> Event:

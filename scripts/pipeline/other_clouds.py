@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -84,7 +85,8 @@ def connect(cloud: str, data_dir: Path, port: int) -> Run:
 def connect_to_aws(data_dir: Path) -> Run:
     """Return a run on AWS, with the user's own credentials and region. Raises StageError."""
     try:
-        session = boto3.Session()
+        # boto3 itself reads AWS_DEFAULT_REGION only.
+        session = boto3.Session(region_name=os.environ.get("AWS_REGION"))
         if session.region_name is None:
             raise StageError("AWS needs a region: set AWS_REGION.")
         sts: Any = session.client("sts")

@@ -78,7 +78,8 @@ class Run:
     def client(self, service: str) -> Any:
         """Return a boto3 client of the cloud."""
         make: Any = boto3.client
-        return make(service, **self.target.client_options())
+        # Of AWS, the region may be AWS_REGION's, which boto3 does not read.
+        return make(service, **{"region_name": self.region, **self.target.client_options()})
 
     def output(self, stack: str, name: str) -> str:
         """Return an output of a deployed stack."""

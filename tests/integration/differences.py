@@ -160,10 +160,6 @@ DIFFERENCES: dict[str, dict[str, Difference]] = {
             r"32 records behind the function: not within",
             "after a split a function does not get what the new shards hold",
         ),
-        "test_lines_arrive_in_s3_once_and_in_order": Difference(
-            r"AssertionError: assert \[b'line",
-            "each record is an object of its own, under names that do not keep their order",
-        ),
         "test_calls_within_the_interval_share_an_object": Difference(
             r"assert 20 == 1", "Firehose does not buffer: each record is an object of its own"
         ),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.running_cloud import health
+from headrace.testing import cloud
 from scripts.pipeline import other_clouds
 from scripts.pipeline.run import Run, StageError
 from scripts.pipeline.stages import is_expendable, left_out, start
@@ -67,6 +68,7 @@ def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> N
         (["--cloud", "localstack", "--data-dir", "x"], "--data-dir is headrace's"),
         (["--flights", "0"], "--flights must be 1 or more"),
         (["--cloud", "http://127.0.0.1:1", "--port", "2"], "--port is for a cloud that is started"),
+        (["--cloud", "ministack"], "ministack is not started here: start it, and name its address"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -100,6 +102,25 @@ def test_aws_is_asked_for_with_its_cost_and_nobody_to_ask_means_no(
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert not other_clouds.may_spend(sentence)
     assert sentence in capsys.readouterr().out
+
+
+def test_aws_region_is_the_region_of_a_run_on_aws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    with cloud(account="123456789012", region="eu-west-1"):
+        monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+        monkeypatch.setenv("AWS_REGION", "eu-west-1")
+        run = other_clouds.connect_to_aws(tmp_path / "run")
+        assert (run.account, run.region) == ("123456789012", "eu-west-1")
+        assert run.client("kinesis").meta.region_name == "eu-west-1"
+        monkeypatch.delenv("AWS_REGION")
+        with pytest.raises(StageError, match=r"AWS needs a region: set AWS_REGION\."):
+            other_clouds.connect_to_aws(tmp_path / "run")
 
 
 def test_a_run_on_aws_names_no_endpoint_and_no_keys_of_its_own(

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -82,6 +83,24 @@ def test_a_failing_stream_shrinks_to_its_few_records() -> None:
     )
     assert len(found) == 2
     assert found[0] == found[1]
+
+
+def test_a_wrong_clock_and_a_hot_key_shrink_to_one_record() -> None:
+    dated = [replace(event, key=f"k{n}", time_ms=n) for n, event in enumerate(SAMPLE)]
+    times = {(event.data, event.time_ms) for event in dated}
+
+    def smallest(condition: Any) -> Any:
+        return hypothesis.find(
+            hostile.streams(dated, hostility=Hostility(hot_key=0.1)),
+            lambda items: any(condition(item) for item in items),
+            settings=hypothesis.settings(database=None, max_examples=500),
+        )
+
+    keys = {event.data: event.key for event in dated}
+    [wrong] = smallest(lambda e: e.data in keys and (e.data, e.time_ms) not in times)
+    assert abs(wrong.time_ms - next(t for data, t in times if data == wrong.data)) == 10_800_000
+    [hot] = smallest(lambda e: e.data in keys and e.key != keys[e.data])
+    assert hot.key == "k0"
 
 
 def test_a_sample_is_read_from_files(tmp_path: Path) -> None:
