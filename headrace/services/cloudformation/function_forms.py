@@ -6,6 +6,7 @@ one, it is assumed. What a function's argument becomes is checked when it is eva
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -50,6 +51,7 @@ _COUNTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Fn::Or": (lambda n: 2 <= n <= 10, _BOOLEANS.format("Fn::Or")),
     "Fn::Contains": (lambda n: n == 2, "every Fn::Contains object requires two parameters"),
 }
+_EXPORT = re.compile("[a-zA-Z0-9:-]+")
 _TEXTS = ("Fn::Base64", "Fn::GetAZs")
 _ADDED = ("Fn::Transform", "Fn::ForEach", "Fn::Length", "Fn::ToJsonString")
 _LISTS = ("Fn::Split", "Fn::GetAZs", "Fn::Cidr")
@@ -94,6 +96,28 @@ def check_forms(template: Template) -> None:
         _check_output(output.get("Value"), template)
     _check_values(list(template.conditions.values()), template)
     _check_conditions(template)
+
+
+def check_export(output: str, name: Any, template: Template) -> None:
+    """Raise TemplateError for the name of an export that cannot be right, as a template has it."""
+    _check_values(name, template)
+    if isinstance(name, dict) and _depends(name, template):
+        # Reported with two spaces: aws-cloudformation/cfn-lint#1632.
+        raise TemplateError(
+            f"Template format error: Output {output} is malformed.  The Name field of Export must not depend on any"
+            " resources, imported values, or Fn::GetAZs."
+        )
+    if not isinstance(name, dict):
+        check_export_name(output, name)
+
+
+def check_export_name(output: str, name: Any) -> None:
+    """Raise TemplateError for an export of another name than AWS takes (reported: aws/aws-cdk#28563 and others)."""
+    if not isinstance(name, str) or not _EXPORT.fullmatch(name):
+        raise TemplateError(
+            f"Template format error: Output {output} is malformed. The Name field of every Export member must be"
+            " specified and consist only of alphanumeric characters, colons, or hyphens."
+        )
 
 
 def _check_values(value: Any, template: Template) -> None:

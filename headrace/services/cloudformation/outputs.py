@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import NoSuchAttribute, ResourceFailed
+from headrace.services.cloudformation.function_forms import check_export_name
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template import Template
 
@@ -27,6 +28,15 @@ def evaluated_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
             entry["ExportName"] = str(evaluate(output["Export"]["Name"], scope))
         outputs.append(entry)
     return outputs
+
+
+def check_exports(template: Template, scope: Scope) -> None:
+    """Raise TemplateError for the names of exports that AWS refuses; they depend on no resource."""
+    for name, output in template.outputs.items():
+        if output.get("Export") and (
+            "Condition" not in output or scope.condition(output["Condition"])
+        ):
+            check_export_name(name, evaluate(output["Export"]["Name"], scope))
 
 
 def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:

@@ -17,6 +17,7 @@ from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.expanding import Expanded, StackRequest, given_parameters
 from headrace.services.cloudformation.fidelity import check_types
 from headrace.services.cloudformation.intrinsics import Scope, evaluate
+from headrace.services.cloudformation.outputs import check_exports
 from headrace.services.cloudformation.references import all_dependencies
 from headrace.services.cloudformation.scope import decide, scope_of
 from headrace.services.cloudformation.state import Stack
@@ -56,6 +57,7 @@ def prepare(
     scope = scope_of(cfn.lookups, stack, template, effective, stack.resources)
     decide(template, scope)
     _check_rules(template, scope)
+    check_exports(template, scope)
     return template, values
 
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from headrace.core.values import mapping_in
 from headrace.services.cloudformation import graph, limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.function_forms import check_forms
+from headrace.services.cloudformation.function_forms import check_export, check_forms
 from headrace.services.cloudformation.references import conditions_in, mentions
 from headrace.services.cloudformation.snapshots import SNAPSHOT, WITH_SNAPSHOTS
 from headrace.services.cloudformation.template import (
@@ -234,11 +234,8 @@ def _check_outputs(template: Template) -> None:
             raise TemplateError(
                 "Template format error: Every Outputs member must contain a Value object"
             )
-        export: Any = mapping_in(output).get("Export", {"Name": ""})
-        if "Name" not in mapping_in(export):
-            raise TemplateError(
-                f"Template format error: [/Outputs/{name}/Export] must contain a Name member."
-            )
+        if "Export" in mapping_in(output):
+            check_export(name, mapping_in(mapping_in(output)["Export"]).get("Name", ""), template)
         _check_condition(template, mapping_in(output), "Outputs")
 
 

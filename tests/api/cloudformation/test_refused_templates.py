@@ -113,6 +113,10 @@ def test_a_function_that_cannot_be_right_is_refused_before_it_is_evaluated(
         assert message.startswith(f"Template error: {said}")
 
 
+EXPORT = (
+    "Template format error: Output O is malformed. The Name field of every Export member must be specified and consist"
+    " only of alphanumeric characters, colons, or hyphens."
+)
 CONDITIONS = (
     "Template format error: Unresolved dependencies [Q]. Cannot reference resources in the Conditions block of the"
     " template"
@@ -127,6 +131,17 @@ VALUE = "Template format error: The Value field of every Outputs member must eva
         ("Outputs: {O: {Value: [a]}}", f"{VALUE} and not a List."),
         ("Parameters: {P: {Type: CommaDelimitedList, Default: a}}\nOutputs: {O: {Value: !Ref P}}", f"{VALUE}."),
         ("Outputs: {O: {Value: !GetAZs ''}}", f"{VALUE}."),
+        # Reported: aws/aws-cdk#28563, aws-cloudformation/cfn-lint#1632 (with two spaces).
+        ("Outputs: {O: {Value: a, Export: {Name: ''}}}", EXPORT),
+        ("Outputs: {O: {Value: a, Export: {}}}", EXPORT),
+        ("Outputs: {O: {Value: a, Export: {Name: a_b}}}", EXPORT),
+        (
+            "Outputs: {O: {Value: a, Export: {Name: !Sub 'a-${Q}'}}}",
+            (
+                "Template format error: Output O is malformed.  The Name field of Export must not depend on any"
+                " resources, imported values, or Fn::GetAZs."
+            ),
+        ),
         (
             "Conditions: {C: !Equals [!Ref Q, a]}",
             CONDITIONS,
@@ -148,3 +163,15 @@ def test_a_section_that_cannot_be_right_is_refused(cfn: Any, section: str, said:
             "ValidationError",
             said,
         )
+
+
+def test_the_name_of_an_export_is_looked_at_with_its_parameters(cfn: Any):
+    sections = (
+        "Parameters: {P: {Type: String}}\nOutputs: {O: {Value: a, Export: {Name: !Sub 'x${P}'}}}\n"
+    )
+    given = {
+        "StackName": "broken",
+        "TemplateBody": f"{QUEUE}{sections}",
+        "Parameters": [{"ParameterKey": "P", "ParameterValue": "_"}],
+    }
+    assert refused(cfn.create_stack, **given) == ("ValidationError", EXPORT)
