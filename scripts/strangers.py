@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from scripts.benchmarks.servers import free_port
 from scripts.strangers_flows import ACCOUNT, REGION, SINK, Cloud, feed
 
 HERE = Path(__file__).parent / "strangers"
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the cases and print the table."""
     parser = argparse.ArgumentParser(prog="scripts.strangers", description=__doc__)
     parser.add_argument("cases", nargs="*", help="all without any")
-    parser.add_argument("--port", type=int, default=4739)
+    parser.add_argument("--port", type=int, default=free_port(), help="by default one that is free")
     parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
     parser.add_argument(
         "--results", type=Path, help="where what became of each is written, as JSON"
