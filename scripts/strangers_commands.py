@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import strangers, strangers_flows
+from scripts.benchmarks.servers import free_port
 
 ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent / "strangers" / "commands"
@@ -249,7 +250,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the cases and print how many pass."""
     parser = argparse.ArgumentParser(prog="scripts.strangers_commands", description=__doc__)
     parser.add_argument("cases", nargs="*", help="all without any")
-    parser.add_argument("--port", type=int, default=4740)
+    parser.add_argument("--port", type=int, default=free_port(), help="by default one that is free")
     parser.add_argument("--at-a-time", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="a folder for what each line printed")
     parser.add_argument("--results", type=Path, help="a file for what became of each, as JSON")
