@@ -77,6 +77,7 @@ class Firehose:
         self._reader = streams
         self._ports = ports
         self.guard = ports.guard
+        self.keys = ports.keys
         self._running: dict[Key, _Running] = {}
 
     # --- life ---------------------------------------------------------------------------------
@@ -326,6 +327,8 @@ class Firehose:
             return None
         stream = running.stream
         if stream.status(now_ms) != "ACTIVE" or "Decompression" in stream.processors:
+            return None
+        if stream.encryption.get("KeyARN"):
             return None
         return stream
 

@@ -22,6 +22,7 @@ from headrace.core.ports import (
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.permits import Denied, may_log
@@ -102,6 +103,9 @@ class Reports:
                 code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
             case Denied():
                 code, message = error.code, error.message
+            case KeyUnusable():
+                code, message = f"KMS.{error.code}", error.message
+                self.measure((error.metric, 1, "Count"))
             case SchemaNotFound():
                 code = "DataFormatConversion.EntityNotFound"
                 message = f"The specified table or database could not be found: {error}"

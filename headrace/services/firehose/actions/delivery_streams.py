@@ -89,6 +89,7 @@ def create_delivery_stream(
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )
+    firehose.keys.require(stream)
     # Not under the lock: the catalogue may wait for what waits for Firehose.
     firehose.check_tables(stream)
     with firehose.lock:

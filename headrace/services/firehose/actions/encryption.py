@@ -35,15 +35,17 @@ def only_direct(kind: str) -> AwsError:
 def start_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StartDeliveryStreamEncryptionInput
 ) -> StartDeliveryStreamEncryptionOutput:
-    """Mark a delivery stream as encrypted. Source: API_StartDeliveryStreamEncryption."""
+    """Mark a delivery stream as encrypted, by a key that can be used. Source: API_StartDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
             raise only_direct(stream.kind)
-        stream.encryption = checked_encryption(
+        encryption = checked_encryption(
             request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}
         )
+        firehose.keys.require(stream, encryption.get("KeyARN"))
+        stream.encryption = encryption
         stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
     return {}

@@ -1,0 +1,74 @@
+"""Server-side encryption by a customer's key: it must be one that can be used, at the start and at each put."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.support.cloud import InProcessCloud
+
+DESTINATION = {
+    "RoleARN": "arn:aws:iam::000000000000:role/r",
+    "BucketARN": "arn:aws:s3:::lake",
+}
+NO_KEY = "arn:aws:kms:us-east-1:000000000000:key/11111111-1111-1111-1111-111111111111"
+ELSEWHERE = "arn:aws:kms:us-west-2:000000000000:key/11111111-1111-1111-1111-111111111111"
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
+    with InProcessCloud(tmp_path_factory.mktemp("encryption") / "data") as running:
+        running.client("s3").create_bucket(Bucket="lake")
+        yield running
+
+
+def customers(key_arn: str) -> dict[str, str]:
+    return {"KeyType": "CUSTOMER_MANAGED_CMK", "KeyARN": key_arn}
+
+
+def refused(call: Any, **params: Any) -> tuple[str, str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(DeliveryStreamName="d", **params)
+    answer: Any = caught.value.response
+    return answer["Error"]["Code"], answer.get("code", ""), answer["Error"]["Message"]
+
+
+def test_a_key_that_cannot_be_used_is_refused(firehose: Any, cloud: InProcessCloud):
+    # Documented: API_StartDeliveryStreamEncryption, API_PutRecord; sentences are KMS' own (assumed).
+    missing = "InvalidKMSResourceException", "NotFoundException", f"Key '{NO_KEY}' does not exist"
+    make: dict[str, Any] = {"ExtendedS3DestinationConfiguration": DESTINATION}
+    given = {"DeliveryStreamEncryptionConfigurationInput": customers(NO_KEY)}
+    assert refused(firehose.create_delivery_stream, **make, **given) == missing
+    assert firehose.list_delivery_streams()["DeliveryStreamNames"] == []
+
+    firehose.create_delivery_stream(DeliveryStreamName="d", **make)
+    start, stop = (
+        firehose.start_delivery_stream_encryption,
+        firehose.stop_delivery_stream_encryption,
+    )
+    assert refused(start, **given) == missing
+    given = {"DeliveryStreamEncryptionConfigurationInput": customers(ELSEWHERE)}
+    assert refused(start, **given)[0] == "InvalidKMSResourceException"
+    found = firehose.describe_delivery_stream(DeliveryStreamName="d")["DeliveryStreamDescription"]
+    assert found["DeliveryStreamEncryptionConfiguration"] == {"Status": "DISABLED"}
+
+    kms = cloud.client("kms")
+    key = kms.create_key()["KeyMetadata"]["Arn"]
+    given = {"DeliveryStreamEncryptionConfigurationInput": customers(key)}
+    start(DeliveryStreamName="d", **given)
+    one, several = {"Record": {"Data": b"x"}}, {"Records": [{"Data": b"x"}]}
+    assert firehose.put_record(DeliveryStreamName="d", **one)["Encrypted"] is True
+    kms.disable_key(KeyId=key)
+    disabled = "InvalidKMSResourceException", "DisabledException", f"{key} is disabled."
+    assert refused(firehose.put_record, **one) == disabled
+    assert refused(firehose.put_record_batch, **several) == disabled
+    assert refused(start, **given) == disabled
+    kms.enable_key(KeyId=key)
+    assert firehose.put_record_batch(DeliveryStreamName="d", **several)["FailedPutCount"] == 0
+    kms.schedule_key_deletion(KeyId=key, PendingWindowInDays=7)
+    assert refused(firehose.put_record, **one)[1] == "InvalidStateException"
+    stop(DeliveryStreamName="d")
+    assert firehose.put_record(DeliveryStreamName="d", **one)["Encrypted"] is False
