@@ -46,6 +46,7 @@ class MemoryObjects:
         content_type: str = "binary/octet-stream",
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
     ) -> str:
         fate = self.fates.pop(0) if self.fates else "ok"
         if self.refuse or fate == "refuse":

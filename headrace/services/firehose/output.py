@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.ports import KeyRefused
 from headrace.services.firehose import serde
-from headrace.services.firehose.permits import check_table
+from headrace.services.firehose.permits import Denied, check_object, check_table, key_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
@@ -36,6 +37,25 @@ def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
     from headrace.services.firehose.compress import compressed
 
     return compressed(body, kind, key)
+
+
+def put(
+    ports: Ports, s3: Mapping[str, Any], key: str, body: bytes, encoding: str | None = None
+) -> None:
+    """Put an object as an S3 configuration says, encrypted by its key. Raises Denied, BucketNotFound, OSError."""
+    check_object(ports.guard, s3, key)
+    try:
+        ports.objects.put(
+            str(s3["BucketARN"]).rpartition(":")[2],
+            key,
+            body,
+            content_type="application/octet-stream",
+            content_encoding=encoding,
+            kms_key=key_of(s3),
+        )
+    except KeyRefused as error:
+        # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
+        raise Denied(f"S3.{error.code}", error.message) from error
 
 
 def table_of(stream: DeliveryStream) -> dict[str, str]:

@@ -80,8 +80,7 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
         guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
-    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
-    key_arn = str(kms.get("AWSKMSKeyARN") or "")
+    key_arn = key_of(s3)
     # With the key in its headers, the bucket's own is not used.
     headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]
@@ -91,6 +90,12 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         region, account = key_arn.split(":", 5)[3:5]
         context = keys_of_service("s3", account, region, f"{bucket}/{key}")
         _check(guard, needs, "S3.KMS.AccessDeniedException", context)
+
+
+def key_of(s3: Mapping[str, Any]) -> str:
+    """Return the ARN of the KMS key of an S3 configuration; empty for none."""
+    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
+    return str(kms.get("AWSKMSKeyARN") or "")
 
 
 def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:

@@ -3,7 +3,6 @@
 from headrace.core.ports import FidelityLevel
 
 _OF_S3: dict[str, FidelityLevel] = {
-    "S3Configuration.EncryptionConfiguration": "stored",
     "S3Configuration.CloudWatchLoggingOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
@@ -36,7 +35,6 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "Redshift": {
         # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
         **_OF_S3,
-        "S3BackupConfiguration.EncryptionConfiguration": "stored",
         "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
     },
     # Its own configuration has no RoleARN.
