@@ -35,6 +35,7 @@ from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
 from headrace.services.firehose.permits import check_roles
+from headrace.services.firehose.quotas import check_count, check_key
 from headrace.services.firehose.state import DeliveryStream
 from headrace.services.firehose.wording import WORDING
 
@@ -95,6 +96,10 @@ def create_delivery_stream(
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
+        if firehose.throttle is not None:
+            present = firehose.all(call.account, call.region)
+            check_count(present)
+            check_key(present, stream, encryption.get("KeyARN", ""))
         check_roles(firehose.guard, stream)
         try:
             firehose.add(stream)

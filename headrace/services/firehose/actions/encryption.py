@@ -13,6 +13,7 @@ from headrace.aws.shapes.firehose import (
 )
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.quotas import check_key
 
 
 def checked_encryption(
@@ -45,6 +46,9 @@ def start_delivery_stream_encryption(
             or {"KeyType": "AWS_OWNED_CMK"}
         )
         firehose.keys.require(stream, encryption.get("KeyARN"))
+        if firehose.throttle is not None:
+            check_key(firehose.all(call.account, call.region), stream, encryption.get("KeyARN", ""))
+            firehose.throttle.note_encryption(stream, call.now_ms)
         stream.encryption = encryption
         stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
@@ -58,6 +62,8 @@ def stop_delivery_stream_encryption(
     """Mark a delivery stream as not encrypted. Source: API_StopDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
+        if firehose.throttle is not None:
+            firehose.throttle.note_encryption(stream, call.now_ms)
         stream.encryption = {}
         stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
