@@ -177,7 +177,7 @@ def _put(
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
         body, encoding = output.compressed_as(kind, body, key)
-    output.put(ports, s3, key, body, encoding)
+    output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
 
 
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:

@@ -169,7 +169,7 @@ def _put(attempt: Attempt) -> int:
         (key, body, encoding),
         (manifest_key(attempt), _manifest(attempt), None),
     ):
-        output.put(attempt.ports, stream.s3, name, data, content)
+        output.put_beside(attempt.ports, stream.s3, name, data, content)
     return len(body)
 
 
