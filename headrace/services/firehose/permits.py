@@ -45,15 +45,22 @@ class Denied(Exception):
 Need = tuple[str, str, str]
 
 
-def check_roles(guard: Guard, stream: DeliveryStream) -> None:
-    """Refuse a new delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError."""
-    for role in sorted({role for role in _roles(stream) if role}):
+def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | None = None) -> None:
+    """Refuse a delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError.
+
+    Of one that is changed only what it was not `before`.
+    """
+    known = set(_roles(before)) if before is not None else set[str]()
+    for role in sorted({role for role in _roles(stream) if role} - known):
         acting = Acting(SERVICE, source_arn=stream.arn)
         if guard.denial(acting, "sts:AssumeRole", role):
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
             )
-    for role, action, resource in (*_source_needs(stream), *_table_needs(stream)):
+    met = set(_needs(before)) if before is not None else set[Need]()
+    for role, action, resource in _needs(stream):
+        if (role, action, resource) in met:
+            continue
         if guard.denial(Acting(role, SESSION), action, resource):
             raise invalid(
                 f"Role {role} is not authorized to perform: {action} on resource {resource}."
@@ -175,6 +182,11 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(mapped(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
     if stream.destination_kind == "Iceberg":
         yield str(stream.destination["RoleARN"])
+
+
+def _needs(stream: DeliveryStream) -> Iterator[Need]:
+    yield from _source_needs(stream)
+    yield from _table_needs(stream)
 
 
 def _source_needs(stream: DeliveryStream) -> Iterator[Need]:

@@ -192,6 +192,8 @@ def update_destination(
         firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
+        changed = replace(stream, destination_kind=kind, destination=destination)
+        check_roles(firehose.guard, changed, before=stream)
         stream.destination_kind, stream.destination = kind, destination
         stream.version += 1
         stream.updated_ms = call.now_ms
