@@ -111,3 +111,16 @@ def test_objects_are_encrypted_by_the_key_of_the_configuration(
     name = s3.list_objects_v2(Bucket="lake", Prefix="encrypted/")["Contents"][0]["Key"]
     head = s3.head_object(Bucket="lake", Key=name)
     assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", key)
+
+
+def test_a_key_may_be_another_accounts(firehose: Any, cloud: InProcessCloud):
+    key = cloud.client("kms", account="111111111111").create_key()["KeyMetadata"]["Arn"]
+    put = cloud.client("s3").put_object
+    made = put(Bucket="lake", Key="k", Body=b"", ServerSideEncryption="aws:kms", SSEKMSKeyId=key)
+    assert made["SSEKMSKeyId"] == key
+    firehose.create_delivery_stream(
+        DeliveryStreamName="d",
+        ExtendedS3DestinationConfiguration=DESTINATION,
+        DeliveryStreamEncryptionConfigurationInput=customers(key),
+    )
+    assert firehose.put_record(DeliveryStreamName="d", Record={"Data": b"x"})["Encrypted"] is True
