@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import Acting, Guard
 from headrace.core.values import mapped
@@ -25,6 +26,8 @@ _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
 _OF_DOMAIN = ("DescribeDomain", "DescribeDomains", "DescribeDomainConfig")
+# One of the two: the second is the first's older name.
+_SEES_DOMAIN = ("DescribeDomain", "DescribeElasticsearchDomain")
 _WRITES_DOMAIN = ("ESHttpPost", "ESHttpPut")
 _OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
 
@@ -65,6 +68,28 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
             raise invalid(
                 f"Role {role} is not authorized to perform: {action} on resource {resource}."
             )
+
+
+def check_domain(guard: Guard, stream: DeliveryStream) -> None:
+    """Refuse an OpenSearch domain that the role may not describe. Raises AwsError."""
+    arn = domain_of(stream)
+    acting = Acting(_role(stream), SESSION)
+    if arn and all(guard.denial(acting, f"es:{name}", arn) for name in _SEES_DOMAIN):
+        raise no_domain(arn)
+
+
+def domain_of(stream: DeliveryStream) -> str:
+    """Return the ARN of a delivery stream's OpenSearch domain; empty for none."""
+    return str(stream.destination.get("DomainARN") or "")
+
+
+def no_domain(arn: str) -> AwsError:
+    """Return the refusal of a domain that the role cannot see.
+
+    Observed by others: github.com/aws-samples/amazon-elasticsearch-intro-workshop/issues/10. That a domain that is not
+    there is refused so, too, is assumed.
+    """
+    return invalid(f"Verify that the IAM role has access to the Elasticsearch domain: {arn}")
 
 
 def check_source(guard: Guard, stream: DeliveryStream) -> None:

@@ -34,7 +34,7 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
-from headrace.services.firehose.permits import check_roles
+from headrace.services.firehose.permits import check_roles, domain_of
 from headrace.services.firehose.quotas import check_count, check_key
 from headrace.services.firehose.state import DeliveryStream
 from headrace.services.firehose.wording import WORDING
@@ -93,6 +93,7 @@ def create_delivery_stream(
     firehose.keys.require(stream)
     # Not under the lock: the catalogue may wait for what waits for Firehose.
     firehose.check_tables(stream)
+    firehose.check_domain(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
@@ -177,7 +178,10 @@ def update_destination(
     if request["CurrentDeliveryStreamVersionId"] == str(present.version):
         kind, destination = _changed(present, cast("dict[str, Any]", request))
         # Not under the lock, as above; another change meanwhile makes the version another.
-        firehose.check_tables(replace(present, destination_kind=kind, destination=destination))
+        changed = replace(present, destination_kind=kind, destination=destination)
+        firehose.check_tables(changed)
+        if domain_of(changed) != domain_of(present):
+            firehose.check_domain(changed)
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
