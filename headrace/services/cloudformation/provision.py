@@ -33,7 +33,7 @@ from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.taking_in import take_in
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.values import check_operation_size, size_of
+from headrace.services.cloudformation.values import OperationSize
 
 
 class Provisioner:
@@ -47,7 +47,7 @@ class Provisioner:
         self._removal = removal
         self._lookups = lookups
         self._stack = states.stack
-        self._size_bytes = 0
+        self._size = OperationSize()
         self._decided: dict[str, bool] = {}
         # The signals that resources wait for, and the policies of deployments, by logical id.
         self._signals: dict[str, Wanted] = {}
@@ -125,8 +125,7 @@ class Provisioner:
             if (policy := policy_of(definition, evaluated)) is not None:
                 self._deployments[logical_id] = policy
             with self._states.lock:
-                self._size_bytes += size_of(properties)
-                check_operation_size(self._size_bytes)
+                self._size.add(properties)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
             self._states.fail(present or wanted, verb, error)
