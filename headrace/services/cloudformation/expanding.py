@@ -59,20 +59,20 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
     what is wrong with the stack.
     """
     name = request["StackName"]
-    with cfn.lock:
-        stack = cfn.stacks.find(call.account, call.region, name)
-        if stack is None:
-            stack = Stack("", name, call.account, call.region, "", call.now_ms)
-        previous, parameters = stack.original_body or stack.body, stack.parameters
     try:
-        given = {name: str(value["value"]) for name, value in parameters.items()}
-        given |= {
+        own = {
             p["ParameterKey"]: str(p["ParameterValue"])
             for p in given_parameters(request)
             if p.get("ParameterValue") is not None
         }
+        with cfn.lock:
+            stack = cfn.stacks.find(call.account, call.region, name)
+            if stack is None:
+                stack = Stack("", name, call.account, call.region, "", call.now_ms)
+            previous, parameters = stack.original_body or stack.body, stack.parameters
+        given = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
-        made = cfn.transforms.expand(body, stack, given)
+        made = cfn.transforms.expand(body, stack, given | own)
         return Expanded(parse(body) if made is None else replace(parse(made), original=body))
     except (AwsError, TemplateError, ResourceFailed) as error:
         return Expanded(error=error)

@@ -15,8 +15,14 @@ from typing import Any, Protocol, cast
 from headrace.services.cloudformation import function_forms as forms
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.references import SUB_NAME, sub_names
-from headrace.services.cloudformation.values import UNKNOWN, Allowance, is_unknown, scalar
+from headrace.services.cloudformation.references import sub_names
+from headrace.services.cloudformation.values import (
+    UNKNOWN,
+    Allowance,
+    is_unknown,
+    scalar,
+    substitute,
+)
 
 
 class Surroundings(Protocol):
@@ -57,12 +63,6 @@ def sub(text: str, values: Mapping[str, Any], around: Surroundings) -> Any:
     texts = {name: scalar(value) for name, value in values.items()}
     around.allowance.take(len(text) + sum(len(texts[name]) for name in sub_names(text)))
     return substitute(text, texts)
-
-
-def substitute(text: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
-    filled = SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
-    return filled.replace("${!", "${")
 
 
 def select(arguments: list[Any], around: Surroundings) -> Any:

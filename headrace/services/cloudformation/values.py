@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.references import SUB_NAME
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 
@@ -39,6 +41,12 @@ def scalar(item: Any) -> str:
     return "" if item is NO_VALUE else str(item)
 
 
+def substitute(text: str, values: Mapping[str, Any]) -> str:
+    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
+    filled = SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
+    return filled.replace("${!", "${")
+
+
 def size_of(value: Any) -> int:
     """Return about how many bytes a value takes where it is written out."""
     if isinstance(value, str):
@@ -51,11 +59,11 @@ def size_of(value: Any) -> int:
     return 8
 
 
+@dataclass(slots=True)
 class Allowance:
     """The bytes that functions may still produce. Used by one thread at a time."""
 
-    def __init__(self) -> None:
-        self.left_bytes = limits.PRODUCED_BYTES
+    left_bytes: int = limits.PRODUCED_BYTES
 
     def take(self, size_bytes: int) -> None:
         """Take the size of a function's result. Raises TemplateError."""
@@ -71,16 +79,16 @@ class Allowance:
         self.take(size_of(value))
 
 
+@dataclass(slots=True)
 class OperationSize:
     """How large the properties of an operation's resources are together. Used by one thread at a time."""
 
-    def __init__(self) -> None:
-        self._bytes = 0
+    bytes: int = 0
 
     def add(self, properties: Mapping[str, Any]) -> None:
         """Add a resource's properties. Raises TemplateError when they are too large with those before."""
-        self._bytes += size_of(properties)
-        if self._bytes > limits.OPERATION_BYTES:
+        self.bytes += size_of(properties)
+        if self.bytes > limits.OPERATION_BYTES:
             raise TemplateError(
                 f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes,"
                 " which headrace does not store"
