@@ -33,6 +33,13 @@ def note(controller: Path, now_ms: int, text: str) -> None:
         file.write(f"{moment(now_ms):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
 
 
+def note_in(folder: Path, now_ms: int, text: str) -> None:
+    """Add a line to the log `controller` of the job in a folder, if it has one. Raises OSError."""
+    controller = folder / CONTROLLER
+    if controller.is_file():
+        note(controller, now_ms, text)
+
+
 def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:
     """Return the log and the sentence that best say why a command failed, from the ends of what it wrote.
 
