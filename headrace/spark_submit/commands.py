@@ -16,15 +16,18 @@ from pathlib import Path
 import headrace
 from headrace.spark_submit import connector
 from headrace.spark_submit.access import CLASSES
-from headrace.spark_submit.arguments import Submission, properties_of
+from headrace.spark_submit.arguments import Submission, option_values, properties_of
 from headrace.spark_submit.configuration import spark_properties, write_configuration
 from headrace.spark_submit.context import JobContext
-from headrace.spark_submit.local_files import local_arguments, local_copy
+from headrace.spark_submit.local_files import local_copy, local_submission
+from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, python_settings
 from headrace.spark_submit.utf8 import require_utf8
 
 AUTOLOAD = Path(headrace.__file__).parent / "spark" / "autoload"
 PACKAGE_ROOT = Path(headrace.__file__).parent.parent
+
+_REPLACED = frozenset({"--master", "--deploy-mode"})
 
 
 def spark_command(
@@ -62,20 +65,31 @@ def spark_command(
     given_properties = properties_of(submission, defaults)
 
     local = functools.partial(local_copy, context.objects, folder / "work")
-    options = local_arguments(connector.without_jar(submission), local, spark=spark.traits)
-    application = options[-1 - len(submission.arguments)]
-    if spark.environment is not None and connector.names_connector(
-        replace(submission, application=application), given_properties
-    ):
+    submission = local_submission(submission, local)
+    if spark.environment is not None and connector.names_connector(submission, given_properties):
         has_it = spark.traits.minor >= connector.OLDEST_SPARK
         note = connector.NOTE if has_it else connector.NOTE_TOO_OLD
         spark = replace(spark, connector=has_it, notes=(*spark.notes, note))
+    options = spark_arguments(connector.without_jar(submission), spark.traits)
     arguments = [str(spark.home / "bin" / "spark-submit"), *options]
     environment = _spark_environment(spark, folder, exported or {})
     if context.file_system:
         # Not `spark.driver.extraClassPath`, which jobs set themselves.
         environment["SPARK_DIST_CLASSPATH"] = str(CLASSES)
     return arguments, environment, spark
+
+
+def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:
+    """Return the arguments of `spark-submit` on this machine, of a Spark, for a submission of local files."""
+    # Given as options, for a property `spark.submit.deployMode` would win over their absence.
+    arguments = ["--master", "local[*]", "--deploy-mode", "client"]
+    if option_values(submission, "--properties-file") and spark.loads_defaults:
+        # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
+        arguments.append("--load-spark-defaults")
+    for name, value in submission.options:
+        if name not in _REPLACED:
+            arguments += [name] if value is None else [name, value]
+    return [*arguments, submission.application, *submission.arguments]
 
 
 def _spark_environment(

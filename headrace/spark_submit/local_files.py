@@ -1,4 +1,4 @@
-"""Copies the files that a submission names in S3 to this machine, and names the copies in its arguments."""
+"""Copies the files that a submission names in S3 to this machine, and has it name the copies."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
-from headrace.spark_submit.arguments import Submission, option_values
+from headrace.spark_submit.arguments import Submission
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.spark_versions import SparkTraits
 
-_REPLACED = frozenset({"--master", "--deploy-mode"})
 _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
 
-def local_arguments(
-    submission: Submission, local: Callable[[str], str], *, spark: SparkTraits
-) -> list[str]:
-    """Return the arguments for this machine and a Spark; `local` fetches a URI and returns its path."""
-    # Given as options, for a property `spark.submit.deployMode` would win over their absence.
-    arguments = ["--master", "local[*]", "--deploy-mode", "client"]
-    if option_values(submission, "--properties-file") and spark.loads_defaults:
-        # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
-        arguments.append("--load-spark-defaults")
-    for name, value in submission.options:
-        if name in _REPLACED:
-            continue
-        if name in _FILE_LISTS and value is not None:
-            value = ",".join(local(item) for item in value.split(",") if item)
-        arguments += [name] if value is None else [name, value]
-    return [*arguments, local(submission.application), *submission.arguments]
+def local_submission(submission: Submission, local: Callable[[str], str]) -> Submission:
+    """Return a submission that names files of this machine; `local` fetches a URI and returns its path."""
+    options = [
+        (name, ",".join(local(item) for item in value.split(",") if item))
+        if name in _FILE_LISTS and value is not None
+        else (name, value)
+        for name, value in submission.options
+    ]
+    return Submission(options, local(submission.application), submission.arguments)
 
 
 def local_copy(objects: ObjectStore, folder: Path, uri: str) -> str:

@@ -20,6 +20,7 @@ from headrace.core.emr_releases import release_of
 from headrace.core.minor_versions import dotted, minor_of
 from headrace.spark_submit import connector
 from headrace.spark_submit.context import Command
+from headrace.spark_submit.controller_log import CONTROLLER, note
 from headrace.spark_submit.emr_differences import facts_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
@@ -29,7 +30,6 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.sparks import JobSpark
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ class StepLogs:
     Attributes:
         folder: the step's own.
         application: the step's YARN application; None unless it runs in cluster mode.
-        in_s3: those of the running step on their way to S3.
+        in_s3: those of the step on their way to S3: kept while it runs, stored when it has ended.
     """
 
     def __init__(
@@ -109,11 +109,10 @@ class StepLogs:
         if folder.is_dir():
             (folder / "stderr").write_text(f"{message}\n", errors="replace")
 
-    def store(self, state: StepState, diagnostics: str) -> None:
-        """Complete the logs of the step that has ended, put them to S3, and remove what it needed to run."""
+    def report_end(self, state: StepState, diagnostics: str) -> None:
+        """In cluster mode, have the client report how the driver ended."""
         if self._report is not None and self.folder.is_dir():
             self._report.end(state, self._step.started_ms or 0, diagnostics)
-        self.in_s3.store()
 
 
 def _uri(location: tuple[str, str] | None, name: str) -> str | None:

@@ -66,7 +66,9 @@ class StepRun:
 
     def end(self, state: StepState, message: str = "", *, diagnostics: str | None = None) -> None:
         """Store the logs, then the end: who sees a step ended finds its logs."""
-        self._logs.store(state, diagnostics or message)
+        if self._logs.application is not None:
+            self._logs.report_end(state, diagnostics or message)
+        self._logs.in_s3.store()
         self.step.ended_ms = self._ports.clock.now_ms()
         self._ports.store.change_step(self._cluster, self.step, state, message)
 
