@@ -4,7 +4,8 @@ Usage: python -m scripts.ways [TREE]
        python -m scripts.ways --show "step to process"
 
 A cloud is started, every way is gone twice, and the second time each function is noted at its first call, on every
-thread. What is at the leaves (records, facts, errors, limits) is no part of a way: so is the second pair of figures.
+thread. What the server does once a second by a timer is no part of a request: that function, and all that it calls, is
+not noted. What is at the leaves (records, facts, errors, limits) is no part of a way: so is the second pair of figures.
 TREE is the folder that holds another `headrace`, an older one, say; it runs with this environment's libraries.
 """
 
@@ -43,6 +44,8 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "step to process": ("services/emr/", "spark_submit/"),
 }
 LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
+# Run by a timer, whatever is asked meanwhile.
+TIMED = frozenset({"Server._look_regularly"})
 ROLE = "arn:aws:iam::000000000000:role/r"
 OPEN = ["PENDING", "RUNNING", "CANCEL_PENDING"]
 _PAUSE_S, _LOOK_S, _LONGEST_S = 0.02, 1.0, 60.0
@@ -86,8 +89,15 @@ class Tracer:
         if file is None:
             own = code.co_filename.startswith(self.package) and not code.co_name.startswith("<")
             file = self._files[code] = code.co_filename[len(self.package) :] if own else ""
-        if file:
+        if file and not _is_timed(frame):
             calls.append((file, code.co_qualname))
+
+
+def _is_timed(frame: FrameType | None) -> bool:
+    """Whether a timer's function is this one, or called it."""
+    while frame is not None and frame.f_code.co_qualname not in TIMED:
+        frame = frame.f_back
+    return frame is not None
 
 
 class Ways:

@@ -135,19 +135,14 @@ class Http1Connection(asyncio.Protocol):
         self._writer.stop_sending()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_free:
-            request = usual_request(data)
-            if request is not None:
-                self._since_s = self._server.now_s
-                self._take_usual(request)
-                return
-        self._receive(data)
+        if not (self._is_free and self._take_usual(data)):
+            self._receive(data)
 
     def _receive(self, data: bytes) -> None:
         if self._ended:
             return
         self._since_s = self._server.now_s
-        self._is_free = False
+        was_free, self._is_free = self._is_free, False
         if not self._begun:
             data = self._first + data
             if PREFACE.startswith(data[: len(PREFACE)]):
@@ -160,8 +155,8 @@ class Http1Connection(asyncio.Protocol):
             self._reader.forget()
         if self._current is not None or self._has_more or not self._writable.is_set():
             self._held += data
-        elif not self._reader.is_arriving and (request := usual_request(data)) is not None:
-            self._take_usual(request)
+        elif not (was_free or self._reader.is_arriving) and self._take_usual(data):
+            pass
         elif len(data) <= max(self._bounds.turn_bytes, self._reader.body_left_bytes):
             self._feed(data)
         else:
@@ -244,10 +239,7 @@ class Http1Connection(asyncio.Protocol):
         size_bytes = max(self._bounds.turn_bytes, self._reader.body_left_bytes)
         piece = bytes(self._held[:size_bytes])
         del self._held[:size_bytes]
-        request = None if self._held or self._reader.is_arriving else usual_request(piece)
-        if request is not None:
-            self._take_usual(request)
-        else:
+        if self._held or self._reader.is_arriving or not self._take_usual(piece):
             self._feed(piece)
 
     def _feed(self, data: bytes) -> None:
@@ -275,7 +267,12 @@ class Http1Connection(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _take_usual(self, request: HttpRequest) -> None:
+    def _take_usual(self, data: bytes) -> bool:
+        """Answer the one whole request that `data` is, or begin to; False when it is anything else."""
+        request = usual_request(data)
+        if request is None:
+            return False
+        self._since_s = self._server.now_s
         answer = self._server.at_once(request)
         if (
             isinstance(answer, HttpResponse)
@@ -287,6 +284,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(head(answer, len(answer.body)) + answer.body)
         else:
             self._begin_with(Exchange(request), answer)
+        return True
 
     def _begin(self, exchange: Exchange) -> None:
         """Answer a request at once if that can be done; else begin to."""
