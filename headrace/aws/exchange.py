@@ -49,11 +49,6 @@ class Exchange:
         self.is_left = False
         self.job: Job | None = None
 
-    @property
-    def must_load(self) -> bool:
-        """Whether the body is in a file only for want of room."""
-        return self.body is not None and self.body.must_load
-
     def leave(self) -> None:
         """The client is gone: the request need not be run, unless it is running."""
         self.is_left = True

@@ -9,7 +9,7 @@ from typing import cast
 
 from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import DROPPED, HttpRequest, HttpResponse
+from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.http1_answers import BODILESS, head
 from headrace.aws.http1_reader import RequestReader
 from headrace.aws.http1_requests import usual_request
@@ -289,7 +289,7 @@ class Http1Connection(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         """Answer a request at once if that can be done; else begin to."""
         answer = exchange.answer
-        if answer is None and not exchange.must_load:
+        if answer is None and exchange.request.body_file is None:
             answer = self._server.answer_inline(exchange.request)
         self._begin_with(exchange, answer)
 
@@ -312,14 +312,17 @@ class Http1Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
         self._write(exchange, settled(answer))
-        self._end_exchange(exchange)
+        exchange.release()
+        self._end_exchange()
 
     async def _serve(self, exchange: Exchange) -> None:
         answer = await self._server.answer(exchange, self)
         try:
             if isinstance(answer.body, bytes):
-                self._write(exchange, answer)
-            elif await self._writer.write_long(exchange, answer) and not exchange.keep_alive:
+                is_written = self._writer.write(exchange, answer)
+            else:
+                is_written = await self._writer.write_long(exchange, answer)
+            if is_written and not exchange.keep_alive:
                 self._close_after(exchange)
         except ConnectionError:
             self.abort()
@@ -330,20 +333,16 @@ class Http1Connection(asyncio.Protocol):
             log.exception("the answer to %s broke off", exchange.request.path)
             self.abort()
         finally:
-            self._end_exchange(exchange)
+            exchange.release()
+            self._end_exchange()
 
-    def _end_exchange(self, exchange: Exchange) -> None:
+    def _end_exchange(self) -> None:
         self._since_s = max(self._since_s, self._writer.since_s)
-        exchange.release()
         self._current = None
         self._advance()
 
     def _write(self, exchange: Exchange, answer: HttpResponse) -> None:
-        if answer.status == DROPPED:
-            self.abort()
-            return
-        self._writer.write(exchange, answer)
-        if not exchange.keep_alive:
+        if self._writer.write(exchange, answer) and not exchange.keep_alive:
             self._close_after(exchange)
 
     def _close_after(self, exchange: Exchange) -> None:

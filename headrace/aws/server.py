@@ -21,13 +21,12 @@ from pathlib import Path
 from typing import cast
 
 from headrace.aws.answer_parts import file_parts, iterator_parts
-from headrace.aws.body_room import NoRoom
 from headrace.aws.bounds import Bounds
 from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
-from headrace.aws.request_body import Bodies, RequestBody
+from headrace.aws.request_body import Bodies, NoRoom, RequestBody
 from headrace.aws.server_errors import body_not_stored, busy, internal_failure
 from headrace.aws.thread_pool import FairPool
 from headrace.aws.waiting import call_when_done, when_done
