@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Future
 from typing import cast
 
 from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.http1_answers import BODILESS, head
 from headrace.aws.http1_reader import RequestReader
 from headrace.aws.http1_requests import usual_request
@@ -290,12 +289,10 @@ class Http1Connection(asyncio.Protocol):
         """Answer a request at once if that can be done; else begin to."""
         answer = exchange.answer
         if answer is None and exchange.request.body_file is None:
-            answer = self._server.answer_inline(exchange.request)
+            answer = self._server.answer_or_handler(exchange.request)
         self._begin_with(exchange, answer)
 
-    def _begin_with(
-        self, exchange: Exchange, answer: HttpResponse | Future[HttpResponse] | None
-    ) -> None:
+    def _begin_with(self, exchange: Exchange, answer: Answer | Handler | None) -> None:
         if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
             if answer.waits:
                 self._current, self._is_free = exchange, False
