@@ -10,7 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from headrace.adapters import EventBuses, LogQueue, MetricQueue, Queues, Schemas, Secrets, Topics
+from headrace.adapters.lookups import Schemas, Secrets
+from headrace.adapters.messages import EventBuses, Queues, Topics
+from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.entrance import Entrance

@@ -12,32 +12,23 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import CorruptFrame
+from headrace.store.batch import Batch
 from headrace.store.fsync import sync_path
-from headrace.store.losses import (
-    NOTHING_KNOWN,
-    UNCERTAIN,
-    Known,
-    LogDamaged,
-    Loss,
-    describe,
-    find_losses,
-)
+from headrace.store.losses import NOTHING_KNOWN, Known, LogDamaged, Loss, describe
+from headrace.store.opening import open_segments
 from headrace.store.render import render
-from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment, SegmentDeleted
+from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
-from headrace.store.walk import frames
+from headrace.store.walk import first_arrived_at, frames
 
 log = logging.getLogger(__name__)
 
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: one that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
-FIRST_INDEX = 1
 
 
 class LogClosed(Exception):
@@ -46,28 +37,6 @@ class LogClosed(Exception):
 
 class LogFull(Exception):
     """The disk took none of the batch; nothing of it is in the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What a read found.
-
-    Attributes:
-        payloads: JSON objects (of a journal: JSON strings) joined by `frame.SEPARATOR`, in order; views of what was
-            read.
-        starts: of each payload the index of its first record, and when its records arrived, in milliseconds.
-        count: records in all.
-        data_bytes: their decoded size (of whole frames; of a part, in proportion).
-        next_index: where to go on.
-        last_arrival_ms: of the last record; None when there is none.
-    """
-
-    payloads: list[bytes | memoryview]
-    starts: list[tuple[int, int]]
-    count: int
-    data_bytes: int
-    next_index: int
-    last_arrival_ms: int | None
 
 
 def identity_of(stream_id: str, shard_id: str) -> bytes:
@@ -109,65 +78,22 @@ class ShardLog:
         self._trim_lock = threading.Lock()
         self.closed = False
         self.synced_index: int | None = None
-        self.dropped_bytes = 0
         self.roll_after_ms = ROLL_AFTER_MS
         self._identity = identity
         self._roll_at_bytes = roll_at_bytes
         self._zero_second, self._zero = -1, 0
         self._unsynced: list[Segment] = []
         self._folder_synced = False
-        self._segments: list[Segment] = []
-        self.losses: list[Loss] = []
+        opened = open_segments(folder, identity, known)
+        self._segments: list[Segment] = opened.segments
+        self.losses: list[Loss] = opened.losses
+        self.dropped_bytes = opened.dropped_bytes
         self.before_trim: Callable[[int], None] | None = None
         self._told: set[int] = set()
-        self._open(known)
         # The oldest record that should be there: below the first segment when that is not the first one.
         self._start_index = min(
             [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]
         )
-
-    def _open(self, known: Known) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        paths = sorted(self.folder.glob(f"*{SUFFIX}"))
-        unreadable: dict[int, tuple[Path, str]] = {}
-        claimed = known.end_index
-        opened: list[Segment] = []
-        tail_is_good = False
-        for path in paths:
-            try:
-                if path == paths[-1]:
-                    segment = self._open_tail(path, known)
-                    tail_is_good = True
-                else:
-                    segment = Segment.open_sealed(path, self._identity)
-            except CorruptFrame as error:
-                unreadable[int(path.stem)] = (path, str(error))
-                claimed = max(claimed, Segment.claimed_by_index(path, self._identity))
-                continue
-            opened.append(segment)
-        end_index = opened[-1].end_index if opened else FIRST_INDEX
-        claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
-        if not tail_is_good or claimed > end_index:
-            # Numbers that were given are not given again, nor any that may have been since the last mark.
-            fresh = not paths and claimed <= FIRST_INDEX
-            following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
-            opened.append(Segment.create(self.folder, following, self._identity))
-        self._segments = opened
-        self.losses = find_losses(opened, unreadable, known, claimed)
-
-    def _open_tail(self, path: Path, known: Known) -> Segment:
-        first_index = int(path.stem)
-        if known.end_index > first_index and path.stat().st_size < frame.SEGMENT_HEADER_BYTES:
-            raise CorruptFrame("the segment was emptied")
-        tail, self.dropped_bytes = Segment.open_tail(path, self._identity)
-        if self.dropped_bytes:
-            log.warning(
-                "%s: cut %d bytes of a write that did not finish; they are kept in %s",
-                tail.path,
-                self.dropped_bytes,
-                tail.path.with_suffix(CUT_SUFFIX).name,
-            )
-        return tail
 
     @property
     def first_index(self) -> int:
@@ -421,7 +347,7 @@ class ShardLog:
         for segment in self._segments:
             if segment.last_arrival_ms < timestamp_ms:
                 continue
-            found = self._index_in(segment, timestamp_ms)
+            found = first_arrived_at(segment, timestamp_ms)
             if found is not None:
                 following = found
                 break
@@ -429,20 +355,6 @@ class ShardLog:
             if loss.end_index == following and not loss.accepted:
                 return loss.first_index
         return following
-
-    def _index_in(self, segment: Segment, timestamp_ms: int) -> int | None:
-        previous: int | None = None
-        offset = segment.offset_near_arrival(timestamp_ms)
-        try:
-            for header, _ in frames(segment, offset, None):
-                if header.arrival_ms >= timestamp_ms:
-                    # Behind damage: what was lost there may have arrived then.
-                    damaged = previous is not None and previous < header.first_index
-                    return previous if damaged else header.first_index
-                previous = header.end_index
-        except SegmentDeleted:
-            pass
-        return None
 
     # --- the end of things --------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.throttle import Throttle
-from headrace.store.shard_log import Batch, ShardLog
+from headrace.store.batch import Batch
+from headrace.store.shard_log import ShardLog
 
 _HEAD = bytes(7) + b"\x01"
 _BODY = struct.Struct(">16sQQQB")
