@@ -1,6 +1,6 @@
 """The log of one shard: segments in a folder, one appender, any number of readers.
 
-An append is in the operating system's hands when `append` returns (it survives kill -9); `sync` puts it on
+An append is in the operating system's hands when `append_columns` returns (it survives kill -9); `sync` puts it on
 the disk. A torn end is cut off when the log is opened, and reported. Time comes from the caller.
 """
 
@@ -12,12 +12,21 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.batch import Batch
 from headrace.store.fsync import sync_path
-from headrace.store.losses import NOTHING_KNOWN, Known, LogDamaged, Loss, describe
+from headrace.store.losses import (
+    NOTHING_KNOWN,
+    DamageLog,
+    Known,
+    LogDamaged,
+    Loss,
+    describe,
+    end_of_gap,
+)
 from headrace.store.opening import open_segments
 from headrace.store.render import render
 from headrace.store.segment import Segment, SegmentDeleted
@@ -29,6 +38,7 @@ log = logging.getLogger(__name__)
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: one that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
+_FIRST_INDEX = attrgetter("first_index")
 
 
 class LogClosed(Exception):
@@ -89,7 +99,7 @@ class ShardLog:
         self.losses: list[Loss] = opened.losses
         self.dropped_bytes = opened.dropped_bytes
         self.before_trim: Callable[[int], None] | None = None
-        self._told: set[int] = set()
+        self._damage = DamageLog()
         # The oldest record that should be there: below the first segment when that is not the first one.
         self._start_index = min(
             [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]
@@ -119,19 +129,7 @@ class ShardLog:
                 return segment.last_arrival_ms
         return 0
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes on disk."""
-        return sum(segment.size_bytes for segment in self._segments)
-
     # --- appending ----------------------------------------------------------------------------
-
-    def append(
-        self, records: Sequence[tuple[str, str]], data_bytes: int, now_ms: int, tail: str = ""
-    ) -> list[str]:
-        """Append (data, key as a JSON string with its quotes) pairs; see `append_columns`."""
-        data, keys = [data for data, _ in records], [key[1:-1] for _, key in records]
-        return self.append_columns(data, keys, data_bytes, now_ms, tail)
 
     def append_columns(
         self,
@@ -263,7 +261,7 @@ class ShardLog:
                     continue
                 if self.closed and not self.folder.exists():
                     return Batch([], [], 0, 0, index, None)
-                raise self._log_once(
+                raise self._damage.logged(
                     LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
                 ) from None
 
@@ -274,7 +272,7 @@ class ShardLog:
         if index >= segments[-1].end_index:
             # Who waits for records reads here most of the time.
             return Batch([], [], 0, 0, index, None)
-        at = max(0, bisect_right(segments, index, key=_first_index) - 1)
+        at = max(0, bisect_right(segments, index, key=_FIRST_INDEX) - 1)
         payloads: list[bytes | memoryview] = []
         starts: list[tuple[int, int]] = []
         count = data_bytes = 0
@@ -309,34 +307,17 @@ class ShardLog:
                         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
         except LogDamaged as error:
             if not count:
-                raise self._log_once(error) from None
+                raise self._damage.logged(error) from None
             # Whoever reads on from here gets the error again.
         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
 
     def _pass_gap(self, index: int, following: int) -> int:
-        """Return where to go on when the next record that is there is `following`. Raises LogDamaged."""
-        if following <= index:
-            return index
-        loss = next((loss for loss in self.losses if loss.holds(index)), None)
-        if loss is None:
-            # It came about after the log was opened.
-            raise LogDamaged(
-                f"{self.folder}: records {index} to {following - 1} are missing", index, following
-            )
-        if not loss.accepted:
-            raise LogDamaged(self.describe(loss), loss.first_index, loss.end_index)
-        return following
+        """See `end_of_gap`."""
+        return end_of_gap(index, following, self.losses, self.folder, self.describe)
 
     def describe(self, loss: Loss) -> str:
         """Say in one sentence which records are missing, and where they were."""
         return describe(loss, self.folder.name, self.base, self._segments)
-
-    def _log_once(self, error: LogDamaged) -> LogDamaged:
-        """Log damage that a reader meets for the first time, and return the error."""
-        if error.first_index not in self._told:
-            self._told.add(error.first_index)
-            log.error("%s; see: headrace check --repair", error)
-        return error
 
     def index_at(self, timestamp_ms: int) -> int:
         """Return the index of the first record that arrived at or after `timestamp_ms`.
@@ -414,7 +395,3 @@ class ShardLog:
         """Close the files; no append may follow."""
         for segment in self._segments:
             segment.close()
-
-
-def _first_index(segment: Segment) -> int:
-    return segment.first_index
