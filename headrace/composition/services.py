@@ -198,7 +198,7 @@ class Services:
             **shared,
         )
         self.cloudcontrol = build_cloudcontrol(
-            supervisor=base.supervisor, types=self.cloudformation.door, **shared
+            supervisor=base.supervisor, types=self.cloudformation.single_resources, **shared
         )
         self.tagging = build_tagging(base.gateway)
 

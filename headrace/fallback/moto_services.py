@@ -31,7 +31,6 @@ from headrace.fallback.access_keys import account_of
 from headrace.fallback.answered_here import answer_without_moto
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.given import check_given, without_nulls
 from headrace.fallback.held import HeldState
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -59,6 +58,7 @@ from headrace.fallback.request_kinds import (
     changes_rows_only,
     only_reads,
 )
+from headrace.fallback.request_members import check_members, without_nulls
 from headrace.fallback.resource_policy_checks import check_put
 from headrace.fallback.starting import start_empty
 from headrace.fallback.strictness import FallbackStrictness
@@ -259,7 +259,7 @@ class MotoServices:
         package, operation = found[0], operation_of(request)
         # Stacks and state machines may say texts as numbers: what carries them makes no difference.
         if is_from_outside:
-            check_given(service, operation, request)
+            check_members(service, operation, request)
         check_put(service, package, operation, request, self.sessions)
         own = answer_without_moto(package, operation, request, self.sessions)
         if own is not None:

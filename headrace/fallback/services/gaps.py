@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.other_accounts import patch_buses
-from headrace.fallback.services import bus_policies, code_updates, half_made, updates
+from headrace.fallback.services import bus_policies, code_updates, partial_creations, updates
 
 _FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 _MANAGED_KEYS = {
@@ -355,7 +355,7 @@ def s3(module: Any) -> None:
 
 def rds(module: Any) -> None:
     """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
-    half_made.rds(module)
+    partial_creations.rds(module)
     updates.rds(module)
 
     def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:

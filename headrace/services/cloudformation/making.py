@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.core.along import along
+from headrace.core.commit_notes import stored_with_commit
 from headrace.core.ports import Acting, ControlPlane
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.existing import already_exists, means_existing
@@ -103,7 +103,7 @@ class _Noting:
         where: Any = {"account": account, "region": region, "acting": acting}
         if self.is_over:
             return self.control.call(service, operation, params, **where)
-        with along(note):
+        with stored_with_commit(note):
             return self.control.call(service, operation, params, **where)
 
     def end(self) -> None:

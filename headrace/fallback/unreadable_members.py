@@ -29,7 +29,7 @@ _CODES = {
 _ARN_PARTS = 6
 
 
-def misread(
+def unreadable_member(
     service: str, operation: str, params: Mapping[str, Any], error: Exception
 ) -> AwsError | None:
     """Return AWS's error for what made moto fail with `error`, or None where that is not known."""
