@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import IO, cast
 
-from headrace.aws.body_room import BodyRoom
+from headrace.aws.body_memory import BodyRoom
 from headrace.aws.bounds import Bounds
 
 SPOOL_ABOVE_BYTES = 16 * 1024 * 1024

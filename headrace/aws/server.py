@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import cast
 
 from headrace.aws.answer_parts import file_parts, iterator_parts
-from headrace.aws.body_room import NoRoom
+from headrace.aws.body_memory import NoRoom
 from headrace.aws.bounds import Bounds
 from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange

@@ -47,7 +47,7 @@ from headrace.fallback.moto_requests import (
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
-from headrace.fallback.post import post
+from headrace.fallback.outside_http import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.refusals import error_response, missing_action, refusal
 from headrace.fallback.request_kinds import (

@@ -20,6 +20,7 @@ from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.caller import Caller
+from headrace.iam.condition_values import at, with_tags
 from headrace.iam.entries import Entries, Entry, access_to
 from headrace.iam.identity import Identity, identity_of, identity_of_session
 from headrace.iam.key_uses import (
@@ -29,7 +30,6 @@ from headrace.iam.key_uses import (
     uses_of_key,
     with_keys,
 )
-from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate

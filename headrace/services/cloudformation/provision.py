@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from headrace.services.cloudformation import denials, snapshots, stack_tags
 from headrace.services.cloudformation.alias_deployments import AliasDeployment, policy_of
+from headrace.services.cloudformation.creation import make
 from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
-from headrace.services.cloudformation.making import make
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
