@@ -1,4 +1,4 @@
-"""Answers to people about permissions: why a caller may or may not, and the smallest policy for what a role did."""
+"""Explains permissions to people: why a caller may or may not, and the smallest policy for what a role did."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class People(Protocol):
         ...
 
     def user_of(self, access_key: str) -> Identity | None:
-        """Return the user of an access key; None when it is nobody's."""
+        """Return the user of an access key; None when no user has it."""
         ...
 
     def principal(self, identity: Identity) -> Principal | None:
