@@ -90,7 +90,7 @@ class Wording:
         return self._wrong(sentence)
 
     def both(self) -> AwsError:
-        """Return the error of a request that is signed in its header and in its query too. Source: kinesalite (observed)."""
+        """Return the error of a request that is signed in its header and its query. Source: kinesalite (observed)."""
         return self._wrong(
             "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
         )
