@@ -54,7 +54,7 @@ Mapping:
 
 
 class MappingTakesBatchesWhole(StreamingRule):
-    """W9002."""
+    """W9002: a mapping neither splits a failing batch nor hears which record failed, so good records are given up."""
 
     id = "W9002"
     shortdesc = "A mapping that neither splits a failing batch nor hears which record failed gives up good records too"

@@ -67,7 +67,7 @@ class VisibilityBelowTimeout(StreamingRule):
 
 
 class VisibilityBelowSixTimeouts(StreamingRule):
-    """W9010."""
+    """W9010: A queue that hides a message for less than six timeouts of its function leaves no time for retries."""
 
     id = "W9010"
     shortdesc = "A queue that hides a message for less than six timeouts of its function leaves no time for retries"
