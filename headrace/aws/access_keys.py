@@ -38,7 +38,7 @@ class WrongToken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AccessKey:
-    """One key.
+    """An access key: its id, its secret, and whose it is.
 
     Attributes:
         id: as requests name it.

@@ -79,7 +79,7 @@ class Wording:
         return AwsError(code, sentence, self._status)
 
     def skewed(self, timestamp: str, signed_ms: int, now_ms: int, minutes: int) -> AwsError:
-        """It was signed too long ago, or will be."""
+        """Return the error of a request whose time of signature is too far from now."""
         now = written(now_ms)
         if signed_ms < now_ms:
             limit = written(now_ms - minutes * 60_000)
@@ -90,7 +90,7 @@ class Wording:
         return self._wrong(sentence)
 
     def both(self) -> AwsError:
-        """It is signed in the header and in the query. Source: kinesalite (observed)."""
+        """Return the error of a request that is signed in its header and its query. Source: kinesalite (observed)."""
         return self._wrong(
             "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
         )

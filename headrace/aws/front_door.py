@@ -124,7 +124,7 @@ class FrontDoor:
         return self._function_urls.covers(request) or self._buckets.covers(request)
 
     def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
-        """Judge a request of a page of `origin`, None for the cloud's own or nobody's."""
+        """Judge a request that a page of `origin` sent; None for the cloud's own pages and for programs."""
         if self._function_urls.covers(request):
             return origin is None or self._function_urls.permits(request, origin)
         if self._buckets.is_alone(request):

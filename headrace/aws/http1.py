@@ -13,7 +13,8 @@ from headrace.aws.http1_answers import BODILESS, head
 from headrace.aws.http1_reader import RequestReader
 from headrace.aws.http1_requests import usual_request
 from headrace.aws.http1_writer import AnswerWriter
-from headrace.aws.http2 import PREFACE, Http2Connection
+from headrace.aws.http2 import Http2Connection
+from headrace.aws.http2_setup import PREFACE
 from headrace.aws.lingering import Lingering
 from headrace.aws.server_errors import plain
 from headrace.aws.tasks import log_failure

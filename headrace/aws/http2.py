@@ -10,8 +10,6 @@ import asyncio
 import logging
 from typing import cast
 
-from h2.config import H2Configuration
-from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     DataReceived,
@@ -23,7 +21,6 @@ from h2.events import (
     WindowUpdated,
 )
 from h2.exceptions import ProtocolError
-from h2.settings import SettingCodes, Settings
 
 from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
@@ -37,7 +34,8 @@ from headrace.aws.http2_frames import (
     Kind,
     TooMuch,
 )
-from headrace.aws.http2_requests import Receiving
+from headrace.aws.http2_requests import Answering, Receiving
+from headrace.aws.http2_setup import CONNECTION_WINDOW_BYTES, MOST_TABLE_BYTES, PREFACE, h2_of
 from headrace.aws.lingering import Lingering
 from headrace.aws.request_body import BodyTooLarge
 from headrace.aws.server_errors import body_not_stored, body_too_large
@@ -45,40 +43,10 @@ from headrace.aws.tasks import log_failure
 
 log = logging.getLogger(__name__)
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# What a client may send before it hears from us: of one stream, and of all.
-STREAM_WINDOW_BYTES = 1024 * 1024
-CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024
-# Of the headers that we send: a client may allow more, but what it allows we would keep for it.
-MOST_TABLE_BYTES = 4096
 # A header block takes the time of one more frame for each so many bytes.
 HEADER_BYTES_A_TURN = 512
 # A request takes the time of so many frames more: it is decoded, routed, and perhaps answered.
 HEADERS_TURNS = 2
-
-
-class _H2Connection(H2Connection):
-    """h2's, that remembers fewer of the streams that are over."""
-
-    MAX_CLOSED_STREAMS = 1000
-
-
-class _Answering:
-    """A request on a stream, and the task that answers it."""
-
-    __slots__ = ("exchange", "is_written", "task")
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        # Whether the answer is there: until then the task has something of the server to give back.
-        self.is_written = False
-        self.task: asyncio.Task[None] | None = None
-
-    def leave(self) -> None:
-        """Nobody waits for the answer any more."""
-        self.exchange.leave()
-        if self.is_written and self.task is not None:
-            self.task.cancel()
 
 
 class Http2Connection(asyncio.Protocol):
@@ -87,15 +55,7 @@ class Http2Connection(asyncio.Protocol):
     def __init__(self, server: Answerer) -> None:
         self._server = server
         self._bounds = server.bounds
-        self._h2 = _H2Connection(H2Configuration(client_side=False))
-        self._h2.local_settings = Settings(
-            client=False,
-            initial_values={
-                SettingCodes.MAX_CONCURRENT_STREAMS: self._bounds.streams,
-                SettingCodes.INITIAL_WINDOW_SIZE: STREAM_WINDOW_BYTES,
-                SettingCodes.MAX_HEADER_LIST_SIZE: self._bounds.head_bytes,
-            },
-        )
+        self._h2 = h2_of(self._bounds)
         self._frames = FrameReader(self._h2.max_inbound_frame_size)
         self._guard = FrameGuard(self._bounds, server.now_s)
         self._sender = AnswerSender(
@@ -107,7 +67,7 @@ class Http2Connection(asyncio.Protocol):
         )
         self._transport: asyncio.Transport | None = None
         self._receiving: dict[int, Receiving] = {}
-        self._answering: dict[int, _Answering] = {}
+        self._answering: dict[int, Answering] = {}
         self._is_greeted = False
         self._is_scheduled = False
         # The client begins no more streams.
@@ -405,7 +365,7 @@ class Http2Connection(asyncio.Protocol):
             exchange.release()
             return
         exchange.answer = started
-        answering = self._answering[stream_id] = _Answering(exchange)
+        answering = self._answering[stream_id] = Answering(exchange)
         answering.task = asyncio.get_running_loop().create_task(self._serve(stream_id, answering))
         answering.task.add_done_callback(lambda _: self._done(stream_id))
         answering.task.add_done_callback(log_failure)
@@ -414,7 +374,7 @@ class Http2Connection(asyncio.Protocol):
         self._answering.pop(stream_id, None)
         self._close_when_done()
 
-    async def _serve(self, stream_id: int, answering: _Answering) -> None:
+    async def _serve(self, stream_id: int, answering: Answering) -> None:
         exchange = answering.exchange
         answer = await self._server.answer(exchange, self)
         answering.is_written = True

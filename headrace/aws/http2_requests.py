@@ -1,9 +1,11 @@
-"""A request as it arrives on an HTTP/2 stream."""
+"""Holds the request of one HTTP/2 stream: while it arrives, and while its answer is made."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
+from headrace.aws.exchange import Exchange
 from headrace.aws.host_names import is_host
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.request_body import MAX_BODY_BYTES, Bodies, RequestBody
@@ -76,3 +78,21 @@ class Receiving:
             body=self.body.data,
             body_file=self.body.file,
         )
+
+
+class Answering:
+    """A request on a stream, and the task that answers it."""
+
+    __slots__ = ("exchange", "is_written", "task")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        # Whether the answer is there: until then the task has something of the server to give back.
+        self.is_written = False
+        self.task: asyncio.Task[None] | None = None
+
+    def leave(self) -> None:
+        """Nobody waits for the answer any more."""
+        self.exchange.leave()
+        if self.is_written and self.task is not None:
+            self.task.cancel()

@@ -34,7 +34,7 @@ class Lingering(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """It may be closed at any time."""
+        """True: the connection may be closed at any time."""
         return True
 
     @property

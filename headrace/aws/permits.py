@@ -16,7 +16,7 @@ _KEY_PREFIXES = ("AKIA", "ASIA")
 
 
 class Permit(Protocol):
-    """One caller. Thread-safe."""
+    """What one caller may do, asked request by request. Thread-safe."""
 
     @property
     def acting(self) -> Acting | None:

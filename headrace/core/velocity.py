@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.core.velocity_parser import Expression, Node, Parser, TemplateError
+from headrace.core.velocity_expressions import Expression, Node, TemplateError
+from headrace.core.velocity_parser import Parser
 from headrace.core.velocity_values import (
     MOST_CHARACTERS,
     Members,

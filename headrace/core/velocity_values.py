@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from headrace.core.velocity_parser import TemplateError
+from headrace.core.velocity_expressions import TemplateError
 
 # Documented: the largest payload of API Gateway is 10 MB.
 MOST_CHARACTERS = 10 * 1024 * 1024

@@ -30,6 +30,19 @@ def find_access_key(key_id: str) -> AccessKey | None:
     return None
 
 
+def account_of(key_id: str) -> str | None:
+    """Return the account of a user's key, active or not; None when no user has that key. moto must be loaded."""
+    if not key_id.startswith(("AKIA", "ASIA", "LSIA")):
+        return None
+    from moto.iam.models import iam_backends
+
+    # Not moto's own way, which makes a backend for every partition.
+    for account, regions in list(iam_backends.items()):
+        if any(key_id in backend.access_keys for backend in list(regions.values())):
+            return str(account)
+    return None
+
+
 def _of_user(account: str, backend: Any, key: Any) -> AccessKey | None:
     user = backend.users.get(key.user_name)
     # moto keeps deleted keys in the backend's own list.

@@ -16,7 +16,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
-from headrace.fallback.fitting import fitted
+from headrace.fallback.parameter_types import fitted
 
 SESSION = "headrace-stepfunctions"
 # SDKs call errors by their shapes; the code of this one is of the query protocol.

@@ -287,7 +287,7 @@ def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 
 
 def _instant(text: Any) -> datetime | None:
-    """Return the instant of a text in ISO 8601; None for what is none, or has no offset."""
+    """Return the instant of a text in ISO 8601; None for a text that is not an instant or has no offset."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):

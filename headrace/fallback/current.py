@@ -93,6 +93,12 @@ class Current:
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 
+    def cut_off(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
+        """Begin to work for a cloud with this clock: nothing leaves moto until the other parts are set."""
+        self.clock, self.sessions, self.guard = clock, sessions, guard
+        self.functions = self.control = self.search = self.warehouses = None
+        self.executions = self.apis = self.stream_changed = None
+
     @contextlib.contextmanager
     def listening(self) -> Generator[threading.Event]:
         """Give an event that is set whenever a queue has a message more."""

@@ -108,7 +108,7 @@ def _problem(
 
 
 def _claims(token: str) -> dict[str, Any] | None:
-    """Return what a JSON web token says; None for what is none."""
+    """Return what a JSON web token says; None for a text that is not one."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

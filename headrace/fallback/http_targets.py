@@ -19,7 +19,7 @@ import msgspec
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import MOTO_LOCK
-from headrace.fallback.post import exchange, request
+from headrace.fallback.outside_http import exchange, request
 
 # Documented: an endpoint has five seconds to answer, and is asked again after these statuses and those from 500 on.
 ANSWER_WITHIN_S = 5.0

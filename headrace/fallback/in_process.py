@@ -19,8 +19,8 @@ from botocore.validate import ParamValidator
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import service_model
-from headrace.core.along import answering, is_asked_for
 from headrace.core.clock import Clock
+from headrace.core.commit_notes import answer_from, has_note
 from headrace.core.ids import Ids
 from headrace.fallback.moto_requests import aws_response, http_request_of
 
@@ -52,8 +52,8 @@ class InProcessCalls:
             raise AwsError("UnknownOperationException", f"{service} has no operation {operation}")
         outer, _CALLING.send = _CALLING.send, self._send
         try:
-            if is_asked_for():
-                with answering(functools.partial(_answer_so_far, service, operation)):
+            if has_note():
+                with answer_from(functools.partial(_answer_so_far, service, operation)):
                     output = getattr(client, method)(**params)
             else:
                 output = getattr(client, method)(**params)

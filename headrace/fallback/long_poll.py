@@ -1,4 +1,4 @@
-"""Long polling of SQS and of activities, outside moto: moto would sleep inside the lock that orders requests."""
+"""Waits for long polls of SQS and of activities outside moto, which would sleep while it holds the lock of requests."""
 
 from __future__ import annotations
 

@@ -156,6 +156,30 @@ def moto_request(
     return Request(environ)
 
 
+def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
+    """Return a request as moto is given it, and as the journal stores it.
+
+    Args:
+        request: parsed as far as its call.
+        host: AWS's host name, by which moto finds the service.
+        endpoint_host: this cloud's, which moto puts into URLs.
+        random: eight bytes, of which all comes that moto makes up while it answers.
+    """
+    assert request.call is not None
+    return Entry(
+        method=request.method,
+        url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
+        headers={
+            **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
+            "host": endpoint_host,
+            "x-moto-account-id": request.call.account,
+        },
+        body=request.body,
+        # Of as many bits as SQLite keeps: the secrets of access keys come from it.
+        seed=int.from_bytes(random, "big") >> 1,
+    )
+
+
 def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     """Run a request by moto's function for it, with the random numbers of its seed.
 

@@ -15,22 +15,22 @@ import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Mapping
-from typing import Any, cast
+from typing import Any
 
 from headrace.aws.body_bounds import check_body
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.moto_imports import IMPORTING, load_moto
+from headrace.aws.moto_imports import IMPORTING
 from headrace.aws.service import Profile
 from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
-from headrace.fallback.client_patterns import patch_patterns
+from headrace.fallback.access_keys import account_of
+from headrace.fallback.answered_here import answer_without_moto
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.given import check_given, without_nulls
 from headrace.fallback.held import HeldState
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
@@ -39,6 +39,7 @@ from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
 from headrace.fallback.log_retention import LogRetention
 from headrace.fallback.long_poll import LONG_POLLS, wait_for_messages
 from headrace.fallback.moto_requests import (
+    entry_of,
     host_of,
     method_for,
     operation_of,
@@ -46,9 +47,7 @@ from headrace.fallback.moto_requests import (
     service_of,
 )
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
-from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
-from headrace.fallback.policy_simulation import answer_of_simulation
-from headrace.fallback.post import post
+from headrace.fallback.outside_http import post
 from headrace.fallback.profiles import PROFILES
 from headrace.fallback.refusals import error_response, missing_action, refusal
 from headrace.fallback.request_kinds import (
@@ -59,12 +58,10 @@ from headrace.fallback.request_kinds import (
     changes_rows_only,
     only_reads,
 )
+from headrace.fallback.request_members import check_members, without_nulls
 from headrace.fallback.resource_policy_checks import check_put
-from headrace.fallback.services import patch_all
-from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.starting import start_empty
 from headrace.fallback.strictness import FallbackStrictness
-from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
-from headrace.fallback.sts_sessions import answer_of_sts
 from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database
 
@@ -102,8 +99,7 @@ class MotoServices:
         )
         # The role sessions, whose credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
-        # Who invokes functions, and who calls the services that headrace owns, for what moto's services have for
-        # targets; set before the first request.
+        # What moto's services reach of this cloud; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
         self.warehouses: Warehouses | None = None
@@ -180,24 +176,9 @@ class MotoServices:
         threading.Thread(target=run, name="moto", daemon=True).start()
 
     def _load(self) -> None:
-        patch_patterns()
-        load_moto()
-        patch_all()
-        from moto.core.base_backend import BackendDict
-        from moto.core.config import default_user_config
-
-        # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
-        iam: Any = cast("Any", default_user_config)["iam"]
-        iam["load_aws_managed_policies"] = True
         _Owner.services = None
-        backends: Any = BackendDict
-        for each in list(backends._instances):  # noqa: SLF001 - moto's own reset makes all of them anew first
-            each.clear()
-        backends._instances.clear()  # noqa: SLF001
-        CURRENT.clock, CURRENT.control, CURRENT.functions = self._clock, None, None
-        CURRENT.sessions, CURRENT.guard = self.sessions, self.guard
-        CURRENT.search = CURRENT.executions = CURRENT.warehouses = CURRENT.apis = None
-        CURRENT.stream_changed = None
+        start_empty()
+        CURRENT.cut_off(self._clock, self.sessions, self.guard)
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
@@ -274,31 +255,15 @@ class MotoServices:
         found = method_for(f"https://{host}{request.path}")
         if found is None:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
-        entry = Entry(
-            method=request.method,
-            url=f"https://{host}{request.path}" + (f"?{request.query}" if request.query else ""),
-            headers={
-                **{k: v for k, v in request.headers.items() if k != "transfer-encoding"},
-                "host": self.endpoint_host,
-                "x-moto-account-id": call.account,
-            },
-            body=request.body,
-            # Of as many bits as SQLite keeps: the secrets of access keys come from it.
-            seed=int.from_bytes(self._ids.bytes(8), "big") >> 1,
-        )
+        entry = entry_of(request, host, self.endpoint_host, self._ids.bytes(8))
         package, operation = found[0], operation_of(request)
         # Stacks and state machines may say texts as numbers: what carries them makes no difference.
         if is_from_outside:
-            check_given(service, operation, request)
-        if package == "sts" and operation == "GetCallerIdentity" and self.sessions is not None:
-            answer = answer_of_session(self.sessions, request)
-            if answer is not None:
-                return answer
-        if package == "sts" and operation in STS_SESSIONS and self.sessions is not None:
-            return answer_of_sts(self.sessions, request)
+            check_members(service, operation, request)
         check_put(service, package, operation, request, self.sessions)
-        if package == "iam" and operation in SIMULATIONS:
-            return answer_of_simulation(request)
+        own = answer_without_moto(package, operation, request, self.sessions)
+        if own is not None:
+            return own
 
         def run() -> HttpResponse:
             try:
@@ -426,15 +391,7 @@ class MotoServices:
 
     def account_of(self, access_key: str) -> str | None:
         """See `headrace.aws.gateway.Fallback.account_of`."""
-        if not self._ready.is_set() or not access_key.startswith(("AKIA", "ASIA", "LSIA")):
-            return None
-        from moto.iam.models import iam_backends
-
-        # Not moto's own way, which makes a backend for every partition.
-        for account, regions in list(iam_backends.items()):
-            if any(access_key in backend.access_keys for backend in list(regions.values())):
-                return str(account)
-        return None
+        return account_of(access_key) if self._ready.is_set() else None
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str

@@ -11,7 +11,7 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model
 from headrace.aws.refusals import error_answer
 from headrace.aws.validate import sentence, validate
-from headrace.fallback.misread import misread
+from headrace.fallback.unreadable_members import unreadable_member
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
     except Exception:
         log.debug("%s:%s cannot be checked", service, operation, exc_info=True)
     else:
-        fault = misread(_model_of(service, request), operation, params, error)
+        fault = unreadable_member(_model_of(service, request), operation, params, error)
         if fault is not None:
             return fault
     name = f"{service}:{operation}"

@@ -144,7 +144,7 @@ def _assume_role_with_saml(asked: _Asked) -> dict[str, Any]:
 
 
 def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
-    """Return a session of a role for whom a provider vouches. Raises AwsError.
+    """Return a session of a role for an identity that a provider has confirmed. Raises AwsError.
 
     What is wrong with who he is, is refused where permissions are enforced, and else noted.
     """

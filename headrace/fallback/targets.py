@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
-from headrace.fallback.fitting import fitted
+from headrace.fallback.parameter_types import fitted
 
 UNSUPPORTED = "headrace delivers to no such target, and AWS does"
 

@@ -1,4 +1,4 @@
-"""Answers to people about permissions: why a caller may or may not, and the smallest policy for what a role did."""
+"""Explains permissions to people: why a caller may or may not, and the smallest policy for what a role did."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from headrace.core.ports import Acting
+from headrace.iam.condition_values import at, with_tags
 from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
 from headrace.iam.judge import Judge
-from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM
 from headrace.permissions.explain import explain
-from headrace.permissions.least import Unused, least_policy, unused_statements
+from headrace.permissions.least_privilege import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, Policies
 from headrace.permissions.requests.table import prefix_named
 

@@ -1,4 +1,4 @@
-"""One caller, as the gateway and the services ask it: what it did is noted, and refused where that is asked for."""
+"""Notes what one caller does, and with `--iam enforce` refuses what IAM denies it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Decider(Protocol):
         ...
 
     def user_of(self, access_key: str) -> Identity | None:
-        """Return the user of an access key; None when it is nobody's."""
+        """Return the user of an access key; None when no user has it."""
         ...
 
     def accesses(

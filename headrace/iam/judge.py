@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 from headrace.aws.permits import Permit, is_restricted
 from headrace.aws.sessions import RoleSessions
-from headrace.core.along import apart
 from headrace.core.clock import Clock
+from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
 from headrace.core.ports import Acting
 from headrace.iam.caller import Caller
+from headrace.iam.condition_values import at, with_tags
 from headrace.iam.entries import Entries, Entry, access_to
 from headrace.iam.identity import Identity, identity_of, identity_of_session
 from headrace.iam.key_uses import (
@@ -29,7 +30,6 @@ from headrace.iam.key_uses import (
     uses_of_key,
     with_keys,
 )
-from headrace.iam.moment import at, with_tags
 from headrace.iam.refusals import NOT_IN_IAM
 from headrace.permissions.accesses import FREE, accesses_of, why_unknown
 from headrace.permissions.evaluate import denial, evaluate
@@ -57,7 +57,7 @@ class People(Protocol):
         ...
 
     def user_of(self, access_key: str) -> Identity | None:
-        """Return the user of an access key; None when it is nobody's."""
+        """Return the user of an access key; None when no user has it."""
         ...
 
     def principal(self, identity: Identity) -> Principal | None:
@@ -208,7 +208,7 @@ class Judge:
 
     def settle(self) -> None:
         """Judge whatever waits. Waits until IAM is loaded, if anything does."""
-        with self._judging, apart():
+        with self._judging, without_note():
             with self.lock:
                 pending, self._pending = self._pending, []
                 self.changes += len(pending)
@@ -244,7 +244,7 @@ class Judge:
 
     def decide(self, identity: Identity, entry: Entry) -> str | None:
         """Return AWS's sentence of refusal; None for an access that AWS allows."""
-        with apart():
+        with without_note():
             policy = self._resource_policy(entry.access)
             version = (self.people.version, None if policy is None else policy.document.text)
             if entry.version != version or entry.decision is None:
@@ -331,7 +331,7 @@ class Judge:
         if (service, operation) in _ASKED_INSIDE:
             return ()
         find = functools.partial(self._find, account, region)
-        with apart():
+        with without_note():
             found = accesses_of(service, operation, params, account, region, find)
         if not found and (service, operation) not in FREE and why_unknown(service, operation):
             self.note_unknown(service, operation)

@@ -1,4 +1,4 @@
-"""Frames of Arrow that tasks make or take, where Spark has no Python data sources (3.5): a part for each task.
+"""Makes and consumes data frames of Arrow batches, one task for each partition, on Spark 3.5 (no Python data sources).
 
 `DataFrame.mapInArrow` does the same, but needs pandas in the driver, which this source does without. The functions that
 tasks run are objects here, so that what they carry to the executors is plain to see.

@@ -16,9 +16,10 @@ from headrace.store.discard import DELETED_SUFFIX
 from headrace.store.inspect import Inspected, inspect
 from headrace.store.losses import NOTHING_KNOWN, Known
 from headrace.store.marks import read_known
+from headrace.store.opening import FIRST_INDEX
 from headrace.store.segment import SUFFIX, Segment
 from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, WrongIndex
-from headrace.store.shard_log import FIRST_INDEX, identity_of
+from headrace.store.shard_log import identity_of
 
 STATE_FILE = "state.sqlite"
 STREAMS_FOLDER = "streams"

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from headrace.core.along import before_commit, is_asked_for
+from headrace.core.commit_notes import has_note, write_note
 from headrace.store.room import DiskFull, Room
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
@@ -85,7 +85,7 @@ class Database:
             try:
                 yield
                 if self._depth == 1:
-                    before_commit()
+                    write_note()
                     self._run("COMMIT")
             except BaseException:
                 # SQLite itself rolls back after some failures.
@@ -129,7 +129,7 @@ class Database:
     def execute(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> int:
         """Run a statement and commit; return the number of rows it changed. Raises DiskFull, OSError."""
         with self._lock:
-            if self._depth == 0 and is_asked_for():
+            if self._depth == 0 and has_note():
                 with self.transaction(frees=not sql.startswith(_GROWING)):
                     return self._run(sql, args).rowcount
             if self._depth == 0 and sql.startswith(_GROWING):

@@ -6,13 +6,16 @@ from then on it is accepted, and reading goes on behind it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 from headrace.store.segment import Segment
 from headrace.store.sequence import SequenceBase
+
+log = logging.getLogger(__name__)
 
 # How many numbers to skip, as they may have been given since the last mark: more than a shard takes in a minute.
 UNCERTAIN = 1 << 25
@@ -176,3 +179,41 @@ def describe(loss: Loss, shard_id: str, base: SequenceBase, segments: Sequence[S
     return (
         f"{records} missing of {shard_id}, {which}{where}{more}: the segment {loss.path} {loss.why}"
     )
+
+
+def end_of_gap(
+    index: int,
+    following: int,
+    losses: Sequence[Loss],
+    folder: Path,
+    describe: Callable[[Loss], str],
+) -> int:
+    """Return where to go on from `index` when the next record of the log is `following`.
+
+    Raises LogDamaged, unless the loss of those between was accepted.
+    """
+    if following <= index:
+        return index
+    loss = next((loss for loss in losses if loss.holds(index)), None)
+    if loss is None:
+        # It came about after the log was opened.
+        raise LogDamaged(
+            f"{folder}: records {index} to {following - 1} are missing", index, following
+        )
+    if not loss.accepted:
+        raise LogDamaged(describe(loss), loss.first_index, loss.end_index)
+    return following
+
+
+class DamageLog:
+    """Logs each damage of a log once, however many readers meet it."""
+
+    def __init__(self) -> None:
+        self._logged: set[int] = set()
+
+    def logged(self, error: LogDamaged) -> LogDamaged:
+        """Log damage that a reader meets for the first time, and return the error."""
+        if error.first_index not in self._logged:
+            self._logged.add(error.first_index)
+            log.error("%s; see: headrace check --repair", error)
+        return error

@@ -1,6 +1,6 @@
 """The log of one shard: segments in a folder, one appender, any number of readers.
 
-An append is in the operating system's hands when `append` returns (it survives kill -9); `sync` puts it on
+An append is in the operating system's hands when `append_columns` returns (it survives kill -9); `sync` puts it on
 the disk. A torn end is cut off when the log is opened, and reported. Time comes from the caller.
 """
 
@@ -12,32 +12,33 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from headrace.store import frame
-from headrace.store.frame import CorruptFrame
+from headrace.store.batch import Batch
 from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
-    UNCERTAIN,
+    DamageLog,
     Known,
     LogDamaged,
     Loss,
     describe,
-    find_losses,
+    end_of_gap,
 )
+from headrace.store.opening import open_segments
 from headrace.store.render import render
-from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment, SegmentDeleted
+from headrace.store.segment import Segment, SegmentDeleted
 from headrace.store.sequence import STEP, SequenceBase
-from headrace.store.walk import frames
+from headrace.store.walk import first_arrived_at, frames
 
 log = logging.getLogger(__name__)
 
 ROLL_AT_BYTES = 128 * 1024 * 1024
 # Retention deletes whole segments: one that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
-FIRST_INDEX = 1
+_FIRST_INDEX = attrgetter("first_index")
 
 
 class LogClosed(Exception):
@@ -46,28 +47,6 @@ class LogClosed(Exception):
 
 class LogFull(Exception):
     """The disk took none of the batch; nothing of it is in the log."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What a read found.
-
-    Attributes:
-        payloads: JSON objects (of a journal: JSON strings) joined by `frame.SEPARATOR`, in order; views of what was
-            read.
-        starts: of each payload the index of its first record, and when its records arrived, in milliseconds.
-        count: records in all.
-        data_bytes: their decoded size (of whole frames; of a part, in proportion).
-        next_index: where to go on.
-        last_arrival_ms: of the last record; None when there is none.
-    """
-
-    payloads: list[bytes | memoryview]
-    starts: list[tuple[int, int]]
-    count: int
-    data_bytes: int
-    next_index: int
-    last_arrival_ms: int | None
 
 
 def identity_of(stream_id: str, shard_id: str) -> bytes:
@@ -109,65 +88,22 @@ class ShardLog:
         self._trim_lock = threading.Lock()
         self.closed = False
         self.synced_index: int | None = None
-        self.dropped_bytes = 0
         self.roll_after_ms = ROLL_AFTER_MS
         self._identity = identity
         self._roll_at_bytes = roll_at_bytes
         self._zero_second, self._zero = -1, 0
         self._unsynced: list[Segment] = []
         self._folder_synced = False
-        self._segments: list[Segment] = []
-        self.losses: list[Loss] = []
+        opened = open_segments(folder, identity, known)
+        self._segments: list[Segment] = opened.segments
+        self.losses: list[Loss] = opened.losses
+        self.dropped_bytes = opened.dropped_bytes
         self.before_trim: Callable[[int], None] | None = None
-        self._told: set[int] = set()
-        self._open(known)
+        self._damage = DamageLog()
         # The oldest record that should be there: below the first segment when that is not the first one.
         self._start_index = min(
             [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]
         )
-
-    def _open(self, known: Known) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        paths = sorted(self.folder.glob(f"*{SUFFIX}"))
-        unreadable: dict[int, tuple[Path, str]] = {}
-        claimed = known.end_index
-        opened: list[Segment] = []
-        tail_is_good = False
-        for path in paths:
-            try:
-                if path == paths[-1]:
-                    segment = self._open_tail(path, known)
-                    tail_is_good = True
-                else:
-                    segment = Segment.open_sealed(path, self._identity)
-            except CorruptFrame as error:
-                unreadable[int(path.stem)] = (path, str(error))
-                claimed = max(claimed, Segment.claimed_by_index(path, self._identity))
-                continue
-            opened.append(segment)
-        end_index = opened[-1].end_index if opened else FIRST_INDEX
-        claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
-        if not tail_is_good or claimed > end_index:
-            # Numbers that were given are not given again, nor any that may have been since the last mark.
-            fresh = not paths and claimed <= FIRST_INDEX
-            following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
-            opened.append(Segment.create(self.folder, following, self._identity))
-        self._segments = opened
-        self.losses = find_losses(opened, unreadable, known, claimed)
-
-    def _open_tail(self, path: Path, known: Known) -> Segment:
-        first_index = int(path.stem)
-        if known.end_index > first_index and path.stat().st_size < frame.SEGMENT_HEADER_BYTES:
-            raise CorruptFrame("the segment was emptied")
-        tail, self.dropped_bytes = Segment.open_tail(path, self._identity)
-        if self.dropped_bytes:
-            log.warning(
-                "%s: cut %d bytes of a write that did not finish; they are kept in %s",
-                tail.path,
-                self.dropped_bytes,
-                tail.path.with_suffix(CUT_SUFFIX).name,
-            )
-        return tail
 
     @property
     def first_index(self) -> int:
@@ -193,19 +129,7 @@ class ShardLog:
                 return segment.last_arrival_ms
         return 0
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes on disk."""
-        return sum(segment.size_bytes for segment in self._segments)
-
     # --- appending ----------------------------------------------------------------------------
-
-    def append(
-        self, records: Sequence[tuple[str, str]], data_bytes: int, now_ms: int, tail: str = ""
-    ) -> list[str]:
-        """Append (data, key as a JSON string with its quotes) pairs; see `append_columns`."""
-        data, keys = [data for data, _ in records], [key[1:-1] for _, key in records]
-        return self.append_columns(data, keys, data_bytes, now_ms, tail)
 
     def append_columns(
         self,
@@ -338,7 +262,7 @@ class ShardLog:
                     continue
                 if self.closed and not self.folder.exists():
                     return Batch([], [], 0, 0, index, None)
-                raise self._log_once(
+                raise self._damage.logged(
                     LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
                 ) from None
 
@@ -349,7 +273,7 @@ class ShardLog:
         if index >= segments[-1].end_index:
             # Who waits for records reads here most of the time.
             return Batch([], [], 0, 0, index, None)
-        at = max(0, bisect_right(segments, index, key=_first_index) - 1)
+        at = max(0, bisect_right(segments, index, key=_FIRST_INDEX) - 1)
         payloads: list[bytes | memoryview] = []
         starts: list[tuple[int, int]] = []
         count = data_bytes = 0
@@ -384,34 +308,17 @@ class ShardLog:
                         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
         except LogDamaged as error:
             if not count:
-                raise self._log_once(error) from None
+                raise self._damage.logged(error) from None
             # Whoever reads on from here gets the error again.
         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
 
     def _pass_gap(self, index: int, following: int) -> int:
-        """Return where to go on when the next record that is there is `following`. Raises LogDamaged."""
-        if following <= index:
-            return index
-        loss = next((loss for loss in self.losses if loss.holds(index)), None)
-        if loss is None:
-            # It came about after the log was opened.
-            raise LogDamaged(
-                f"{self.folder}: records {index} to {following - 1} are missing", index, following
-            )
-        if not loss.accepted:
-            raise LogDamaged(self.describe(loss), loss.first_index, loss.end_index)
-        return following
+        """See `end_of_gap`."""
+        return end_of_gap(index, following, self.losses, self.folder, self.describe)
 
     def describe(self, loss: Loss) -> str:
         """Say in one sentence which records are missing, and where they were."""
         return describe(loss, self.folder.name, self.base, self._segments)
-
-    def _log_once(self, error: LogDamaged) -> LogDamaged:
-        """Log damage that a reader meets for the first time, and return the error."""
-        if error.first_index not in self._told:
-            self._told.add(error.first_index)
-            log.error("%s; see: headrace check --repair", error)
-        return error
 
     def index_at(self, timestamp_ms: int) -> int:
         """Return the index of the first record that arrived at or after `timestamp_ms`.
@@ -422,7 +329,7 @@ class ShardLog:
         for segment in self._segments:
             if segment.last_arrival_ms < timestamp_ms:
                 continue
-            found = self._index_in(segment, timestamp_ms)
+            found = first_arrived_at(segment, timestamp_ms)
             if found is not None:
                 following = found
                 break
@@ -430,20 +337,6 @@ class ShardLog:
             if loss.end_index == following and not loss.accepted:
                 return loss.first_index
         return following
-
-    def _index_in(self, segment: Segment, timestamp_ms: int) -> int | None:
-        previous: int | None = None
-        offset = segment.offset_near_arrival(timestamp_ms)
-        try:
-            for header, _ in frames(segment, offset, None):
-                if header.arrival_ms >= timestamp_ms:
-                    # Behind damage: what was lost there may have arrived then.
-                    damaged = previous is not None and previous < header.first_index
-                    return previous if damaged else header.first_index
-                previous = header.end_index
-        except SegmentDeleted:
-            pass
-        return None
 
     # --- the end of things --------------------------------------------------------------------
 
@@ -503,7 +396,3 @@ class ShardLog:
         """Close the files; no append may follow."""
         for segment in self._segments:
             segment.close()
-
-
-def _first_index(segment: Segment) -> int:
-    return segment.first_index

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame, FrameHeader
 from headrace.store.losses import LogDamaged
-from headrace.store.segment import Segment
+from headrace.store.segment import Segment, SegmentDeleted
 
 READ_CHUNK_BYTES = 1024 * 1024
 
@@ -84,3 +84,21 @@ def _behind_damage(
         if from_index is None or found[1].end_index > from_index:
             return sure + found[0]
         expected, at = found[1].end_index, found[0] + found[1].frame_bytes
+
+
+def first_arrived_at(segment: Segment, timestamp_ms: int) -> int | None:
+    """Return the index of a segment's first record that arrived at or after `timestamp_ms`; None without one.
+
+    Behind damage, the index of the first lost record, which may have arrived then.
+    """
+    previous: int | None = None
+    offset = segment.offset_near_arrival(timestamp_ms)
+    try:
+        for header, _ in frames(segment, offset, None):
+            if header.arrival_ms >= timestamp_ms:
+                damaged = previous is not None and previous < header.first_index
+                return previous if damaged else header.first_index
+            previous = header.end_index
+    except SegmentDeleted:
+        pass
+    return None

@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +30,8 @@ from headrace.spark.puts import MOST_RECORDS, Sender
 from headrace.spark.reading import COLUMNS, pages
 from headrace.spark.streams import kinesis_stream, stream_to_kinesis
 from headrace.spark.versions import HAS_DATA_SOURCES, spark_version
+from scripts.benchmarks.spark_by_hand import REGION, over_boto3, row_by_row, row_by_row_source
 
-REGION = "us-east-1"
 SHARDS = 8
 WAIT_S = 600.0
 SINK_KEYS = 5_000
@@ -40,78 +39,6 @@ SINK_KEYS = 5_000
 
 class Failed(Exception):
     """Something that was measured did not do what it should."""
-
-
-def _row_by_row(stream: str, endpoint_url: str) -> Any:
-    """Return what a page of documentation leads to: reads a page of each shard with boto3 and makes tuples of it."""
-
-    def read(start: dict[str, str]) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-        kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
-        rows: list[tuple[Any, ...]] = []
-        end = dict(start)
-        for shard in kinesis.list_shards(StreamName=stream)["Shards"]:
-            name = shard["ShardId"]
-            where: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
-            if name in end:
-                where = {
-                    "ShardIteratorType": "AFTER_SEQUENCE_NUMBER",
-                    "StartingSequenceNumber": end[name],
-                }
-            iterator = kinesis.get_shard_iterator(StreamName=stream, ShardId=name, **where)
-            page = kinesis.get_records(ShardIterator=iterator["ShardIterator"])
-            for record in page["Records"]:
-                rows.append((
-                    record["Data"], stream, record["PartitionKey"], record["SequenceNumber"],
-                    record["ApproximateArrivalTimestamp"], name,
-                ))  # fmt: skip
-                end[name] = record["SequenceNumber"]
-        return rows, end
-
-    return read
-
-
-def row_by_row_source() -> Any:
-    """Return the data source `format("rowbyrow")`. Not on Spark 3.5, which has no sources in Python."""
-    from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
-
-    class RowByRow(SimpleDataSourceStreamReader):
-        """Reads row tuples."""
-
-        def __init__(self, options: Any) -> None:
-            self._read = _row_by_row(options["stream"], options["endpointUrl"])
-
-        def initialOffset(self) -> dict[str, str]:
-            """Return an offset that names no shard: all begin at the oldest record."""
-            return {}
-
-        def read(self, start: dict[str, str]) -> tuple[Iterator[tuple[Any, ...]], dict[str, str]]:
-            """Return the next rows of every shard."""
-            rows, end = self._read(start)
-            return iter(rows), end
-
-        def readBetweenOffsets(
-            self, start: dict[str, str], end: dict[str, str]
-        ) -> Iterator[tuple[Any, ...]]:
-            """Return the rows of a batch that is done again; the benchmark does none again."""
-            return self.read(start)[0]
-
-    class RowByRowSource(DataSource):
-        """`format("rowbyrow")`."""
-
-        @classmethod
-        def name(cls) -> str:
-            """Return the format's name."""
-            return "rowbyrow"
-
-        def schema(self) -> str:
-            """Return the columns of the other source."""
-            return COLUMNS
-
-        def simpleStreamReader(self, schema: Any) -> RowByRow:
-            """Return the reader."""
-            return RowByRow(self.options)
-
-    return RowByRowSource
 
 
 @dataclass
@@ -180,7 +107,7 @@ class Bench:
         """Write a streaming frame to a new stream, by our sink or (`boto3`) by foreachBatch over boto3."""
         self.create(stream)
         if form == "boto3":
-            writer = rows.writeStream.foreachBatch(_over_boto3(stream, self.endpoint_url))
+            writer = rows.writeStream.foreachBatch(over_boto3(stream, self.endpoint_url))
         else:
             options = {"streamName": stream, "region": REGION, "endpointUrl": self.endpoint_url}
             named = {f"kinesis.{name}": value for name, value in options.items()}
@@ -258,7 +185,7 @@ class Bench:
 
     def _count_in_batches(self, stream: str, records: int) -> Run:
         """Count a backlog by the alternative of Spark 3.5: a foreachBatch that calls boto3."""
-        read = _row_by_row(stream, self.endpoint_url)
+        read = row_by_row(stream, self.endpoint_url)
         end: dict[str, str] = {}
         run = Run()
         began = time.monotonic()
@@ -312,31 +239,6 @@ class Bench:
             query.stop()
         # The first batches start workers and compile code.
         return times[3:]
-
-
-def _over_boto3(stream: str, endpoint_url: str) -> Any:
-    """Return what the foreachBatch of many a tutorial does: the rows of a partition by boto3, 500 at a time."""
-
-    def put(rows: Any) -> None:
-        kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
-        waiting: list[dict[str, Any]] = []
-
-        def send() -> None:
-            while waiting:
-                answer = kinesis.put_records(StreamName=stream, Records=waiting)
-                pairs = zip(waiting, answer["Records"])
-                waiting[:] = [record for record, found in pairs if found.get("ErrorCode")]
-
-        for row in rows:
-            waiting.append({"Data": row.data, "PartitionKey": row.partitionKey})
-            if len(waiting) == MOST_RECORDS:
-                send()
-        send()
-
-    def put_batch(rows: Any, batch_id: int) -> None:
-        rows.foreachPartition(put)
-
-    return put_batch
 
 
 def _run(progress: list[Any]) -> Run:

@@ -1,6 +1,6 @@
 """The protocols through which services meet. Data crosses here; control crosses `ControlPlane`.
 
-A service declares what it needs as one of these and is handed an implementation by `headrace.cloud`;
+A service declares what it needs as one of these and is handed an implementation by `headrace.composition`;
 no service imports another. All implementations are thread-safe.
 
 Each file holds the ports of one subject; all are imported from here.

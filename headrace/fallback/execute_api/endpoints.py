@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.execute_api.authorizers import Refused
-from headrace.fallback.post import exchange
+from headrace.fallback.outside_http import exchange
 
 # Documented: the longest that an integration takes by default.
 WITHIN_S = 29.0

@@ -32,7 +32,7 @@ from headrace.fallback.execute_api.functions import (
 )
 from headrace.fallback.execute_api.mapping import members, text_at
 from headrace.fallback.execute_api.routing import best_match
-from headrace.fallback.fitting import fitted
+from headrace.fallback.parameter_types import fitted
 
 log = logging.getLogger(__name__)
 

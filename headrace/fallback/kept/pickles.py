@@ -14,10 +14,11 @@ import io
 import pickle
 import threading
 import types
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
 from headrace.aws.moto_imports import IMPORTING
+from headrace.fallback.kept.allowed_names import check_module, check_name
 from headrace.fallback.kept.touched import Rows
 
 # A reducer says how an object is pickled, as `__reduce__` does; NotImplemented leaves it to the object.
@@ -34,40 +35,6 @@ _CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
 _AFTER_IMPORTS: list[Callable[[], None]] = []
 # By module and qualified name: functions without a name of their own that state refers to.
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
-
-_HARMLESS: Mapping[str, frozenset[str]] = {
-    "builtins": frozenset(
-        [
-            "set",
-            "frozenset",
-            "bytearray",
-            "complex",
-            "range",
-            "slice",
-            "object",
-            "list",
-            "dict",
-            "tuple",
-            "int",
-            "float",
-            "str",
-            "bytes",
-            "bool",
-        ]
-    ),
-    "collections": frozenset({"OrderedDict", "defaultdict", "deque", "Counter"}),
-    "copyreg": frozenset({"__newobj__", "__newobj_ex__", "_reconstructor"}),
-    "datetime": frozenset({"date", "datetime", "time", "timedelta", "timezone"}),
-    "dateutil.tz.tz": frozenset({"tzutc", "tzlocal", "tzoffset"}),
-    "decimal": frozenset({"Decimal"}),
-    "ipaddress": frozenset({"IPv4Address", "IPv4Network", "IPv6Address", "IPv6Network"}),
-    "random": frozenset({"Random"}),
-    "re": frozenset({"_compile"}),
-    "uuid": frozenset({"UUID", "SafeUUID"}),
-    "zoneinfo": frozenset({"ZoneInfo"}),
-    "_thread": frozenset({"RLock", "allocate_lock"}),
-    "threading": frozenset({"Condition", "Event"}),
-}
 
 
 def reduces(kind: type, reducer: Reducer) -> None:
@@ -309,19 +276,6 @@ _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
 # What Python says (dictionary, set, OrderedDict) when another thread has added to what is being pickled.
 _CHANGED = "during iteration"
 _ATTEMPTS = 10
-_OURS = ("moto.", "headrace.fallback.")
-
-
-def _check_name(module: str, name: str, found: Any) -> None:
-    """Raise `pickle.PickleError` for what must not be made, or called, when state is read."""
-    if name in _HARMLESS.get(module, ()):
-        return
-    own = getattr(found, "__module__", None) or ""
-    if isinstance(found, type) and own.startswith("moto."):
-        return
-    if own == module and module.startswith("headrace.fallback.") and "." not in name:
-        return
-    raise pickle.PickleError(f"{module}.{name} is no part of moto's state")
 
 
 class _Pickler(pickle.Pickler):
@@ -336,7 +290,7 @@ class _Pickler(pickle.Pickler):
         reduced = NotImplemented if reducer is None else reducer(obj)
         if reduced is NotImplemented and isinstance(obj, _NAMED):
             # Pickled by name: whoever reads it must be ready to look it up.
-            _check_name(obj.__module__, obj.__qualname__, obj)
+            check_name(obj.__module__, obj.__qualname__, obj)
         return reduced
 
 
@@ -345,10 +299,9 @@ class _Unpickler(pickle.Unpickler):
     now: list[Rows] | None = None
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
-        if module_name not in _HARMLESS and not module_name.startswith(_OURS):
-            raise pickle.UnpicklingError(f"{module_name}.{global_name} is no part of moto's state")
+        check_module(module_name, global_name)
         found = super().find_class(module_name, global_name)
-        _check_name(module_name, global_name, found)
+        check_name(module_name, global_name, found)
         return found
 
 

@@ -36,7 +36,7 @@ _LATER = {
     "moto.redshift.models": ("redshift", "patch"),
     "moto.resourcegroups.models": ("system_tags", "resource_groups"),
     "moto.s3.models": ("gaps", "s3"),
-    "moto.autoscaling.models": ("half_made", "autoscaling"),
+    "moto.autoscaling.models": ("partial_creations", "autoscaling"),
     "moto.autoscaling.responses": ("updates", "autoscaling"),
     "moto.pipes.models": ("pipe_updates", "patch"),
     "moto.sagemaker.responses": ("updates", "sagemaker"),

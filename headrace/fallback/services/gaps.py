@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 from headrace.fallback.other_accounts import patch_buses
-from headrace.fallback.services import bus_policies, half_made, updates
+from headrace.fallback.services import bus_policies, code_updates, partial_creations, updates
 
 _FOR_SERVERS = "CodeDeployDefault.OneAtATime"
 _MANAGED_KEYS = {
@@ -119,7 +119,7 @@ def codebuild(module: Any) -> None:
             check(source)
 
     module._validate_required_params_source = has_source
-    updates.codebuild(module)
+    code_updates.codebuild(module)
 
 
 def codedeploy(module: Any) -> None:
@@ -191,7 +191,7 @@ def codedeploy(module: Any) -> None:
     )
     module.CodeDeployResponse.delete_application = delete_application
     module.CodeDeployResponse.delete_deployment_group = delete_deployment_group
-    updates.codedeploy(module)
+    code_updates.codedeploy(module)
 
 
 def cognito(module: Any) -> None:
@@ -355,7 +355,7 @@ def s3(module: Any) -> None:
 
 def rds(module: Any) -> None:
     """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
-    half_made.rds(module)
+    partial_creations.rds(module)
     updates.rds(module)
 
     def again(create: Callable[..., Any], kept: str) -> Callable[..., Any]:

@@ -34,7 +34,7 @@ def patch() -> None:
 
 
 def _as_root(identity: Any) -> Any:
-    """Have a caller whose key is nobody's be the account itself, as with the keys of a root user."""
+    """Treat a caller with an unknown key as the account itself, as with the keys of a root user."""
 
     @functools.wraps(identity)
     def known(self: Any, *args: Any, **named: Any) -> tuple[str, str, str]:

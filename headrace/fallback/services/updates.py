@@ -22,7 +22,7 @@ def _as_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     return {xform_name(name): value for name, value in given.items()}
 
 
-def _assign(thing: Any, given: Mapping[str, Any], leave: Collection[str] = ()) -> None:
+def assign(thing: Any, given: Mapping[str, Any], leave: Collection[str] = ()) -> None:
     """Set the attributes that a request has members of; one with an empty value is empty from now on."""
     for name, value in _as_arguments(given).items():
         if name not in leave and hasattr(thing, name) and value is not None:
@@ -79,7 +79,7 @@ def glue(module: Any) -> None:
 
     def update_crawler(self: Any) -> EmptyResult:
         crawler = self.glue_backend.get_crawler(self._get_param("Name"))
-        _assign(crawler, self.parameters, leave=("name",))
+        assign(crawler, self.parameters, leave=("name",))
         crawler.version += 1
         crawler.last_updated = utcnow()
         return EmptyResult()
@@ -156,7 +156,7 @@ def athena(module: Any) -> None:
         group.configuration = _workgroup_changed(group.configuration, updates)
         engine = {**_ENGINE, **(group.configuration.get("EngineVersion") or {})}
         group.configuration["EngineVersion"] = engine
-        _assign(group, {name: self._get_param(name) for name in ("Description", "State")})
+        assign(group, {name: self._get_param(name) for name in ("Description", "State")})
         return json.dumps({})
 
     def update_data_catalog(self: Any) -> str:
@@ -165,84 +165,11 @@ def athena(module: Any) -> None:
         if catalog is None:
             raise JsonRESTError("InvalidRequestException", f"DataCatalog {name} was not found")
         catalog.type = self._get_param("Type")
-        _assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
+        assign(catalog, {name: self._get_param(name) for name in ("Description", "Parameters")})
         return json.dumps({})
 
     module.AthenaResponse.update_work_group = update_work_group
     module.AthenaResponse.update_data_catalog = update_data_catalog
-
-
-def codebuild(module: Any) -> None:
-    """Let projects be changed, where what a request does not say stays; and keep all that a new one is made of."""
-    from moto.core.responses import ActionResult
-    from moto.core.utils import unix_time
-
-    create = module.CodeBuildResponse.create_project
-
-    @functools.wraps(create)
-    def create_project(self: Any) -> ActionResult:
-        answer = create(self)
-        given = json.loads(self.body)
-        shown = self.codebuild_backend.codebuild_projects[given["name"]].project_metadata
-        kept = {name: value for name, value in given.items() if name not in shown}
-        shown.update(kept, encryptionKey=given.get("encryptionKey") or shown["encryptionKey"])
-        if shown.pop("badgeEnabled", False):
-            shown["badge"] = {"badgeEnabled": True}
-        return answer
-
-    def update_project(self: Any) -> ActionResult:
-        name = self._get_param("name")
-        project = self.codebuild_backend.codebuild_projects.get(name)
-        if project is None:
-            arn = f"arn:aws:codebuild:{self.region}:{self.current_account}:project/{name}"
-            raise module.ResourceNotFoundException(f"Project cannot be found: {arn}")
-        shown = project.project_metadata
-        given = json.loads(self.body)
-        for member in ("source", "artifacts", "environment"):
-            if member in given:
-                getattr(module, f"_validate_required_params_{member}")(given[member])
-        if given.pop("badgeEnabled", None) is not None:
-            shown["badge"] = {"badgeEnabled": self._get_param("badgeEnabled")}
-        shown.update(given)
-        for member in [name for name, value in shown.items() if value in ("", [], {}, None)]:
-            del shown[member]
-        shown["cache"] = shown.get("cache") or {"type": "NO_CACHE"}
-        shown["lastModifiedDate"] = unix_time()
-        shown.setdefault("encryptionKey", _own_key(self))
-        project.service_role, project.tags = shown["serviceRole"], shown.get("tags")
-        return ActionResult({"project": shown})
-
-    module.CodeBuildResponse.create_project = create_project
-    module.CodeBuildResponse.update_project = update_project
-
-
-def _own_key(response: Any) -> str:
-    """Return the key that projects have which name none (documented)."""
-    return f"arn:aws:kms:{response.region}:{response.current_account}:alias/aws/s3"
-
-
-def codedeploy(module: Any) -> None:
-    """Let deployment groups be changed: what a request does not say stays."""
-    from moto.codedeploy.exceptions import DeploymentGroupDoesNotExistException
-    from moto.core.responses import ActionResult
-
-    def update_deployment_group(self: Any) -> ActionResult:
-        given = json.loads(self.body)
-        name = given["currentDeploymentGroupName"]
-        groups = self.codedeploy_backend.deployment_groups.get(given["applicationName"], {})
-        if name not in groups:
-            raise DeploymentGroupDoesNotExistException(
-                f"No Deployment Group found for name: {name}"
-            )
-        group = groups[name]
-        _assign(group, given, leave=("application_name",))
-        renamed = given.get("newDeploymentGroupName")
-        if renamed:
-            groups[renamed] = groups.pop(name)
-            group.deployment_group_name = renamed
-        return ActionResult({"hooksNotCleanedUp": []})
-
-    module.CodeDeployResponse.update_deployment_group = update_deployment_group
 
 
 def elasticache(module: Any) -> None:
@@ -254,7 +181,7 @@ def elasticache(module: Any) -> None:
         (cluster,) = self.elasticache_backend.describe_cache_clusters(
             cache_cluster_id=given["CacheClusterId"]
         )
-        _assign(cluster, given, leave=("cache_cluster_id", "engine"))
+        assign(cluster, given, leave=("cache_cluster_id", "engine"))
         return ActionResult({"CacheCluster": cluster})
 
     def modify_cache_subnet_group(self: Any) -> ActionResult:
@@ -342,7 +269,7 @@ def elasticsearch(module: Any) -> None:
         backend.describe_domain(name)
         domain = backend.domains[name]
         given = json.loads(self.body)
-        _assign(domain, {**given, **{n: v for n, v in _ES.items() if given.get(n) == {}}})
+        assign(domain, {**given, **{n: v for n, v in _ES.items() if given.get(n) == {}}})
         return 200, {}, json.dumps({"DomainConfig": domain.to_config_dict()})
 
     urls.url_paths["{0}/2015-01-01/es/domain/(?P<domainname>[^/]+)/config"] = config

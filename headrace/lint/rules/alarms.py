@@ -26,7 +26,7 @@ Mapping:
 
 
 class NoAlarmOnIteratorAge(StreamingRule):
-    """W9030."""
+    """W9030: no alarm watches how far a mapping is behind its stream."""
 
     id = "W9030"
     shortdesc = "No alarm watches how far a mapping is behind its stream"
@@ -80,7 +80,7 @@ _WITH_DIMENSION = {"AWS/Kinesis": "StreamName", "AWS/Firehose": "DeliveryStreamN
 
 
 class AlarmWatchesNothing(StreamingRule):
-    """W9031."""
+    """W9031: an alarm on a metric of Kinesis or Firehose that names no stream watches nothing."""
 
     id = "W9031"
     shortdesc = "An alarm on a metric of Kinesis or Firehose that names no stream watches nothing"

@@ -42,7 +42,7 @@ Step:
 
 
 class StepMayNotRead(StreamingRule):
-    """E9060."""
+    """E9060: A step is given a stream that the role of the cluster's nodes may neither read nor write."""
 
     id = "E9060"
     shortdesc = (

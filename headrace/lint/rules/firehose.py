@@ -73,7 +73,7 @@ def _text(delivery: Resource, *members: str) -> str | None:
 
 
 class PartitionedBufferTooSmall(StreamingRule):
-    """E9020."""
+    """E9020: A delivery with dynamic partitioning needs a buffer of at least 64 MiB and 60 s."""
 
     id = "E9020"
     shortdesc = "A delivery with dynamic partitioning needs a buffer of at least 64 MiB and 60 s"
@@ -102,7 +102,7 @@ class PartitionedBufferTooSmall(StreamingRule):
 
 
 class ConvertedAndCompressed(StreamingRule):
-    """E9021."""
+    """E9021: A delivery that converts its records to Parquet or ORC must not compress its objects again."""
 
     id = "E9021"
     shortdesc = (
@@ -132,7 +132,7 @@ class ConvertedAndCompressed(StreamingRule):
 
 
 class ConvertedBufferTooSmall(StreamingRule):
-    """E9022."""
+    """E9022: A delivery that converts its records to Parquet or ORC needs a buffer of at least 64 MiB."""
 
     id = "E9022"
     shortdesc = (
@@ -159,7 +159,7 @@ class ConvertedBufferTooSmall(StreamingRule):
 
 
 class ErrorPrefixWithoutType(StreamingRule):
-    """E9023."""
+    """E9023: an error prefix is missing, or does not say the type of error."""
 
     id = "E9023"
     shortdesc = "An error prefix is missing, or does not say the type of error"
@@ -211,7 +211,7 @@ def _buckets_of(delivery: Resource) -> Iterator[tuple[str, ...]]:
 
 
 class PartitionKeyFromNowhere(StreamingRule):
-    """E9024."""
+    """E9024: A prefix takes a partition key that nothing extracts."""
 
     id = "E9024"
     shortdesc = "A prefix takes a partition key that nothing extracts"

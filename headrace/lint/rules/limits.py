@@ -43,7 +43,7 @@ class _QuotaRule(StreamingRule):
 
 
 class TooManyShards(_QuotaRule):
-    """W9070."""
+    """W9070: the streams of a deployment have more shards, or are more, than an account's default quota."""
 
     id = "W9070"
     shortdesc = (
@@ -89,7 +89,7 @@ Clicks:
 
 
 class TooManyConsumers(_QuotaRule):
-    """W9071."""
+    """W9071: A stream takes at most 20 registered consumers."""
 
     id = "W9071"
     shortdesc = "A stream takes at most 20 registered consumers"
@@ -123,7 +123,7 @@ class TooManyConsumers(_QuotaRule):
 
 
 class TooMuchConcurrency(_QuotaRule):
-    """W9072."""
+    """W9072: the functions of a deployment reserve more concurrency than an account can give."""
 
     id = "W9072"
     shortdesc = "The functions of a deployment reserve more concurrency than an account can give"

@@ -20,7 +20,7 @@ _FOR_EVER = (NOT_SET, -1, "-1")
 
 
 class MappingRetriesForEver(StreamingRule):
-    """W9001."""
+    """W9001: A mapping without a limit of retries lets one bad record stop its shard."""
 
     id = "W9001"
     shortdesc = "A mapping without a limit of retries lets one bad record stop its shard"
@@ -54,7 +54,7 @@ Mapping:
 
 
 class MappingTakesBatchesWhole(StreamingRule):
-    """W9002."""
+    """W9002: a mapping neither splits a failing batch nor hears which record failed, so good records are given up."""
 
     id = "W9002"
     shortdesc = "A mapping that neither splits a failing batch nor hears which record failed gives up good records too"
@@ -83,7 +83,7 @@ class MappingTakesBatchesWhole(StreamingRule):
 
 
 class MappingDropsSilently(StreamingRule):
-    """W9003."""
+    """W9003: A mapping without a destination on failure drops records, and nobody hears of it."""
 
     id = "W9003"
     shortdesc = "A mapping without a destination on failure drops records, and nobody hears of it"
@@ -114,7 +114,7 @@ class MappingDropsSilently(StreamingRule):
 
 
 class ParallelBatchesAboveConcurrency(StreamingRule):
-    """W9007."""
+    """W9007: the mappings of a function invoke it more often at once than its reserved concurrency allows."""
 
     id = "W9007"
     shortdesc = "The mappings of a function invoke it more often at once than its reserved concurrency allows"
@@ -177,7 +177,7 @@ _SETTINGS = {
 
 
 class SwappedSettings(StreamingRule):
-    """W9008."""
+    """W9008: A setting of a mapping takes the parameter that is named after another setting."""
 
     id = "W9008"
     shortdesc = "A setting of a mapping takes the parameter that is named after another setting"
@@ -231,7 +231,7 @@ Mapping:
 
 
 class TooManyPollers(StreamingRule):
-    """W9009."""
+    """W9009: more than five readers share each shard's five reads a second."""
 
     id = "W9009"
     shortdesc = "More than five readers share each shard's five reads a second"

@@ -43,7 +43,7 @@ def _pairs(template: Template) -> Iterator[tuple[Resource, Resource, int, int]]:
 
 
 class VisibilityBelowTimeout(StreamingRule):
-    """E9010."""
+    """E9010: A queue that hides a message for less time than its function may work is refused."""
 
     id = "E9010"
     shortdesc = "A queue that hides a message for less time than its function may work is refused"
@@ -67,7 +67,7 @@ class VisibilityBelowTimeout(StreamingRule):
 
 
 class VisibilityBelowSixTimeouts(StreamingRule):
-    """W9010."""
+    """W9010: A queue that hides a message for less than six timeouts of its function leaves no time for retries."""
 
     id = "W9010"
     shortdesc = "A queue that hides a message for less than six timeouts of its function leaves no time for retries"

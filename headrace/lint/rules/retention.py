@@ -19,7 +19,7 @@ _HOUR_S = 3600
 
 
 class RecordAgeBeyondRetention(StreamingRule):
-    """W9004."""
+    """W9004: A mapping's record age beyond the stream's retention has no effect."""
 
     id = "W9004"
     shortdesc = "A mapping's record age beyond the stream's retention has no effect"
@@ -59,7 +59,7 @@ Mapping:
 
 
 class RetriesOutlastRetention(StreamingRule):
-    """W9005."""
+    """W9005: A stream that keeps records no longer than their retries take loses the records behind them."""
 
     id = "W9005"
     shortdesc = "A stream that keeps records no longer than their retries take loses the records behind them"
@@ -110,7 +110,7 @@ Mapping:
 
 
 class FailuresOutliveRecords(StreamingRule):
-    """W9006."""
+    """W9006: A failure queue keeps its messages longer than the stream keeps the records that they name."""
 
     id = "W9006"
     shortdesc = (

@@ -73,7 +73,7 @@ Mapping:
 
 
 class RoleLacksTrigger(StreamingRule):
-    """E9050."""
+    """E9050: A function's role lacks the calls that its trigger makes with it."""
 
     id = "E9050"
     shortdesc = "A function's role lacks the calls that its trigger makes with it"
@@ -115,7 +115,7 @@ class RoleLacksTrigger(StreamingRule):
 
 
 class DeliveryRoleLacksCalls(StreamingRule):
-    """E9051."""
+    """E9051: A delivery's role lacks the calls that Firehose makes with it."""
 
     id = "E9051"
     shortdesc = "A delivery's role lacks the calls that Firehose makes with it"
@@ -163,7 +163,7 @@ _SERVICES = ("kinesis", "firehose", "sqs", "dynamodb")
 
 
 class RoleAllowsEverything(StreamingRule):
-    """W9052."""
+    """W9052: A role allows every call of a streaming service, of which nobody uses all."""
 
     id = "W9052"
     shortdesc = "A role allows every call of a streaming service, of which nobody uses all"
@@ -190,7 +190,7 @@ class RoleAllowsEverything(StreamingRule):
 
 
 class RoleAllowsUnused(StreamingRule):
-    """W9053."""
+    """W9053: A function's role allows calls on a stream, queue or table that the function never names."""
 
     id = "W9053"
     shortdesc = (
@@ -254,7 +254,7 @@ def _failed_sources(named: list[Resource], template: Template) -> Iterator[Resou
 
 
 class RoleNobodyTakes(StreamingRule):
-    """W9054."""
+    """W9054: A role may read or write a stream, and nothing takes the role."""
 
     id = "W9054"
     shortdesc = "A role may read or write a stream, and nothing takes the role"

@@ -17,7 +17,7 @@ _READS = ("kinesis:GetRecords", "kinesis:SubscribeToShard")
 
 
 class StreamNotEncrypted(StreamingRule):
-    """W9040."""
+    """W9040: A stream stores its records unencrypted."""
 
     id = "W9040"
     shortdesc = "A stream stores its records unencrypted"
@@ -58,7 +58,7 @@ Clicks:
 
 
 class StreamNobodyReads(StreamingRule):
-    """W9041."""
+    """W9041: nobody reads a stream."""
 
     id = "W9041"
     shortdesc = "Nobody reads a stream"
@@ -123,7 +123,7 @@ _CONSTANT_PATHS = ("$.source", "$.account", "$.region", "$.version", "$.detail-t
 
 
 class OneHotShard(StreamingRule):
-    """W9042."""
+    """W9042: A constant partition key sends every record to one shard."""
 
     id = "W9042"
     shortdesc = "A constant partition key sends every record to one shard"

@@ -229,7 +229,7 @@ _STS_FREE = (
 
 
 def sts_needs(request: Request) -> Needs:
-    """Who one is, is told without leave (reference of GetCallerIdentity); tags and a source identity need their own.
+    """GetCallerIdentity needs no permission (its reference); tags and a source identity need their own.
 
     For whom another vouches, the role's trust policy is asked, and nobody who calls (`headrace.fallback.sts_sessions`).
     """

@@ -12,7 +12,6 @@ from headrace.core.workers import Supervisor
 from headrace.services.cloudformation.actions import ACTIONS
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.custom_responses import Responses
-from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.errors import translate
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import FIDELITY
@@ -23,6 +22,7 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.profile import PROFILE
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import Signals
+from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_source import included_text
 from headrace.services.cloudformation.transforms.run import Transforms
@@ -76,7 +76,7 @@ def build_cloudformation(
         ),
         endpoint_url=endpoint_url,
         strict=strict,
-        door=ResourceDoor(stacks, ports),
+        single_resources=SingleResources(stacks, ports),
         notifications=notifications,
     )
 

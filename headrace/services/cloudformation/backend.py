@@ -7,7 +7,6 @@ from collections.abc import Callable
 from headrace.core.ids import Ids
 from headrace.core.ports import ObjectStore
 from headrace.services.cloudformation.custom_responses import Responses
-from headrace.services.cloudformation.door import ResourceDoor
 from headrace.services.cloudformation.exports import Exports
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.notifications import Notifications
@@ -15,6 +14,7 @@ from headrace.services.cloudformation.operations import Operations
 from headrace.services.cloudformation.resources.waiting import HANDLE, token_of
 from headrace.services.cloudformation.scope import Lookups
 from headrace.services.cloudformation.signals import signal_in
+from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.template_source import (
@@ -41,11 +41,11 @@ class CloudFormation:
         transforms: Transforms,
         endpoint_url: Callable[[], str],
         strict: bool,
-        door: ResourceDoor,
+        single_resources: SingleResources,
         notifications: Notifications,
     ) -> None:
         # For those who make single resources.
-        self.door = door
+        self.single_resources = single_resources
         self.ids = ids
         self.lock = stacks.lock
         self.stacks = stacks

@@ -14,9 +14,9 @@ from typing import Any
 
 from headrace.core.workers import WorkerDone
 from headrace.services.cloudformation import graph
-from headrace.services.cloudformation.begun import take_up
 from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
+from headrace.services.cloudformation.interrupted import find_interrupted
 from headrace.services.cloudformation.live_state import give_back
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner
@@ -110,7 +110,7 @@ class Deployment:
 
     def take_up(self, work: Work) -> None:
         """Go on after a kill: find what was made last, and then do `work`."""
-        take_up(self._states)
+        find_interrupted(self._states)
         work(self)
 
     def cancel(self) -> None:

@@ -67,7 +67,7 @@ _Evaluated = Callable[[Any, Scope], Any]
 
 
 def unresolved(name: str) -> TemplateError:
-    """Return the refusal of a name that stands for nothing: what its condition skips, or what there is not."""
+    """Return the refusal of a name whose resource does not exist, or is skipped by its condition."""
     return TemplateError(
         f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from headrace.core.along import along
+from headrace.core.commit_notes import stored_with_commit
 from headrace.core.ports import Acting
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.existing import already_exists, means_existing
@@ -89,7 +89,7 @@ class _Noting:
         control = self.states.ports.control
         if self.is_over:
             return control.call(service, operation, params, **where)
-        with along(note):
+        with stored_with_commit(note):
             return control.call(service, operation, params, **where)
 
     def made(self, physical_id: str) -> None:

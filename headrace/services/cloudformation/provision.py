@@ -20,12 +20,12 @@ from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
 from headrace.services.cloudformation.removal import Removal
+from headrace.services.cloudformation.resource_import import import_resource
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Made, changed_properties
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
-from headrace.services.cloudformation.taking_in import take_in
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.values import OperationSize
 
@@ -107,7 +107,7 @@ class Provisioner:
             raise
         if present is None or not present.physical_id:
             if logical_id in self._stack.importing:
-                take_in(self._states, wanted)
+                import_resource(self._states, wanted)
             else:
                 create(self._states, defined)
             return

@@ -1,4 +1,4 @@
-"""Takes what a request says over into a stack, and says what the change sets and updates have in common."""
+"""Copies the settings of a request into a stack: the part that creations, updates and change sets share."""
 
 from __future__ import annotations
 

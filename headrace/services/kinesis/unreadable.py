@@ -18,7 +18,7 @@ _OLD_JSON = "application/json"
 
 
 def refusal_of(request: HttpRequest) -> HttpResponse | None:
-    """Return what AWS answers a request that is none of its protocols'; None for others.
+    """Return what AWS answers to a request in none of Kinesis's protocols; None for other requests.
 
     A target with any other Content-Type than application/json is read as JSON, where AWS answers 404: programs that
     ask a local cloud by hand often send text/plain, or none.

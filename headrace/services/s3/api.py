@@ -18,7 +18,7 @@ from headrace.services.s3.history import Histories
 from headrace.services.s3.history_store import HistoryIndex
 from headrace.services.s3.notifications import Notifications
 from headrace.services.s3.profile import PROFILE
-from headrace.services.s3.raw import HttpFront
+from headrace.services.s3.raw import RawRequests
 from headrace.services.s3.store import Buckets, ObjectIndex
 from headrace.services.s3.uploads import Uploads
 from headrace.store.database import Database
@@ -55,5 +55,5 @@ def s3_api(s3: S3, *, strict: bool = False) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         fidelity=FIDELITY,
-        raw=HttpFront(s3, ACTIONS, strictness).answer_raw,
+        raw=RawRequests(s3, ACTIONS, strictness).answer_raw,
     )

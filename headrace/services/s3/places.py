@@ -1,4 +1,4 @@
-"""The file of each key.
+"""Finds the file of each key in its bucket's folder.
 
 A key that can be a relative path is that path, so that Spark reads and writes it as a file. The file of any other
 legal key (`..`, `a//b`, `a/`, a component over 255 bytes, ...) is named by a digest and lies where Spark does not look:

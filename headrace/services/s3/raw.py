@@ -70,7 +70,7 @@ _EXPECTED_OWNERS = ("x-amz-expected-bucket-owner", "x-amz-source-expected-bucket
 HOST_ID = "headrace"
 
 
-class HttpFront:
+class RawRequests:
     """Answers every request to S3. Thread-safe."""
 
     def __init__(

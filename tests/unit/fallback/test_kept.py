@@ -363,8 +363,8 @@ def test_nothing_but_moto_s_state_is_read_or_written(evil: Any):
         ("moto.sqs.models", "json.loads"),
         ("moto.sqs.models", "json"),
         ("moto.core.utils", "unix_time"),
-        ("headrace.fallback.post", "urllib"),
-        ("headrace.fallback.post", "urllib.request.urlopen"),
+        ("headrace.fallback.outside_http", "urllib"),
+        ("headrace.fallback.outside_http", "urllib.request.urlopen"),
         ("headrace.store.database", "Database"),
     ],
 )

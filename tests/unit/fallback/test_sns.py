@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.post import post
+from headrace.fallback.outside_http import post
 from tests.support.moto_lab import MotoLab
 
 TOPIC = "arn:aws:sns:us-east-1:000000000000:t"

@@ -25,7 +25,9 @@ def test_it_says_why_and_where_that_is_written(rule: type[StreamingRule]) -> Non
     assert rule.shortdesc
     assert rule.description
     assert rule.source_url.startswith("https://docs.aws.amazon.com/")
-    assert rule.__doc__ == f"{rule.id}."
+    assert rule.__doc__ is not None
+    # Its id, then what it finds.
+    assert rule.__doc__.startswith(f"{rule.id}: ")
     assert rule.id[:2] in ("E9", "W9"), "cfn-lint leaves these to others"
 
 

@@ -42,7 +42,7 @@ def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
 
 
 def start_of(token: str | None, first: int = 0) -> int:
-    """Return where the page of a NextToken begins. Raises AwsError for a token that is none."""
+    """Return where the page of a NextToken begins. Raises AwsError for any other text."""
     if not token:
         return first
     if not (token.isascii() and token.isdigit() and len(token) < _TOKEN_DIGITS):

@@ -1,4 +1,4 @@
-"""EMR's instances as templates spell them: groups, fleets, volumes, scaling; and the type of a group by itself."""
+"""Translates EMR's instance groups, fleets, volumes and scaling from templates; has the type of a single group."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ def as_wanted(wanted: Any, value: Any, shape: Any = None, *, partly: bool = Fals
 
 
 def _in_the_type_of(wanted: Any, value: Any) -> Any:
-    """Return a service's text as the number or boolean that a template has, or the other way round."""
+    """Convert a service's value to the type of the template's: text, number or boolean."""
     if isinstance(wanted, str):
         return _text(value)
     if isinstance(wanted, bool) and value in ("true", "false"):

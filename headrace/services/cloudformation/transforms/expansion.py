@@ -11,7 +11,7 @@ from headrace.services.cloudformation.errors import TemplateError, TransformFail
 from headrace.services.cloudformation.references import sub_names, sub_parts
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms import language_extensions, serverless
-from headrace.services.cloudformation.transforms.around import Around
+from headrace.services.cloudformation.transforms.context import TransformContext
 from headrace.services.cloudformation.values import substitute
 
 INCLUDE = "AWS::Include"
@@ -36,21 +36,21 @@ def has_transforms(document: Any) -> bool:
     ) or any(map(has_transforms, mapping.values()))
 
 
-def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
+def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return the template that a template's transforms make of it. Raises TemplateError."""
     whole = _named(document.get("Transform"))
     found = cast(
-        "dict[str, Any]", _inside({k: v for k, v in document.items() if k != "Transform"}, around)
+        "dict[str, Any]", _inside({k: v for k, v in document.items() if k != "Transform"}, context)
     )
     for name, params in whole:
         if name == serverless.NAME:
-            found = serverless.expand(found, around)
+            found = serverless.expand(found, context)
         elif name == language_extensions.NAME:
-            found = language_extensions.expand(found, around.parameters)
+            found = language_extensions.expand(found, context.parameters)
         elif name == INCLUDE:
-            found = {**found, **_included(params, around)}
+            found = {**found, **_included(params, context)}
         else:
-            found = _by_macro(name, params, found, around)
+            found = _by_macro(name, params, found, context)
     found.pop("Transform", None)
     if len(json.dumps(found)) > limits.PRODUCED_BYTES:
         raise TemplateError(
@@ -77,32 +77,32 @@ def _named(given: Any) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def _inside(value: Any, around: Around) -> Any:
+def _inside(value: Any, context: TransformContext) -> Any:
     """Return a value in which every Fn::Transform is replaced by what it makes of what stands beside it."""
     if isinstance(value, list):
-        return [_inside(item, around) for item in cast("list[Any]", value)]
+        return [_inside(item, context) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
         return value
     mapping = cast("Mapping[str, Any]", value)
-    found: Any = {k: _inside(v, around) for k, v in mapping.items() if k != "Fn::Transform"}
+    found: Any = {k: _inside(v, context) for k, v in mapping.items() if k != "Fn::Transform"}
     for name, params in _named(mapping.get("Fn::Transform")):
         by_include = name == INCLUDE
         found = (
-            {**found, **_included(params, around)}
+            {**found, **_included(params, context)}
             if by_include
-            else _by_macro(name, params, found, around)
+            else _by_macro(name, params, found, context)
         )
     return found
 
 
-def _included(params: Mapping[str, Any], around: Around) -> dict[str, Any]:
-    location = _plain(params.get("Location"), around)
+def _included(params: Mapping[str, Any], context: TransformContext) -> dict[str, Any]:
+    location = _plain(params.get("Location"), context)
     if not isinstance(location, str):
         raise TransformFailed(
             f"Transform {INCLUDE} failed with: The Location parameter must be an S3 address"
         )
     try:
-        fragment = load(around.read(location))
+        fragment = load(context.read(location))
     except TemplateError as error:
         raise TransformFailed(f"Transform {INCLUDE} failed with: {error}") from error
     if not isinstance(fragment, dict):
@@ -110,40 +110,42 @@ def _included(params: Mapping[str, Any], around: Around) -> dict[str, Any]:
     return cast("dict[str, Any]", fragment)
 
 
-def _by_macro(name: str, params: Mapping[str, Any], fragment: Any, around: Around) -> Any:
+def _by_macro(
+    name: str, params: Mapping[str, Any], fragment: Any, context: TransformContext
+) -> Any:
     event = {
-        "region": around.region,
-        "accountId": around.account,
-        "transformId": f"{around.account}::{name}",
+        "region": context.region,
+        "accountId": context.account,
+        "transformId": f"{context.account}::{name}",
         "fragment": fragment,
-        "params": {key: _plain(value, around) for key, value in params.items()},
-        "templateParameterValues": dict(around.parameters),
+        "params": {key: _plain(value, context) for key, value in params.items()},
+        "templateParameterValues": dict(context.parameters),
     }
-    return around.run_macro(name, event).get("fragment")
+    return context.run_macro(name, event).get("fragment")
 
 
-def _plain(value: Any, around: Around) -> Any:
+def _plain(value: Any, context: TransformContext) -> Any:
     """Return a transform's parameter, with its Ref or Fn::Sub of the template's parameters replaced (recorded)."""
     if not isinstance(value, Mapping):
         return value
     mapping = cast("Mapping[str, Any]", value)
     if set(mapping) == {"Ref"}:
-        return around.parameters.get(str(mapping["Ref"]), mapping)
+        return context.parameters.get(str(mapping["Ref"]), mapping)
     if set(mapping) == {"Fn::Sub"}:
-        return _filled(mapping["Fn::Sub"], around) or mapping
+        return _filled(mapping["Fn::Sub"], context) or mapping
     return mapping
 
 
-def _filled(argument: Any, around: Around) -> str | None:
+def _filled(argument: Any, context: TransformContext) -> str | None:
     """Return the text of an Fn::Sub, or None when it names what only resources have."""
     text, variables = sub_parts(argument)
     known = {
-        **around.parameters,
-        "AWS::AccountId": around.account,
+        **context.parameters,
+        "AWS::AccountId": context.account,
         "AWS::Partition": "aws",
-        "AWS::Region": around.region,
+        "AWS::Region": context.region,
         "AWS::URLSuffix": "amazonaws.com",
-        **{name: _plain(one, around) for name, one in variables.items()},
+        **{name: _plain(one, context) for name, one in variables.items()},
     }
     values = {name: known.get(name) for name in sub_names(text)}
     if not all(isinstance(one, str) for one in values.values()):

@@ -16,7 +16,7 @@ from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms import expansion
-from headrace.services.cloudformation.transforms.around import Around
+from headrace.services.cloudformation.transforms.context import TransformContext
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Transforms:
         template = cast("dict[str, Any]", document if isinstance(document, dict) else {})
         if not expansion.has_transforms(template):
             return None
-        around = Around(
+        context = TransformContext(
             stack.account,
             stack.region,
             {**_defaults(template), **given},
@@ -63,7 +63,7 @@ class Transforms:
             lambda name, event: self._run_macro(stack, name, event),
             lambda: self._managed_policies(stack),
         )
-        return json.dumps(expansion.expand(template, around))
+        return json.dumps(expansion.expand(template, context))
 
     def _run_macro(self, stack: Stack, name: str, event: dict[str, Any]) -> dict[str, Any]:
         function = self._function_of(stack, name)

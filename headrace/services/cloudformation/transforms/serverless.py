@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
-from headrace.services.cloudformation.transforms.around import Around
+from headrace.services.cloudformation.transforms.context import TransformContext
 
 NAME = "AWS::Serverless-2016-10-31"
 # The translator keeps the region in a class.
@@ -23,7 +23,7 @@ class _Session:
     region_name: str
 
 
-def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
+def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template without SAM's resources. Raises TemplateError, with the translator's sentences."""
     try:
         # Half a second, which only stacks of SAM's pay for.
@@ -36,14 +36,14 @@ def expand(document: dict[str, Any], around: Around) -> dict[str, Any]:
             f"Transform {NAME} needs AWS's translator, which is not installed: pip install 'headrace[sam]'"
         ) from error
 
-    values = dict(around.parameters)
-    session: Any = _Session(around.region)
+    values = dict(context.parameters)
+    session: Any = _Session(context.region)
     with _LOCK:
         translator = Translator(None, Parser(), boto_session=session)
         try:
             py27hash_fix.to_py27_compatible_template(document, values)
             found = translator.translate(
-                document, parameter_values=values, get_managed_policy_map=around.policies
+                document, parameter_values=values, get_managed_policy_map=context.policies
             )
         except InvalidDocumentException as error:
             causes = [str(cause.message) for cause in error.causes]

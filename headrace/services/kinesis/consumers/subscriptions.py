@@ -31,8 +31,8 @@ from headrace.services.kinesis.limits import (
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Consumer, Shard, Stream
 from headrace.services.kinesis.throttle import Throttle
+from headrace.store.batch import Batch
 from headrace.store.losses import LogDamaged
-from headrace.store.shard_log import Batch
 
 _JSON_TYPE = "application/json"
 _CBOR_TYPE = "application/cbor"

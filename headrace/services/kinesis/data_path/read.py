@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from headrace.core.clock import Clock
 from headrace.services.kinesis.state import Shard, Stream
-from headrace.store.shard_log import Batch, ShardLog
+from headrace.store.batch import Batch
+from headrace.store.shard_log import ShardLog
 
 
 class Reading(NamedTuple):

@@ -1,4 +1,4 @@
-"""How software is built and brought out: CodeBuild, CodeDeploy, groups and applications; all stored."""
+"""Continuous delivery: CodeBuild's projects, CodeDeploy's groups and applications; all stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""IAM's users and groups, and Cognito's roles of identities."""
+"""IAM's users and groups, and the roles that Cognito's identity pools give."""
 
 from __future__ import annotations
 

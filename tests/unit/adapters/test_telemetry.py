@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace import adapters
-from headrace.adapters import LogQueue, MetricQueue
+from headrace.adapters import telemetry
+from headrace.adapters.telemetry import LogQueue, MetricQueue
 from headrace.aws.errors import AwsError
 from headrace.core.ports import LogLine, Metric
 
@@ -88,7 +88,7 @@ def test_what_comes_while_the_state_is_loaded_is_sent_after():
 def test_there_is_a_bound_which_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
-    monkeypatch.setattr(adapters, "MOST_QUEUED", 10)
+    monkeypatch.setattr(telemetry, "MOST_QUEUED", 10)
     control = Control()
     queue = MetricQueue(control)
     queue.put([*metrics(6), *metrics(6, "other")], **WHERE)
@@ -100,7 +100,7 @@ def test_there_is_a_bound_which_is_said(
 
 
 def test_known_streams_do_not_pile_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(adapters, "MOST_KNOWN", 8)
+    monkeypatch.setattr(telemetry, "MOST_KNOWN", 8)
     control = Control()
     queue = LogQueue(control)
     for n in range(100):

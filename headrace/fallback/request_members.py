@@ -38,7 +38,7 @@ _CODES = {
 }
 
 
-def check_given(service: str, operation: str, request: HttpRequest) -> None:
+def check_members(service: str, operation: str, request: HttpRequest) -> None:
     """Raise AwsError when a request breaks its operation's model in a way that no service of AWS takes.
 
     `service` is botocore's name of it. A request that cannot be read at all is left to moto, which has its own words.

@@ -42,7 +42,7 @@ _OF_STACKS = (
 _NAME = "cloudcontrol"
 
 
-class ResourceDoor:
+class SingleResources:
     """See `headrace.core.resource_types.ResourceTypes`. Thread-safe: it keeps nothing."""
 
     def __init__(self, stacks: Stacks, ports: Ports) -> None:

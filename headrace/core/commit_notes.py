@@ -26,7 +26,7 @@ _NOW = _OfThread()
 
 
 @contextmanager
-def along(note: Note) -> Generator[None]:
+def stored_with_commit(note: Note) -> Generator[None]:
     """Have `note` called at the end of every transaction that this thread commits meanwhile, inside it.
 
     It is given the answer of the call that the transaction is about; None when the service stores before it answers.
@@ -40,7 +40,7 @@ def along(note: Note) -> Generator[None]:
 
 
 @contextmanager
-def apart() -> Generator[None]:
+def without_note() -> Generator[None]:
     """Have this thread's transactions meanwhile be none of those that a note and an answer are for."""
     note, _NOW.note = _NOW.note, None
     answer, _NOW.answer = _NOW.answer, None
@@ -51,7 +51,7 @@ def apart() -> Generator[None]:
 
 
 @contextmanager
-def answering(answer: Callable[[], Answer | None]) -> Generator[None]:
+def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
     """Say where the answer of the call under way on this thread is to be had."""
     before, _NOW.answer = _NOW.answer, answer
     try:
@@ -60,12 +60,12 @@ def answering(answer: Callable[[], Answer | None]) -> Generator[None]:
         _NOW.answer = before
 
 
-def is_asked_for() -> bool:
+def has_note() -> bool:
     """Whether this thread has something to store with its next transaction."""
     return _NOW.note is not None
 
 
-def before_commit() -> None:
+def write_note() -> None:
     """Let the thread's note be written; called inside a transaction, before it is committed."""
     note, _NOW.note = _NOW.note, None
     if note is None:

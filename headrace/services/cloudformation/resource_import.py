@@ -7,7 +7,7 @@ from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.state import Resource
 
 
-def take_in(states: ResourceStates, resource: Resource) -> None:
+def import_resource(states: ResourceStates, resource: Resource) -> None:
     """Take over the resource that the stack's operation imports under this name. Raises ResourceFailed, AwsError."""
     identifier = states.stack.importing[resource.logical_id]
     resource.physical_id, resource.imported = identifier, True

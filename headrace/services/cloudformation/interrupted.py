@@ -18,7 +18,7 @@ from headrace.services.cloudformation.resources.base import Context, Properties,
 from headrace.services.cloudformation.state import Begun, Resource, Stack
 
 
-def take_up(states: ResourceStates) -> None:
+def find_interrupted(states: ResourceStates) -> None:
     """Give the resources that a killed operation had begun to make the physical ids of what it made, and store them."""
     stack = states.stack
     being_made = states.stacks.being_made

@@ -6,7 +6,7 @@ import json
 
 from headrace.permissions.evaluate import evaluate
 from headrace.permissions.grammar import check_policy
-from headrace.permissions.least import Unused, least_policy, unused_statements
+from headrace.permissions.least_privilege import Unused, least_policy, unused_statements
 from headrace.permissions.model import Access, NamedPolicy, Policies
 from tests.unit.permissions.parties import ACCOUNT, MAPPER, STREAM, allow, deny, policy
 

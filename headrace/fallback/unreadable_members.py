@@ -29,7 +29,7 @@ _CODES = {
 _ARN_PARTS = 6
 
 
-def misread(
+def unreadable_member(
     service: str, operation: str, params: Mapping[str, Any], error: Exception
 ) -> AwsError | None:
     """Return AWS's error for what made moto fail with `error`, or None where that is not known."""
@@ -181,7 +181,7 @@ def _arn_fault(name: str, value: Any) -> AwsError | None:
 
 
 def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
-    """Return the error of an expression that names a value that is not given, or that is none."""
+    """Return the error of an expression that is malformed or names a value that the request lacks."""
     expressions = dict(_expressions(params))
     if isinstance(error, KeyError) and str(error.args[0]).startswith(":"):
         value = error.args[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class TransformContext:
     """The stack that a template is expanded for.
 
     Attributes:

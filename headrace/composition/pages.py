@@ -1,0 +1,61 @@
+"""Builds the cloud's own pages, and gives them the services that they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.composition.foundation import Foundation
+from headrace.composition.services import Services
+from headrace.iam.judge import Judge
+from headrace.pages.access import PageAccess
+from headrace.pages.emr import EmrPages
+from headrace.pages.emr_serverless import ServerlessPages
+from headrace.pages.health import Health
+from headrace.pages.routes import Routes
+from headrace.pages.site import build_site
+from headrace.pages.spark import SparkPages
+from headrace.services.emr.api import FOLDER as EMR_FOLDER
+from headrace.services.emr_serverless.api import FOLDER as EMR_SERVERLESS_FOLDER
+from headrace.spark_submit.history import HistoryOnDemand
+
+
+def build_pages(
+    base: Foundation,
+    services: Services,
+    *,
+    judge: Judge,
+    guard: PageAccess | None,
+    history: HistoryOnDemand,
+    is_started: Callable[[], bool],
+) -> Routes:
+    """Return the pages of a cloud; `guard` says who may see them with `--auth`."""
+    config, clock = base.config, base.clock
+    spark = SparkPages(
+        emr=EmrPages(clock, services.emr.store, config.data_dir / EMR_FOLDER),
+        serverless=ServerlessPages(
+            clock, services.emr_serverless.store, config.data_dir / EMR_SERVERLESS_FOLDER
+        ),
+        history=history,
+        sparks=services.sparks,
+        data_dir=config.data_dir,
+        endpoint_url=base.endpoint_url,
+    )
+    state = Health(
+        is_started=is_started,
+        moto=base.moto.status,
+        services=lambda: base.gateway.owned,
+        losses=lambda: [*services.kinesis.losses, *services.firehose.losses],
+        endpoint_url=base.endpoint_url,
+        data_dir=config.data_dir,
+        knows=lambda request: guard is None or guard.knows(request, clock.now_ms()),
+    )
+    return build_site(
+        apis=base.gateway.owned.values(),
+        spark=spark,
+        state=state,
+        rules=base.gateway.faults,
+        judge=judge,
+        receive_response=services.cloudformation.receive_response,
+        search=services.search.answer,
+        endpoint_url=base.endpoint_url,
+    )

@@ -1,0 +1,27 @@
+"""Answers the operations of IAM and STS that moto lacks or cannot answer: sessions, and the policy simulator."""
+
+from __future__ import annotations
+
+from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.sessions import RoleSessions
+from headrace.fallback.policy_simulation import OPERATIONS as SIMULATIONS
+from headrace.fallback.policy_simulation import answer_of_simulation
+from headrace.fallback.session_identity import answer_of_session
+from headrace.fallback.sts_sessions import OPERATIONS as STS_SESSIONS
+from headrace.fallback.sts_sessions import answer_of_sts
+
+
+def answer_without_moto(
+    package: str, operation: str, request: HttpRequest, sessions: RoleSessions | None
+) -> HttpResponse | None:
+    """Return the answer to an operation of moto's package; None for one that moto answers. moto must be loaded.
+
+    Raises AwsError, in the service's words.
+    """
+    if package == "iam" and operation in SIMULATIONS:
+        return answer_of_simulation(request)
+    if package != "sts" or sessions is None:
+        return None
+    if operation == "GetCallerIdentity":
+        return answer_of_session(sessions, request)
+    return answer_of_sts(sessions, request) if operation in STS_SESSIONS else None

@@ -1,0 +1,87 @@
+"""Adds the update calls of CodeBuild and CodeDeploy, of which moto has only those that create and delete.
+
+Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportMissingParameterType=false
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from headrace.fallback.services.updates import assign
+
+
+def codebuild(module: Any) -> None:
+    """Let projects be changed, where what a request does not say stays; and keep all that a new one is made of."""
+    from moto.core.responses import ActionResult
+    from moto.core.utils import unix_time
+
+    create = module.CodeBuildResponse.create_project
+
+    @functools.wraps(create)
+    def create_project(self: Any) -> ActionResult:
+        answer = create(self)
+        given = json.loads(self.body)
+        shown = self.codebuild_backend.codebuild_projects[given["name"]].project_metadata
+        kept = {name: value for name, value in given.items() if name not in shown}
+        shown.update(kept, encryptionKey=given.get("encryptionKey") or shown["encryptionKey"])
+        if shown.pop("badgeEnabled", False):
+            shown["badge"] = {"badgeEnabled": True}
+        return answer
+
+    def update_project(self: Any) -> ActionResult:
+        name = self._get_param("name")
+        project = self.codebuild_backend.codebuild_projects.get(name)
+        if project is None:
+            arn = f"arn:aws:codebuild:{self.region}:{self.current_account}:project/{name}"
+            raise module.ResourceNotFoundException(f"Project cannot be found: {arn}")
+        shown = project.project_metadata
+        given = json.loads(self.body)
+        for member in ("source", "artifacts", "environment"):
+            if member in given:
+                getattr(module, f"_validate_required_params_{member}")(given[member])
+        if given.pop("badgeEnabled", None) is not None:
+            shown["badge"] = {"badgeEnabled": self._get_param("badgeEnabled")}
+        shown.update(given)
+        for member in [name for name, value in shown.items() if value in ("", [], {}, None)]:
+            del shown[member]
+        shown["cache"] = shown.get("cache") or {"type": "NO_CACHE"}
+        shown["lastModifiedDate"] = unix_time()
+        shown.setdefault("encryptionKey", _own_key(self))
+        project.service_role, project.tags = shown["serviceRole"], shown.get("tags")
+        return ActionResult({"project": shown})
+
+    module.CodeBuildResponse.create_project = create_project
+    module.CodeBuildResponse.update_project = update_project
+
+
+def _own_key(response: Any) -> str:
+    """Return the key that projects have which name none (documented)."""
+    return f"arn:aws:kms:{response.region}:{response.current_account}:alias/aws/s3"
+
+
+def codedeploy(module: Any) -> None:
+    """Let deployment groups be changed: what a request does not say stays."""
+    from moto.codedeploy.exceptions import DeploymentGroupDoesNotExistException
+    from moto.core.responses import ActionResult
+
+    def update_deployment_group(self: Any) -> ActionResult:
+        given = json.loads(self.body)
+        name = given["currentDeploymentGroupName"]
+        groups = self.codedeploy_backend.deployment_groups.get(given["applicationName"], {})
+        if name not in groups:
+            raise DeploymentGroupDoesNotExistException(
+                f"No Deployment Group found for name: {name}"
+            )
+        group = groups[name]
+        assign(group, given, leave=("application_name",))
+        renamed = given.get("newDeploymentGroupName")
+        if renamed:
+            groups[renamed] = groups.pop(name)
+            group.deployment_group_name = renamed
+        return ActionResult({"hooksNotCleanedUp": []})
+
+    module.CodeDeployResponse.update_deployment_group = update_deployment_group

@@ -1,0 +1,81 @@
+"""Opens the segments of a shard log: cuts off a torn end, finds lost records, and says where new ones begin."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.store import frame
+from headrace.store.frame import CorruptFrame
+from headrace.store.losses import UNCERTAIN, Known, Loss, find_losses
+from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment
+
+log = logging.getLogger(__name__)
+
+FIRST_INDEX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is in a log's folder.
+
+    Attributes:
+        segments: in order; the last one takes the next records.
+        losses: the records that are missing.
+        dropped_bytes: of a torn end, cut off and kept beside it.
+    """
+
+    segments: list[Segment]
+    losses: list[Loss]
+    dropped_bytes: int
+
+
+def open_segments(folder: Path, identity: bytes, known: Known) -> Opened:
+    """Open the segments in `folder`, which is made when it is not there; `known` is what the database knows of it.
+
+    Damage does not keep them from opening: it is a loss. Raises OSError.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = sorted(folder.glob(f"*{SUFFIX}"))
+    unreadable: dict[int, tuple[Path, str]] = {}
+    claimed = known.end_index
+    opened: list[Segment] = []
+    tail_is_good = False
+    dropped_bytes = 0
+    for path in paths:
+        try:
+            if path == paths[-1]:
+                segment, dropped_bytes = _open_tail(path, identity, known)
+                tail_is_good = True
+            else:
+                segment = Segment.open_sealed(path, identity)
+        except CorruptFrame as error:
+            unreadable[int(path.stem)] = (path, str(error))
+            claimed = max(claimed, Segment.claimed_by_index(path, identity))
+            continue
+        opened.append(segment)
+    end_index = opened[-1].end_index if opened else FIRST_INDEX
+    claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
+    if not tail_is_good or claimed > end_index:
+        # Numbers that were given are not given again, nor any that may have been since the last mark.
+        fresh = not paths and claimed <= FIRST_INDEX
+        following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
+        opened.append(Segment.create(folder, following, identity))
+    return Opened(opened, find_losses(opened, unreadable, known, claimed), dropped_bytes)
+
+
+def _open_tail(path: Path, identity: bytes, known: Known) -> tuple[Segment, int]:
+    """Return the last segment, and how many bytes were cut off its end. Raises CorruptFrame, OSError."""
+    first_index = int(path.stem)
+    if known.end_index > first_index and path.stat().st_size < frame.SEGMENT_HEADER_BYTES:
+        raise CorruptFrame("the segment was emptied")
+    tail, dropped_bytes = Segment.open_tail(path, identity)
+    if dropped_bytes:
+        log.warning(
+            "%s: cut %d bytes of a write that did not finish; they are kept in %s",
+            tail.path,
+            dropped_bytes,
+            tail.path.with_suffix(CUT_SUFFIX).name,
+        )
+    return tail, dropped_bytes
