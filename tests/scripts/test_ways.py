@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
+from scripts import ways
 from scripts.ways import Tracer, returns
 
 
@@ -34,7 +37,8 @@ def test_a_function_counts_at_its_first_call_and_in_the_ways_folders_alone() -> 
     assert returns(calls, ("a/",)) == (0, [("a/x.py", "f"), ("a/x.py", "h"), ("a/y.py", "i")])
 
 
-def test_what_a_timer_calls_is_not_noted() -> None:
+def test_what_a_timer_calls_is_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ways, "BACKGROUND", {("test_ways.py", "Server._look_regularly")})
     calls: list[tuple[str, str]] = []
     tracer, server = Tracer(f"{Path(__file__).parent}/", calls), Server()
     before = sys.getprofile()
