@@ -97,19 +97,22 @@ class Reports:
 
     def failure(self, error: Exception) -> None:
         """Report that a delivery failed and will be tried again."""
-        match error:
-            case BucketNotFound():
-                code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
-            case Denied():
-                code, message = error.code, error.message
-            case SchemaNotFound():
-                code = "DataFormatConversion.EntityNotFound"
-                message = f"The specified table or database could not be found: {error}"
-            case _:
-                code, message = f"Headrace.{type(error).__name__}", str(error)
+        code, message = _words_of(error)
         self.last_error = f"{code}: {message}"
         self._put_log(code, f"The delivery failed and will be tried again. {message}")
         self.measure((f"{self._metrics_name}.Success", 0, "Count"))
+
+    def output_failure(self, error: Exception, s3: Mapping[str, Any]) -> None:
+        """Report in its own log that the error output or the backup could not be put and will be tried again.
+
+        `s3` is its configuration. That the delivery failed is reported beside.
+        """
+        options = mapped(s3, "CloudWatchLoggingOptions")
+        if options == mapped(self._stream.destination, "CloudWatchLoggingOptions"):
+            return
+        code, message = _words_of(error)
+        sentence = f"The delivery failed and will be tried again. {message}"
+        self._write(options, str(s3["BucketARN"]), code, sentence)
 
     def refused(self, failed: Sequence[Failed]) -> None:
         """Report that records went to the error output, a line for each code, as AWS samples them."""
@@ -139,12 +142,17 @@ class Reports:
         stream = self._stream
         log.warning("firehose %s: %s: %s", stream.name, code, message)
         options = mapped(stream.destination, "CloudWatchLoggingOptions")
+        self._write(options, _name_of(stream.destination), code, message)
+
+    def _write(self, options: Mapping[str, Any], destination: str, code: str, message: str) -> None:
+        """Put a line into the log of these CloudWatchLoggingOptions, if they are enabled."""
+        stream = self._stream
         if not options.get("Enabled") or not options.get("LogGroupName"):
             return
         text = json.dumps(
             {
                 "deliveryStreamARN": stream.arn,
-                "destination": _name_of(stream.destination),
+                "destination": destination,
                 "deliveryStreamVersionId": stream.version,
                 "message": message,
                 "errorCode": code,
@@ -291,9 +299,25 @@ def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
     return found
 
 
+def _words_of(error: Exception) -> tuple[str, str]:
+    """Return the code and the sentence of a failure."""
+    match error:
+        case BucketNotFound():
+            return "S3.NoSuchBucket", "The specified bucket does not exist."
+        case Denied():
+            return error.code, error.message
+        case SchemaNotFound():
+            sentence = f"The specified table or database could not be found: {error}"
+            return "DataFormatConversion.EntityNotFound", sentence
+        case _:
+            return f"Headrace.{type(error).__name__}", str(error)
+
+
 def _name_of(destination: Mapping[str, Any]) -> str:
     """Return what the log calls a destination."""
     url = mapped(destination, "EndpointConfiguration").get("Url")
+    # How AWS's log names an Iceberg destination is not known: here by its catalogue.
+    url = url or mapped(destination, "CatalogConfiguration").get("CatalogARN")
     for name in _NAMES:
         url = url or destination.get(name)
     return str(url or "")

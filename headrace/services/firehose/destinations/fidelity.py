@@ -4,7 +4,6 @@ from headrace.core.ports import FidelityLevel
 
 _OF_S3: dict[str, FidelityLevel] = {
     "S3Configuration.EncryptionConfiguration": "stored",
-    "S3Configuration.CloudWatchLoggingOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 _DELIMITER: dict[str, FidelityLevel] = {
@@ -29,15 +28,17 @@ _ICEBERG: dict[str, FidelityLevel] = {
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
-    "Amazonopensearchservice": _SEARCH,
+    # OpenSearch has no types of documents; the error output shows it.
+    "Amazonopensearchservice": {**_SEARCH, "TypeName": "stored"},
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
     "Redshift": {
         # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
         **_OF_S3,
+        # What goes wrong with the objects that COPY reads is in the destination's own log.
+        "S3Configuration.CloudWatchLoggingOptions": "stored",
         "S3BackupConfiguration.EncryptionConfiguration": "stored",
-        "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
     },
     # Its own configuration has no RoleARN.
     "Splunk": _OF_S3,
