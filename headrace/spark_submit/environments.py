@@ -23,6 +23,7 @@ from headrace.core.minor_versions import Minor, dotted, minor_of
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.pythons import find_python
 from headrace.spark_submit.spark_versions import traits_of, version_at
+from headrace.spark_submit.zip_compiler import compile_modules
 
 Say = Callable[[str], None]
 
@@ -192,6 +193,11 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
     except BaseException:
         shutil.rmtree(part.folder, ignore_errors=True)
         raise
+    # A PySpark that is linked is another environment's.
+    if not (environment.packages / _PYSPARK[0]).is_symlink():
+        problem = compile_modules(environment.home, environment.interpreter)
+        if problem is not None:
+            say(f"PySpark's modules are not compiled, so that jobs start later: {problem}")
     say(f"Spark {environment.spark} with Python {dotted(environment.python)} is in {folder}")
 
 

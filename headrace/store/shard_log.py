@@ -53,7 +53,9 @@ class Batch:
     """What a read found.
 
     Attributes:
-        payloads: JSON objects joined by `frame.SEPARATOR`, in order; views of what was read.
+        payloads: JSON objects (of a journal: JSON strings) joined by `frame.SEPARATOR`, in order; views of what was
+            read.
+        starts: of each payload the index of its first record, and when its records arrived, in milliseconds.
         count: records in all.
         data_bytes: their decoded size (of whole frames; of a part, in proportion).
         next_index: where to go on.
@@ -61,6 +63,7 @@ class Batch:
     """
 
     payloads: list[bytes | memoryview]
+    starts: list[tuple[int, int]]
     count: int
     data_bytes: int
     next_index: int
@@ -224,24 +227,52 @@ class ShardLog:
         Raises LogClosed, LogFull: then none is in the log.
         """
         with self.lock:
-            if self.closed:
-                raise LogClosed
-            segment = self._segments[-1]
-            last_ms = segment.last_arrival_ms or self.last_arrival_ms
-            arrival_ms = max(now_ms, last_ms)
-            index = segment.end_index
-            count = len(data)
+            segment, arrival_ms = self._next(now_ms)
+            index, count = segment.end_index, len(data)
             value = self._number_zero(arrival_ms) + STEP * index
             numbers = list(map(str, range(value, value + STEP * count, STEP)))
             payload = render(numbers, data, keys, arrival_ms, tail)
-            encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
-            try:
-                if self._is_due_to_roll(segment, len(encoded), arrival_ms):
-                    segment = self._roll(segment)
-                segment.append(encoded, index, count, arrival_ms)
-            except OSError as error:
-                raise LogFull(os.strerror(error.errno or 0)) from error
+            self._write(segment, payload, count, data_bytes, arrival_ms)
         return numbers
+
+    def append_payload(self, payload: bytes, count: int, data_bytes: int, now_ms: int) -> str:
+        """Append records that carry no sequence number; return that of the first.
+
+        Whoever reads them works the numbers out, from `Batch.starts`.
+
+        Args:
+            payload: JSON values joined by `frame.SEPARATOR`, which occurs in none of them.
+            count: of the records.
+            data_bytes: their decoded size.
+            now_ms: the time; never goes back within a shard, whatever is given.
+
+        Raises LogClosed, LogFull: then none is in the log.
+        """
+        with self.lock:
+            segment, arrival_ms = self._next(now_ms)
+            number = str(self._number_zero(arrival_ms) + STEP * segment.end_index)
+            self._write(segment, payload, count, data_bytes, arrival_ms)
+        return number
+
+    def _next(self, now_ms: int) -> tuple[Segment, int]:
+        """Return where the next records go, and the time that they get. The caller holds `lock`."""
+        if self.closed:
+            raise LogClosed
+        segment = self._segments[-1]
+        return segment, max(now_ms, segment.last_arrival_ms or self.last_arrival_ms)
+
+    def _write(
+        self, segment: Segment, payload: bytes, count: int, data_bytes: int, arrival_ms: int
+    ) -> None:
+        """Write one frame, into a new segment when it is time. The caller holds `lock`."""
+        index = segment.end_index
+        encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
+        try:
+            if self._is_due_to_roll(segment, len(encoded), arrival_ms):
+                segment = self._roll(segment)
+            segment.append(encoded, index, count, arrival_ms)
+        except OSError as error:
+            raise LogFull(os.strerror(error.errno or 0)) from error
 
     def _number_zero(self, arrival_ms: int) -> int:
         """The sequence number of index 0 at that time: made once a second, not once a batch."""
@@ -305,7 +336,7 @@ class ShardLog:
                 if segments is not self._segments:
                     continue
                 if self.closed and not self.folder.exists():
-                    return Batch([], 0, 0, index, None)
+                    return Batch([], [], 0, 0, index, None)
                 raise self._log_once(
                     LogDamaged(f"{self.folder}: a segment is gone", index, index + 1)
                 ) from None
@@ -316,9 +347,10 @@ class ShardLog:
         index = max(index, self._start_index)
         if index >= segments[-1].end_index:
             # Who waits for records reads here most of the time.
-            return Batch([], 0, 0, index, None)
+            return Batch([], [], 0, 0, index, None)
         at = max(0, bisect_right(segments, index, key=_first_index) - 1)
         payloads: list[bytes | memoryview] = []
+        starts: list[tuple[int, int]] = []
         count = data_bytes = 0
         last_arrival: int | None = None
         try:
@@ -337,22 +369,23 @@ class ShardLog:
                     if room < take:
                         take = max(room, 0 if count else 1)
                     if take <= 0:
-                        return Batch(payloads, count, data_bytes, index, last_arrival)
+                        return Batch(payloads, starts, count, data_bytes, index, last_arrival)
                     whole = take == header.count
                     if not whole:
                         payload = frame.join(frame.split(bytes(payload))[skip : skip + take])
                     payloads.append(payload)
+                    starts.append((index, header.arrival_ms))
                     count += take
                     data_bytes += header.data_bytes if whole else int(bytes_each * take)
                     index += take
                     last_arrival = header.arrival_ms
                     if count >= max_records or data_bytes >= max_data_bytes:
-                        return Batch(payloads, count, data_bytes, index, last_arrival)
+                        return Batch(payloads, starts, count, data_bytes, index, last_arrival)
         except LogDamaged as error:
             if not count:
                 raise self._log_once(error) from None
             # Whoever reads on from here gets the error again.
-        return Batch(payloads, count, data_bytes, index, last_arrival)
+        return Batch(payloads, starts, count, data_bytes, index, last_arrival)
 
     def _pass_gap(self, index: int, following: int) -> int:
         """Return where to go on when the next record that is there is `following`. Raises LogDamaged."""

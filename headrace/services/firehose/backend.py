@@ -284,7 +284,8 @@ class Firehose:
     ) -> list[str]:
         """Write records to the journal and return their ids. Durable when this returns. Raises LogFull, OSError."""
         texts = [base64.b64encode(data).decode() for data in datas]
-        return self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
+        number = self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
+        return [f"{number}{place:03}" for place in range(len(datas))]
 
     def admitted(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
         """Return for each record of a request whether the quotas of `limits=aws` take it; all, without these."""
@@ -307,13 +308,16 @@ class Firehose:
         size_bytes: int,
         now_ms: int,
         operation: str,
-    ) -> list[str]:
-        """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded."""
+    ) -> str:
+        """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded.
+
+        Return the number that is before each one's place in its id; see `records.PLACES`.
+        """
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
-        numbers = running.source.put(texts, size_bytes, now_ms, sync=self.fsync)
+        number = running.source.put(texts, size_bytes, now_ms, sync=self.fsync)
         running.delivery.reports.incoming(operation, len(texts), size_bytes, now_ms)
-        return numbers
+        return number
 
     def usual(self, account: str, region: str, name: str, now_ms: int) -> DeliveryStream | None:
         """Return a delivery stream that takes puts now; None when there is none, or its action must look closer."""

@@ -6,8 +6,6 @@ Anything unusual returns None and goes through its action (`actions/puts.py`), t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
 from headrace.aws.base64_texts import padding_of
@@ -16,7 +14,7 @@ from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.limits import BATCH_BYTES, BATCH_RECORDS, RECORD_BYTES
-from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.records import PLACES
 
 JSON = "application/x-amz-json-1.1"
 _BATCH, _ONE = "Firehose_20150804.PutRecordBatch", "Firehose_20150804.PutRecord"
@@ -80,9 +78,13 @@ class RawRequests:
                 account=call.account,
                 region=call.region,
             )
-        numbers = firehose.put_texts(stream, datas, size_bytes, call.now_ms, operation)
-        body = _batch_body if is_batch else _one_body
-        return HttpResponse(200, [_CONTENT_TYPE], body(stream, numbers, call.now_ms))
+        number = firehose.put_texts(stream, datas, size_bytes, call.now_ms, operation)
+        encrypted = "true" if stream.encryption_status(call.now_ms) == "ENABLED" else "false"
+        if is_batch:
+            body = _batch_body(number, len(datas), encrypted)
+        else:
+            body = f'{{"RecordId":"{number}{PLACES[0]}","Encrypted":{encrypted}}}'
+        return HttpResponse(200, [_CONTENT_TYPE], body.encode())
 
 
 def _decoded_bytes(datas: list[str]) -> int | None:
@@ -96,15 +98,7 @@ def _decoded_bytes(datas: list[str]) -> int | None:
     return None if padding is None else sum(map(len, datas)) * 3 // 4 - padding
 
 
-def _encrypted(stream: DeliveryStream, now_ms: int) -> str:
-    return "true" if stream.encryption_status(now_ms) == "ENABLED" else "false"
-
-
-def _one_body(stream: DeliveryStream, numbers: Sequence[str], now_ms: int) -> bytes:
-    return f'{{"RecordId":"{numbers[0]}","Encrypted":{_encrypted(stream, now_ms)}}}'.encode()
-
-
-def _batch_body(stream: DeliveryStream, numbers: Sequence[str], now_ms: int) -> bytes:
-    ids = '"},{"RecordId":"'.join(numbers)
-    start = f'{{"FailedPutCount":0,"Encrypted":{_encrypted(stream, now_ms)},"RequestResponses":['
-    return f'{start}{{"RecordId":"{ids}"}}]}}'.encode()
+def _batch_body(number: str, count: int, encrypted: str) -> str:
+    ids = f'"}},{{"RecordId":"{number}'.join(PLACES[:count])
+    start = f'{{"FailedPutCount":0,"Encrypted":{encrypted},"RequestResponses":['
+    return f'{start}{{"RecordId":"{number}{ids}"}}]}}'

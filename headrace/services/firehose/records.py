@@ -7,6 +7,11 @@ from collections.abc import Mapping
 import msgspec
 
 from headrace.core.ports import StreamRecord
+from headrace.services.firehose.limits import BATCH_RECORDS
+
+# The RecordId that a put answers is the number of the request's first record, then the record's place in the request:
+# a request's ids differ in their last digits only, so that they are written as fast as one.
+PLACES = tuple(f"{place:03}" for place in range(BATCH_RECORDS))
 
 
 class Record(msgspec.Struct, gc=False):

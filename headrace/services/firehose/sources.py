@@ -25,8 +25,9 @@ from headrace.core.ports import (
 from headrace.store import sequence
 from headrace.store.check import JOURNAL_SHARD
 from headrace.store.discard import discard
+from headrace.store.frame import SEPARATOR
 from headrace.store.losses import NOTHING_KNOWN, Known
-from headrace.store.sequence import SequenceBase
+from headrace.store.sequence import STEP, SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
 
 END = "END"
@@ -210,13 +211,37 @@ class KinesisSource:
 
 
 class _Journalled(msgspec.Struct, gc=False):
+    """A record as the journals of earlier versions have it: in the JSON of GetRecords."""
+
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
-    # msgspec decodes the base64.
     Data: bytes
 
 
-_decode = msgspec.json.Decoder(list[_Journalled]).decode
+# msgspec decodes the base64.
+_decode_datas = msgspec.json.Decoder(list[bytes]).decode
+_decode_journalled = msgspec.json.Decoder(list[_Journalled]).decode
+_BETWEEN_TEXTS = '",\n"'
+assert _BETWEEN_TEXTS[1:3].encode() == SEPARATOR
+
+
+def _records_of(
+    payload: bytes | memoryview, first_index: int, arrival_ms: int, base: SequenceBase
+) -> list[StreamRecord]:
+    """Return the records of a put, or of a part of it, which arrived together."""
+    found = b"".join((b"[", payload, b"]"))
+    if payload[:1] == b"{":
+        return [
+            StreamRecord(stored.SequenceNumber, "", stored.Data, arrival_ms)
+            for stored in _decode_journalled(found)
+        ]
+    datas = _decode_datas(found)
+    start = base.first_of(first_index, arrival_ms)
+    numbers = map(str, range(start, start + STEP * len(datas), STEP))
+    return [
+        StreamRecord(number, "", data, arrival_ms)
+        for number, data in zip(numbers, datas, strict=True)
+    ]
 
 
 class JournalSource:
@@ -237,21 +262,24 @@ class JournalSource:
         self._sync_lock = threading.Lock()
         self._wake: Callable[[], None] = lambda: None
 
-    def put(self, texts: Sequence[str], size_bytes: int, now_ms: int, *, sync: bool) -> list[str]:
-        """Store records; return their ids. They survive kill -9, or with `sync` a power cut. Raises LogFull.
+    def put(self, texts: Sequence[str], size_bytes: int, now_ms: int, *, sync: bool) -> str:
+        """Store records; return the first one's number. They survive kill -9, or with `sync` a power cut.
 
         Args:
             texts: the records in base64, as it is stored.
             size_bytes: of all of them, decoded.
             now_ms: the time.
             sync: whether to wait for the disk.
+
+        Raises LogFull.
         """
-        numbers = self.log.append_columns(texts, [""] * len(texts), size_bytes, now_ms)
+        payload = f'"{_BETWEEN_TEXTS.join(texts)}"'.encode("ascii")
+        number = self.log.append_payload(payload, len(texts), size_bytes, now_ms)
         if sync:
             with self._sync_lock:
                 self.log.sync()
         self._wake()
-        return numbers
+        return number
 
     def first_positions(self) -> dict[str, str]:
         """See `Source.first_positions`."""
@@ -273,13 +301,8 @@ class JournalSource:
                 index = sequence.parse(number).index + 1
         batch = self.log.read(index, max_records, max_bytes)
         records: list[StreamRecord] = []
-        for payload in batch.payloads:
-            found = _decode(b"".join((b"[", payload, b"]")))
-            # A payload is of one put, whose records arrived together.
-            at_ms = round(found[0].ApproximateArrivalTimestamp * 1000)
-            records += [
-                StreamRecord(stored.SequenceNumber, "", stored.Data, at_ms) for stored in found
-            ]
+        for payload, (first_index, arrival_ms) in zip(batch.payloads, batch.starts, strict=True):
+            records += _records_of(payload, first_index, arrival_ms, self.log.base)
         following = AfterSequence(records[-1].sequence_number) if records else at
         return ReadResult(records, following, 0)
 

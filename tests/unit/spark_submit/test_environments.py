@@ -63,6 +63,18 @@ def test_an_environment_is_made_once_and_found_again(cache: Path, tmp_path: Path
     assert left_in(cache) == [environment.folder.name]
 
 
+def test_what_pip_installed_is_compiled_by_its_own_python(cache: Path, tmp_path: Path) -> None:
+    zips = 'pyspark 3.5.6; mkdir -p "$packages/pyspark/python/lib"; touch "$packages/pyspark/python/lib/p.zip"'
+    environment, said = made_by(make_python(tmp_path / "py", zips))
+    _, compiles = (tmp_path / "py" / "pip.log").read_text().splitlines()
+    assert compiles.startswith("-I ")
+    assert compiles.endswith(f"zip_compiler.py {environment.home / 'python' / 'lib' / 'p.zip'}")
+    assert len(said) == 2
+    shutil.rmtree(environment.folder)
+    _, said = made_by(make_python(tmp_path / "failing", f'{zips}; [ "$1" != -I ]'))
+    assert "so that jobs start later" in said[1]
+
+
 def test_scripts_name_the_place_where_the_environment_ends_up(cache: Path, tmp_path: Path) -> None:
     environment, _ = made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
     script = (environment.folder / "bin" / "script").read_text()
