@@ -154,7 +154,7 @@ def test_more_than_run_at_once_follow_and_more_than_the_quota_are_refused(
 def test_more_sessions_than_the_quota_are_refused(
     cloud: InProcessCloud, database: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Documented: 500 sessions of an account; the sentence is assumed. What is refused is not active."""
+    """Documented: the code; how many, and the sentence, are assumed. What is refused is not active."""
     monkeypatch.setattr(sessions, "ACTIVE_SESSIONS", 0)
     monkeypatch.setattr(active, "ACTIVE_STATEMENTS", 1)
     data = cloud.client("redshift-data")
