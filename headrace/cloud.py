@@ -357,6 +357,7 @@ class Cloud:
             limits=config.limits,
             **shared,
         )
+        self.firehose.keys.state_of = self.moto.held.state_of_key
         self.redshift_data = build_redshift_data(
             supervisor=self.supervisor,
             warehouses=self.warehouses,

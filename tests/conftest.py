@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,10 @@ os.environ.setdefault("HEADRACE_SPARK_CACHE", str(_ROOT / ".spark" / "cache"))
 pass_interrupts_on()
 
 compile_little()
+
+# Nothing of what is loaded and collected dies: looking for it again and again is a fifth of a worker's processor time.
+gc.disable()
+_CONTAINERS_BETWEEN_LOOKS = 20_000
 
 # A busy machine is no failure: no property is held to a time. The default run looks at the same examples every time, so
 # that it fails for what was changed and for nothing else; `--nightly` draws new ones.
@@ -151,6 +156,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(skip)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, among what tests make."""
+    gc.enable()
+    gc.freeze()
+    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 20, 50)
 
 
 @pytest.fixture

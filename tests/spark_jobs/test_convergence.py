@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,13 +24,19 @@ pytestmark = [
 
 # Nothing is late: what is dropped as late depends on the micro-batches, and the jobs say so.
 WATERMARK = "400 days"
-FLIGHTS = [
-    Event(
-        flight["carrier"], json.dumps(flight | {"cancelled": flight["dep_time"] is None}).encode()
-    )
-    for flight in feed.flights(40)[::8]
-]
 Jobs = dict[tuple[bytes, ...], Any]
+
+
+@functools.cache
+def some_flights() -> tuple[Event, ...]:
+    """Return five flights of different hours; reading them takes a second."""
+    return tuple(
+        Event(
+            flight["carrier"],
+            json.dumps(flight | {"cancelled": flight["dep_time"] is None}).encode(),
+        )
+        for flight in feed.flights(40)[::8]
+    )
 
 
 def rows_of(path: Path) -> list[tuple[Any, ...]]:
@@ -79,11 +86,11 @@ def test_a_job_converges_and_one_without_deduplication_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = lake(spark, tmp_path / "right"), lake(spark, tmp_path / "wrong")
-    assert_converges(right, FLIGHTS[:3], order="none", examples=12, seed=1)
+    assert_converges(right, some_flights()[:3], order="none", examples=12, seed=1)
 
     monkeypatch.setattr(events, "on_time_once", every)
     with pytest.raises(NotConverged, match=r"delivered again|batch 2") as found:
-        assert_converges(wrong, FLIGHTS[:2], order="none", examples=12, seed=1)
+        assert_converges(wrong, some_flights()[:2], order="none", examples=12, seed=1)
     # The smallest: one flight, counted twice.
     assert str(found.value).count('"event_id"') <= 2
 
@@ -126,7 +133,7 @@ def queries(spark: SparkSession, folder: Path, job: Any) -> Callable[[], Query]:
 def test_a_query_converges_over_micro_batches_and_restarts(
     spark: SparkSession, tmp_path: Path, job: Any
 ) -> None:
-    assert_converges(queries(spark, tmp_path, job), FLIGHTS, examples=10, seed=2)
+    assert_converges(queries(spark, tmp_path, job), some_flights(), examples=10, seed=2)
 
 
 @pytest.mark.slow
@@ -136,5 +143,9 @@ def test_a_query_without_deduplication_is_found(
     monkeypatch.setattr(events, "on_time_once", every)
     with pytest.raises(NotConverged):
         assert_converges(
-            queries(spark, tmp_path, departures), FLIGHTS[:1], restarts=False, examples=10, seed=1
+            queries(spark, tmp_path, departures),
+            some_flights()[:1],
+            restarts=False,
+            examples=10,
+            seed=1,
         )

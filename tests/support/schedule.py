@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-# Together: each line has one Spark session, whose start and first query cost as much as ten others. First what takes
-# longest; files that are not named follow in their order.
+# Together: each line has one Spark session, whose start and first query cost as much as ten others, or one kernel of
+# the CDK, which takes ten seconds of a processor. First what takes longest; files that are not named follow in their
+# order.
 TOGETHER = (
     (
         "spark_jobs/test_weather_delays.py", "spark_jobs/test_views.py", "spark_jobs/test_departures.py",
@@ -45,7 +46,12 @@ TOGETHER = (
     ("crash/test_full_disk.py",),
     ("api/emr/test_crash.py",),
     ("crash/test_moto_crash.py",),
-    ("cdk/test_templates.py", "cdk/test_processing_options.py", "cdk/test_spark_steps.py", "cdk/test_constructs.py"),
+    (
+        "cdk/test_permissions.py", "cdk/test_custom_resources.py", "cdk/test_nag_and_lint.py", "cdk/test_templates.py",
+        "cdk/test_processing_options.py", "cdk/test_spark_steps.py", "cdk/test_constructs.py", "cdk/test_deliveries.py",
+        "cdk/test_firehose_constructs.py", "cdk/test_left_out_stages.py", "cdk/test_mutations.py",
+        "cdk/test_python_packages.py",
+    ),
 )  # fmt: skip
 # Each test has clouds of its own, and takes long.
 APART = frozenset({"spark_jobs/test_step.py", "scripts/test_spark_core.py"})

@@ -19,7 +19,6 @@ from headrace.services.firehose.failures import (
     as_lines,
     processing_line,
 )
-from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.reports import Delivered, Reports
@@ -93,7 +92,7 @@ def carry(
             failure.attempts = number
         pending.refused += outcome.retry
     try:
-        _put_outputs(attempt, destination, pending, reports)
+        _put_outputs(attempt, destination, pending)
     except Exception:
         # The next try finds again what is refused; what is reported already is not reported again.
         del pending.refused[before[0] :]
@@ -129,9 +128,7 @@ def _again(
     return replace(intent, attempts=intent.attempts + 1, failing_since_ms=since_ms)
 
 
-def _put_outputs(
-    attempt: Attempt, destination: Destination, pending: Pending, reports: Reports
-) -> None:
+def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -> None:
     """Put the error output and the backup; delete those that an earlier try put and this one does not."""
     intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
     bodies: dict[str, bytes] = {}
@@ -171,11 +168,7 @@ def _put_outputs(
         if name == DELIVERED:
             continue
         s3 = backup if name == SOURCE_BACKUP and backup is not None else stream.s3
-        try:
-            _put(ports, s3, key, bodies.get(name), again=attempt.again, plain=name != SOURCE_BACKUP)
-        except Exception as error:
-            reports.output_failure(error, s3)
-            raise
+        _put(ports, s3, key, bodies.get(name), again=attempt.again, plain=name != SOURCE_BACKUP)
 
 
 def _put(
@@ -196,10 +189,7 @@ def _put(
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
         body, encoding = output.compressed_as(kind, body, key)
-    check_object(ports.guard, s3, key)
-    ports.objects.put(
-        bucket, key, body, content_type="application/octet-stream", content_encoding=encoding
-    )
+    output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
 
 
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:

@@ -22,8 +22,10 @@ from headrace.core.ports import (
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
+from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import Denied, may_log
 from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
@@ -97,22 +99,32 @@ class Reports:
 
     def failure(self, error: Exception) -> None:
         """Report that a delivery failed and will be tried again."""
-        code, message = _words_of(error)
+        s3: Mapping[str, Any] | None = None
+        metrics = self._metrics_name
+        if isinstance(error, NotPut):
+            metrics = self._backup_metrics if error.is_backup else "DeliveryToS3"
+            s3, error = error.s3, error.cause
+        match error:
+            case BucketNotFound():
+                code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
+            case Denied():
+                code, message = error.code, error.message
+            case KeyUnusable():
+                code, message = f"KMS.{error.code}", error.message
+                self.measure((error.metric, 1, "Count"))
+            case SchemaNotFound():
+                code = "DataFormatConversion.EntityNotFound"
+                message = f"The specified table or database could not be found: {error}"
+            case _:
+                code, message = f"Headrace.{type(error).__name__}", str(error)
         self.last_error = f"{code}: {message}"
-        self._put_log(code, f"The delivery failed and will be tried again. {message}")
-        self.measure((f"{self._metrics_name}.Success", 0, "Count"))
+        self._put_log(code, f"The delivery failed and will be tried again. {message}", s3)
+        self.measure((f"{metrics}.Success", 0, "Count"))
 
-    def output_failure(self, error: Exception, s3: Mapping[str, Any]) -> None:
-        """Report in its own log that the error output or the backup could not be put and will be tried again.
-
-        `s3` is its configuration. That the delivery failed is reported beside.
-        """
-        options = mapped(s3, "CloudWatchLoggingOptions")
-        if options == mapped(self._stream.destination, "CloudWatchLoggingOptions"):
-            return
-        code, message = _words_of(error)
-        sentence = f"The delivery failed and will be tried again. {message}"
-        self._write(options, str(s3["BucketARN"]), code, sentence)
+    @property
+    def _backup_metrics(self) -> str:
+        """What the backup's metrics begin with: of OpenSearch, it counts as a delivery to S3 (documented)."""
+        return "DeliveryToS3" if "OpenSearch" in self._metrics_name else "BackupToS3"
 
     def refused(self, failed: Sequence[Failed]) -> None:
         """Report that records went to the error output, a line for each code, as AWS samples them."""
@@ -138,21 +150,19 @@ class Reports:
             f"{records} records of {shard_id} were gone before they could be delivered.",
         )
 
-    def _put_log(self, code: str, message: str) -> None:
-        stream = self._stream
+    def _put_log(self, code: str, message: str, s3: Mapping[str, Any] | None = None) -> None:
+        """Write to the destination's log, or to that of an S3 configuration if it has one of its own."""
+        stream, named = self._stream, self._stream.destination
+        if s3 is not None and mapped(s3, "CloudWatchLoggingOptions").get("Enabled"):
+            named = s3
         log.warning("firehose %s: %s: %s", stream.name, code, message)
-        options = mapped(stream.destination, "CloudWatchLoggingOptions")
-        self._write(options, _name_of(stream.destination), code, message)
-
-    def _write(self, options: Mapping[str, Any], destination: str, code: str, message: str) -> None:
-        """Put a line into the log of these CloudWatchLoggingOptions, if they are enabled."""
-        stream = self._stream
+        options = mapped(named, "CloudWatchLoggingOptions")
         if not options.get("Enabled") or not options.get("LogGroupName"):
             return
         text = json.dumps(
             {
                 "deliveryStreamARN": stream.arn,
-                "destination": destination,
+                "destination": _name_of(named),
                 "deliveryStreamVersionId": stream.version,
                 "message": message,
                 "errorCode": code,
@@ -249,8 +259,7 @@ class Reports:
         if delivered.objects:
             self.measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
         if delivered.backup_records:
-            # Of OpenSearch, the backup of all documents counts as a delivery to S3 (documented).
-            backup = "DeliveryToS3" if "OpenSearch" in name else "BackupToS3"
+            backup = self._backup_metrics
             self.measure(
                 (f"{backup}.Records", delivered.backup_records, "Count"),
                 (f"{backup}.Bytes", delivered.backup_bytes, "Bytes"),
@@ -297,20 +306,6 @@ def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
         count, message = found.get(failure.code, (0, words))
         found[failure.code] = (count + 1, message)
     return found
-
-
-def _words_of(error: Exception) -> tuple[str, str]:
-    """Return the code and the sentence of a failure."""
-    match error:
-        case BucketNotFound():
-            return "S3.NoSuchBucket", "The specified bucket does not exist."
-        case Denied():
-            return error.code, error.message
-        case SchemaNotFound():
-            sentence = f"The specified table or database could not be found: {error}"
-            return "DataFormatConversion.EntityNotFound", sentence
-        case _:
-            return f"Headrace.{type(error).__name__}", str(error)
 
 
 def _name_of(destination: Mapping[str, Any]) -> str:
