@@ -145,7 +145,7 @@ class Cloud:
         )
         self.judge = self._judge()
         self.report = ReportKeeper(self.judge, config.data_dir)
-        self.gateway.permissions = None if config.iam == "off" else self.judge
+        self.gateway.ask_first(None if config.iam == "off" else self.judge)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         self._metrics = MetricQueue(self.gateway, self._may_send)
         self._logs = LogQueue(self.gateway, self._may_send)
@@ -530,9 +530,10 @@ def server_for(cloud: Cloud) -> Server:
     """Return the server that puts `cloud` on a socket."""
     return Server(
         cloud.handle,
-        is_inline=cloud.gateway.is_inline,
+        is_inline=cloud.gateway.inline.has,
         refuse=cloud.entrance.refuse,
         at_once=cloud.entrance.answer_at_once,
+        answer_or_handler=cloud.entrance.answer_or_handler,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
-        service_of=cloud.gateway.service_of,
+        service_of=cloud.gateway.names.service_of,
     )

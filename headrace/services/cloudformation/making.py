@@ -4,52 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headrace.core.along import along
-from headrace.core.ports import Acting, ControlPlane
+from headrace.core.ports import Acting
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.existing import already_exists, means_existing
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts
-from headrace.services.cloudformation.state import Begun, Resource, Stack
-from headrace.services.cloudformation.store import Stacks
+from headrace.services.cloudformation.state import Begun, Resource
+
+# Tells, in an event of the status in which a resource is, that its physical id is known.
+INITIATED = "Resource creation Initiated"
 
 
 def make(
-    states: ResourceStates,
-    resource: Resource,
-    kind: ResourceType,
-    status: str,
-    keep: Callable[[], None] | None = None,
+    states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
 ) -> Made:
     """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
 
-    `keep` stores the id; without it the resource is stored as the stack's own. An event of `status` tells the id.
+    `keep` stores the id, and the event of it.
     """
     if kind.find is not None:
         properties = with_texts(kind.name, resource.properties)
         found = kind.find(states.context(resource), properties)
         if found:
             raise _already_exists(states, kind, found)
-
-    noting = _Noting(states.stacks, states.stack, resource.logical_id, states.ports.control)
-
-    def note(physical_id: str) -> None:
-        resource.physical_id = physical_id
-        with states.lock:
-            if keep is None:
-                states.stacks.save_resource(states.stack, resource)
-            else:
-                keep()
-        noting.end()
-        states.event(resource, status, "Resource creation Initiated")
-
+    noting = _Noting(states, resource, keep)
     try:
-        context = states.context(resource, note)
-        made = kind.create(noting.context(context), with_texts(kind.name, resource.properties))
+        made = kind.create(noting.context(), with_texts(kind.name, resource.properties))
     except Exception as error:
         noting.end()
         name = kind.name_of(resource.properties)
@@ -57,7 +42,7 @@ def make(
             raise _already_exists(states, kind, name) from error
         raise
     if not resource.physical_id:
-        note(made.physical_id)
+        noting.made(made.physical_id)
     return made
 
 
@@ -69,16 +54,16 @@ def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str)
 class _Noting:
     """Notes what is done to make one resource, until its physical id is stored. One thread uses it at a time."""
 
-    stacks: Stacks
-    stack: Stack
-    logical_id: str
-    control: ControlPlane
+    states: ResourceStates
+    resource: Resource
+    keep: Callable[[], None]
     begun: Begun = field(default_factory=Begun)
     is_over: bool = False
     is_stored: bool = False
 
-    def context(self, context: Context) -> Context:
+    def context(self) -> Context:
         """Return a context whose calls and names are noted."""
+        context = self.states.context(self.resource, self.made)
         return replace(context, control=self, made_up=self._name, note_begun=self._begin)
 
     def call(
@@ -101,16 +86,23 @@ class _Noting:
             self._store()
 
         where: Any = {"account": account, "region": region, "acting": acting}
+        control = self.states.ports.control
         if self.is_over:
-            return self.control.call(service, operation, params, **where)
+            return control.call(service, operation, params, **where)
         with along(note):
-            return self.control.call(service, operation, params, **where)
+            return control.call(service, operation, params, **where)
+
+    def made(self, physical_id: str) -> None:
+        """Keep the physical id, with which the notes are over."""
+        self.resource.physical_id = physical_id
+        self.keep()
+        self.end()
 
     def end(self) -> None:
         """Forget the notes: the physical id is stored now, or nothing was made."""
         self.is_over = True
         if self.is_stored:
-            self.stacks.forget_begun(self.stack, self.logical_id)
+            self.states.stacks.being_made.delete(self._key)
 
     def _name(self, make: Callable[[], str]) -> str:
         name = make()
@@ -122,5 +114,10 @@ class _Noting:
         self._store()
 
     def _store(self) -> None:
-        self.stacks.save_begun(self.stack, self.logical_id, self.begun)
+        # It takes no lock but the database's.
+        self.states.stacks.being_made.put(self._key, asdict(self.begun))
         self.is_stored = True
+
+    @property
+    def _key(self) -> str:
+        return f"{self.states.stack.stack_id} {self.resource.logical_id}"

@@ -1,0 +1,58 @@
+"""Creates one resource of a stack: it is complete when it is made, and the signals of its CreationPolicy have come."""
+
+from __future__ import annotations
+
+import functools
+
+from headrace.services.cloudformation.alias_deployments import ALIAS
+from headrace.services.cloudformation.definitions import Defined
+from headrace.services.cloudformation.making import INITIATED, make
+from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.signals import (
+    SIGNALLED,
+    Signal,
+    Wanted,
+    check_policy,
+    receiver_of,
+    wait_for,
+)
+from headrace.services.cloudformation.state import Resource
+
+_STATUS = "CREATE_IN_PROGRESS"
+
+
+def create(states: ResourceStates, defined: Defined) -> None:
+    """Create a resource, and store how that ended. Raises what was wrong."""
+    resource = defined.resource
+    if resource.type in SIGNALLED or resource.type == ALIAS:
+        # Those that an earlier resource of that name got; from the next status on there may be new ones.
+        states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
+    states.set_status(resource, _STATUS)
+    keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
+    try:
+        made = make(states, resource, defined.kind, keep)
+        if defined.signals is not None:
+            _wait_for_signals(states, resource, defined.signals)
+    except Exception as error:
+        states.fail(resource, "CREATE", error)
+        raise
+    states.made(resource, made, "CREATE_COMPLETE")
+
+
+def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted) -> None:
+    """Wait for the signals that a resource's CreationPolicy asks for. Raises ResourceFailed, Cancelled."""
+    ports = states.ports
+
+    def told(signal: Signal) -> None:
+        reason = f"Received {signal.status} signal with UniqueId {signal.unique_id}"
+        states.event(resource, _STATUS, reason)
+
+    found = wait_for(
+        ports.signals,
+        receiver_of(states.stack.stack_id, resource.logical_id),
+        wanted,
+        monotonic_s=ports.clock.monotonic_s,
+        pause=states.context(resource).pause,
+        told=told,
+    )
+    check_policy(found, wanted)
