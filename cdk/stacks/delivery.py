@@ -31,6 +31,9 @@ from cdk.constructs.workspace_bucket import WorkspaceBucket
 PORT = 5440
 ADMIN = "flights_admin"
 DATABASE = "flights"
+# Firehose's defaults: that of COPY, and that of the others.
+COPY_RETRY_S = 3600
+RETRY_S = 300
 SEARCH_NAME = "flights-to-search"
 _TYPES = {"string": "varchar(256)"}
 CONFIG = Path(__file__).resolve().parents[2] / "firehose" / "flights" / "delivery.json"
@@ -111,7 +114,6 @@ class DeliveryStack(Stack):
             table=f"{config.table}_iceberg",
             location=location,
             columns=config.columns,
-            buffering=Buffering(size_mib=config.size_mib, interval_s=config.interval_s),
             **_common(config, enriched, lake),
         )
         CfnOutput(self, "LakePrefix", value=location)
@@ -182,7 +184,7 @@ class DeliveryStack(Stack):
             jdbc_url=f"jdbc:redshift://{cluster.attr_endpoint_address}:{cluster.attr_endpoint_port}/{DATABASE}",
             login=login,
             table=config.table,
-            **_common(config, enriched, lake),
+            **_common(config, enriched, lake, retry_s=COPY_RETRY_S),
         )
         return delivery.delivery.ref
 
@@ -192,10 +194,15 @@ def _create_table(config: DeliveryConfig) -> str:
     return f"create table {config.table} ({columns}) sortkey (event_time)"
 
 
-def _common(config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket) -> dict[str, Any]:
+def _common(
+    config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket, *, retry_s: int = RETRY_S
+) -> dict[str, Any]:
     return {
         "name": config.name,
         "source": enriched,
         "bucket": lake,
         "error_prefix": config.error_prefix,
+        "buffering": Buffering(
+            size_mib=config.size_mib, interval_s=config.interval_s, retry_s=retry_s
+        ),
     }

@@ -84,6 +84,8 @@ def test_flights_go_to_an_endpoint() -> None:
             "HttpEndpointDestinationConfiguration": {
                 "EndpointConfiguration": {"Url": "https://example.com/in"},
                 "RequestConfiguration": {"ContentEncoding": "GZIP"},
+                # firehose/flights/delivery.json's.
+                "BufferingHints": {"SizeInMBs": 64, "IntervalInSeconds": 10},
                 "S3Configuration": {
                     "ErrorOutputPrefix": Match.string_like_regexp("error-output-type")
                 },

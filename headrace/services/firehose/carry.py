@@ -31,6 +31,8 @@ class Pending:
 
     Attributes:
         again: an earlier try may have put some of its objects.
+        outcome: what the last try did, when only the error output or the backup is left of it; for the destination
+            of that version. It is not delivered once more: not every destination can tell what it has already.
         retry_at_s: the monotonic time before which it is not tried again.
     """
 
@@ -44,6 +46,7 @@ class Pending:
     outputs: int = 0
     backup_records: int = 0
     backup_bytes: int = 0
+    outcome: tuple[int, Outcome] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -72,8 +75,7 @@ def carry(
     destination = DESTINATIONS[intent.kind]
     number = intent.attempts + 1
     attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
-    has_work = pending.left or (pending.again and DELIVERED in intent.keys)
-    outcome = destination.deliver(attempt) if has_work else Outcome()
+    outcome = _outcome(destination, attempt, pending)
     before = len(pending.refused), pending.size_bytes, pending.objects
     pending.size_bytes += outcome.size_bytes
     pending.objects += outcome.objects
@@ -92,14 +94,24 @@ def carry(
     try:
         _put_outputs(attempt, destination, pending)
     except Exception:
-        # The next try delivers again, and finds again what is refused.
+        # The next try finds again what is refused; what is reported already is not reported again.
         del pending.refused[before[0] :]
         pending.size_bytes, pending.objects = before[1:]
+        pending.outcome = stream.version, replace(outcome, measured=[], dropped=[])
         raise
     for bucket, key in intent.renamed:
         with contextlib.suppress(BucketNotFound):
             ports.objects.delete(bucket, key)
     return None
+
+
+def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Outcome:
+    """Deliver what is left, unless an earlier try did, of which the error output is left."""
+    if pending.outcome is not None and pending.outcome[0] == attempt.stream.version:
+        return pending.outcome[1]
+    pending.outcome = None
+    has_work = pending.left or (pending.again and DELIVERED in attempt.intent.keys)
+    return destination.deliver(attempt) if has_work else Outcome()
 
 
 def _again(

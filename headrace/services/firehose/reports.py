@@ -311,6 +311,8 @@ def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
 def _name_of(destination: Mapping[str, Any]) -> str:
     """Return what the log calls a destination."""
     url = mapped(destination, "EndpointConfiguration").get("Url")
+    # How AWS's log names an Iceberg destination is not known: here by its catalogue.
+    url = url or mapped(destination, "CatalogConfiguration").get("CatalogARN")
     for name in _NAMES:
         url = url or destination.get(name)
     return str(url or "")

@@ -14,6 +14,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import Acting, EventBusSender, Guard
 from headrace.core.warehouse import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor
+from headrace.services.redshift_data.active import Active
 from headrace.services.redshift_data.announcing import LateAnnouncer, announce
 from headrace.services.redshift_data.errors import invalid, no_target, not_found
 from headrace.services.redshift_data.limits import STATEMENT_BYTES
@@ -51,7 +52,7 @@ class RedshiftData:
         self._secrets = secrets
         self._guard = guard
         self._lock = threading.Lock()
-        self._runs: dict[str, tuple[Run, threading.Event]] = {}
+        self._active = Active(supervisor)
 
     def start(self) -> None:
         """Read what was stored; what ran when the cloud ended has failed, and nothing of it stayed."""
@@ -72,10 +73,7 @@ class RedshiftData:
     def stop(self) -> None:
         """Interrupt what runs, and end the sessions."""
         self.sessions.close()
-        with self._lock:
-            runs = [run for run, _ in self._runs.values()]
-        for run in runs:
-            run.cancel()
+        self._active.stop()
 
     # --- where and as whom --------------------------------------------------------------------
 
@@ -211,15 +209,25 @@ class RedshiftData:
             with_event=bool(request.get("WithEvent")),
             principal=_principal(call),
         )
+        run = self._run_of(statement)
+        self._active.reserve(run)
+        try:
+            self._join_session(statement, request)
+            self.store.put(statement)
+        except BaseException:
+            self._active.drop(statement)
+            raise
+        self._active.start(run)
+        return statement
+
+    def _join_session(self, statement: Statement, request: Mapping[str, Any]) -> None:
+        """Have a statement run in the session that the request names, or in a new one that it asks for."""
         keep_s = request.get("SessionKeepAliveSeconds")
         if request.get("SessionId"):
             statement.session_id = str(request["SessionId"])
             self.sessions.take(statement.session_id, statement, keep_s)
         elif keep_s:
             statement.session_id = self.sessions.begin(statement, int(keep_s))
-        self.store.put(statement)
-        self._begin(statement)
-        return statement
 
     def _of_session(self, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return a request with what its session was opened with. Raises AwsError."""
@@ -245,8 +253,8 @@ class RedshiftData:
             None,
         )
 
-    def _begin(self, statement: Statement) -> None:
-        run = Run(
+    def _run_of(self, statement: Statement) -> Run:
+        return Run(
             statement,
             clock=self.clock,
             store=self.store,
@@ -256,9 +264,6 @@ class RedshiftData:
             ended=self._end,
             sessions=self.sessions,
         )
-        with self._lock:
-            self._runs[statement.id] = run, threading.Event()
-        self._supervisor.start(run)
 
     def _login(self, statement: Statement) -> Login:
         if statement.secret_arn:
@@ -268,16 +273,11 @@ class RedshiftData:
     def _end(self, statement: Statement) -> None:
         if statement.with_event:
             announce(statement, self._buses, self.store)
-        with self._lock:
-            _, event = self._runs.pop(statement.id)
-        event.set()
+        self._active.drop(statement)
 
     def wait(self, statement: Statement, seconds: int) -> None:
         """Wait until a statement has ended, for so long at most."""
-        with self._lock:
-            found = self._runs.get(statement.id)
-        if found is not None:
-            found[1].wait(seconds)
+        self._active.wait(statement, seconds)
 
     def find(self, call: Call, statement_id: str) -> tuple[Statement, int | None]:
         """Return a statement, and which part of it an id names (None: the whole). Raises AwsError."""
@@ -300,11 +300,8 @@ class RedshiftData:
 
     def cancel(self, statement: Statement) -> None:
         """Stop a statement that runs. Raises AwsError."""
-        with self._lock:
-            found = self._runs.get(statement.id)
-        if found is None or statement.status in ENDED:
+        if statement.status in ENDED or not self._active.cancel(statement):
             raise invalid(f"Could not cancel a query that is already in {statement.status} state")
-        found[0].cancel()
 
 
 def _principal(call: Call) -> str:

@@ -38,6 +38,24 @@ def no_result(statement_id: str) -> AwsError:
     )
 
 
+def too_many_statements(quota: int) -> AwsError:
+    """More statements are active on a cluster or a workgroup than AWS takes."""
+    return AwsError(
+        "ActiveStatementsExceededException",
+        f"Active statements exceeded the allowed quota ({quota}).",
+        400,
+    )
+
+
+def too_many_sessions(quota: int) -> AwsError:
+    """More sessions are open than AWS takes. The sentence is assumed, after that of statements."""
+    return AwsError(
+        "ActiveSessionsExceededException",
+        f"Active sessions exceeded the allowed quota ({quota}).",
+        400,
+    )
+
+
 def translate(error: Exception) -> AwsError | None:
     """Turn a domain error into AWS's."""
     match error:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Run:
-    """The `Worker` of one statement. `cancel` is for any thread."""
+    """The `Worker` of one statement, `statement`. `cancel` is for any thread."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Run:
         sessions: Sessions,
     ) -> None:
         self.name = f"redshift-data {statement.id}"
-        self._statement = statement
+        self.statement = statement
         self._clock = clock
         self._store = store
         self._warehouses = warehouses
@@ -62,8 +62,11 @@ class Run:
 
     def step(self) -> float:
         """Run it."""
-        statement = self._statement
+        statement = self.statement
         try:
+            if self._is_cancelled:
+                self._give_up()
+                raise WorkerDone
             self._note("PICKED")
             session = self._session = self._connect()
             try:
@@ -75,6 +78,8 @@ class Run:
                 self._leave(session)
         except (WarehouseError, WarehouseNotFound, WarehouseUnavailable, LookupError) as error:
             self._fail(str(error))
+        except WorkerDone:
+            raise
         except Exception as error:
             log.exception("redshift-data %s", statement.id)
             self._fail(f"ERROR: {error}")
@@ -82,14 +87,21 @@ class Run:
             self._ended(statement)
         raise WorkerDone
 
+    def _give_up(self) -> None:
+        """End before anything has run; the session, if it has one, stays as it is."""
+        session_id = self.statement.session_id
+        if session_id:
+            self._sessions.give_back(session_id, self._sessions.connection(session_id))
+        self._end("ABORTED", "")
+
     def _leave(self, session: Session) -> None:
-        if self._statement.session_id:
-            self._sessions.give_back(self._statement.session_id, session)
+        if self.statement.session_id:
+            self._sessions.give_back(self.statement.session_id, session)
         else:
             session.close()
 
     def _connect(self) -> Session:
-        statement = self._statement
+        statement = self.statement
         try:
             kept = self._sessions.connection(statement.session_id) if statement.session_id else None
             return kept or self._connect_anew()
@@ -99,7 +111,7 @@ class Run:
             raise
 
     def _connect_anew(self) -> Session:
-        statement = self._statement
+        statement = self.statement
         spec = self._warehouses.spec_of(
             statement.target,
             statement.target_name,
@@ -110,7 +122,7 @@ class Run:
         return self._warehouses.open(spec, statement.database, login, may_read=self._may_read)
 
     def _run(self, session: Session) -> None:
-        statement = self._statement
+        statement = self.statement
         for number, part in enumerate(statement.parts):
             if self._is_cancelled:
                 break
@@ -140,7 +152,7 @@ class Run:
             self._fail(failed.error if failed is not None else "")
 
     def _run_part(self, session: Session, number: int, part: Part) -> None:
-        pairs = [(name, value) for name, value in self._statement.parameters]
+        pairs = [(name, value) for name, value in self.statement.parameters]
         result = session.run(part.sql, pairs)
         kept = kept_of(result)
         part.rows = result.count
@@ -151,22 +163,22 @@ class Run:
             raise WarehouseError(
                 "StatementFailed", "ERROR: the result is larger than headrace keeps, 100 MiB"
             )
-        self._store.put_result(self._statement.part_id(number), kept)
+        self._store.put_result(self.statement.part_id(number), kept)
         part.has_result = True
 
     def _fail(self, sentence: str) -> None:
         self._end("ABORTED" if self._is_cancelled else "FAILED", sentence)
 
     def _end(self, status: str, sentence: str) -> None:
-        undone = self._statement.mode == "TRANSACTION" or not self._statement.is_batch
-        for part in self._statement.parts:
+        undone = self.statement.mode == "TRANSACTION" or not self.statement.is_batch
+        for part in self.statement.parts:
             if part.status not in ENDED:
-                part.status = "ABORTED" if self._statement.is_batch else status
+                part.status = "ABORTED" if self.statement.is_batch else status
             elif part.status == "FINISHED" and undone:
                 part.has_result = False
-        self._statement.error = sentence
+        self.statement.error = sentence
         self._note(status)
 
     def _note(self, status: str) -> None:
-        self._statement.status, self._statement.updated_ms = status, self._clock.now_ms()
-        self._store.put(self._statement)
+        self.statement.status, self.statement.updated_ms = status, self._clock.now_ms()
+        self._store.put(self.statement)

@@ -13,7 +13,8 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.warehouse import Session
 from headrace.core.workers import Supervisor
-from headrace.services.redshift_data.errors import invalid
+from headrace.services.redshift_data.errors import invalid, too_many_sessions
+from headrace.services.redshift_data.limits import ACTIVE_SESSIONS
 from headrace.services.redshift_data.state import Statement
 
 _LOOK_EVERY_S = 1.0
@@ -50,10 +51,16 @@ class Sessions:
         self._is_watched = False
 
     def begin(self, statement: Statement, keep_s: int) -> str:
-        """Open a session with a statement that is about to run, and return its id."""
+        """Open a session with a statement that is about to run; return its id. Raises AwsError when too many are."""
         now_ms = self._clock.now_ms()
         held = Held(self._ids.uuid(), statement, keep_s, now_ms, now_ms, statement.id)
         with self._lock:
+            here = statement.account, statement.region
+            open_ = sum(
+                (h.opened_by.account, h.opened_by.region) == here for h in self._held.values()
+            )
+            if open_ >= ACTIVE_SESSIONS:
+                raise too_many_sessions(ACTIVE_SESSIONS)
             self._held[held.id] = held
             is_watched, self._is_watched = self._is_watched, True
         if not is_watched:

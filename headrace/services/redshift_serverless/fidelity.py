@@ -24,8 +24,6 @@ _WORKGROUP: dict[str, FidelityLevel] = {
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateNamespace": {**_NAMESPACE, "redshiftIdcApplicationArn": "ignored"},
     "UpdateNamespace": {**_NAMESPACE, "logDestinationType": "ignored"},
-    # No snapshot is taken.
-    "DeleteNamespace": {"finalSnapshotName": "ignored", "finalSnapshotRetentionPeriod": "ignored"},
     "CreateWorkgroup": _WORKGROUP,
     "UpdateWorkgroup": _WORKGROUP,
     # A login is for every database, as it is on AWS without a name.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.services.redshift_data import active, sessions
 from headrace.testing.waiting import until
 from tests.api.redshift.conftest import Run
 from tests.support.cloud import InProcessCloud
@@ -117,6 +118,50 @@ def test_a_statement_is_cancelled(cloud: InProcessCloud, database: str, run: Run
     assert data.cancel_statement(Id=begun["Id"])["Status"]
     assert data.describe_statement(Id=begun["Id"], WaitTimeSeconds=30)["Status"] == "ABORTED"
     assert refusal(data.cancel_statement, Id=begun["Id"])[0] == "ValidationException"
+
+
+def test_more_than_run_at_once_follow_and_more_than_the_quota_are_refused(
+    cloud: InProcessCloud, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Documented: 500 active statements of a cluster; the sentence was observed by others in AWS's answer."""
+    monkeypatch.setattr(active, "ACTIVE_STATEMENTS", 3)
+    monkeypatch.setattr(active, "RUNNING_STATEMENTS", 1)
+    data = cloud.client("redshift-data")
+
+    def begin(sql: str) -> str:
+        return data.execute_statement(ClusterIdentifier="flights", Database=database, Sql=sql)["Id"]
+
+    def status(statement: str, wait_s: int = 0) -> str:
+        waiting = {"WaitTimeSeconds": wait_s} if wait_s else {}
+        return data.describe_statement(Id=statement, **waiting)["Status"]
+
+    first, second, third = begin("select pg_sleep(60)"), begin("select 2"), begin("select 3")
+    until(lambda: status(first) == "STARTED")
+    assert (status(second), status(third)) == ("SUBMITTED", "SUBMITTED")
+    assert refusal(
+        data.execute_statement, ClusterIdentifier="flights", Database=database, Sql="select 4"
+    ) == (
+        "ActiveStatementsExceededException",
+        "Active statements exceeded the allowed quota (3).",
+    )
+    data.cancel_statement(Id=second)
+    assert (status(second, 30), status(first)) == ("ABORTED", "STARTED")
+    data.cancel_statement(Id=first)
+    assert (status(first, 30), status(third, 30)) == ("ABORTED", "FINISHED")
+    assert status(begin("select 5"), 30) == "FINISHED"
+
+
+def test_more_sessions_than_the_quota_are_refused(
+    cloud: InProcessCloud, database: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Documented: the code; how many, and the sentence, are assumed. What is refused is not active."""
+    monkeypatch.setattr(sessions, "ACTIVE_SESSIONS", 0)
+    monkeypatch.setattr(active, "ACTIVE_STATEMENTS", 1)
+    data = cloud.client("redshift-data")
+    given = {"ClusterIdentifier": "flights", "Database": database, "Sql": "select 1"}
+    for _ in range(2):
+        code, _ = refusal(data.execute_statement, SessionKeepAliveSeconds=60, **given)
+        assert code == "ActiveSessionsExceededException"
 
 
 def test_statements_are_listed_and_found_by_their_token(

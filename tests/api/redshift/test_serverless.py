@@ -104,6 +104,11 @@ def test_what_is_refused(serverless: Any, cloud: InProcessCloud, name: str):
         == "ResourceNotFoundException"
     )
     assert refusal(serverless.delete_namespace, namespaceName=name) == "ConflictException"
+    serverless.create_namespace(namespaceName="wanted-later")
+    asked = {"namespaceName": "wanted-later", "finalSnapshotName": "last"}
+    assert refusal(serverless.delete_namespace, **asked) == "ValidationException"
+    # Nothing is gone that a snapshot was to keep.
+    serverless.delete_namespace(namespaceName="wanted-later")
     assert refusal(serverless.get_workgroup, workgroupName="none") == "ResourceNotFoundException"
     data = cloud.client("redshift-data")
     assert (

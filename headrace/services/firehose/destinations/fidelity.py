@@ -27,7 +27,8 @@ _ICEBERG: dict[str, FidelityLevel] = {
 # By kind, and by member of its configuration.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
-    "Amazonopensearchservice": _SEARCH,
+    # OpenSearch has no types of documents; the error output shows it.
+    "Amazonopensearchservice": {**_SEARCH, "TypeName": "stored"},
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,

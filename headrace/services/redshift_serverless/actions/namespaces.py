@@ -10,6 +10,7 @@ from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.values import moment
 from headrace.services.redshift_serverless.actions.pages import paged
 from headrace.services.redshift_serverless.backend import RedshiftServerless
+from headrace.services.redshift_serverless.errors import not_built
 from headrace.services.redshift_serverless.state import Namespace
 
 
@@ -53,7 +54,9 @@ def update_namespace(
 def delete_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.DeleteNamespaceRequest
 ) -> shapes.DeleteNamespaceResponse:
-    """Delete a namespace with its tables. Source: API_DeleteNamespace."""
+    """Delete a namespace with its tables. Source: API_DeleteNamespace. Whoever wants a snapshot keeps the tables."""
+    if request.get("finalSnapshotName") or request.get("finalSnapshotRetentionPeriod"):
+        raise not_built("the final snapshot")
     gone = serverless.delete_namespace(call, request["namespaceName"])
     return {"namespace": _shown(gone, "DELETING")}
 

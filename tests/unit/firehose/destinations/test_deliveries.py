@@ -116,6 +116,7 @@ def test_an_error_output_that_cannot_be_written_has_each_record_once_in_the_end(
     tmp_path: Path, server: Endpoint
 ):
     server.usual = unauthorized
+    """The endpoint is not asked once more."""
     lab = http(tmp_path, server, retry_s=0)
     lab.put(b"one", b"two")
     lab.objects.fates = ["refuse"] * 3
@@ -128,6 +129,7 @@ def test_an_error_output_that_cannot_be_written_has_each_record_once_in_the_end(
     (body,) = lab.objects.objects.values()
     assert len(body.splitlines()) == 2
     assert lab.delivery.status()["failed_records"] == 2
+    assert len(server.requests) == 1
 
 
 def test_a_retry_duration_of_zero_is_one_try(tmp_path: Path, server: Endpoint):

@@ -1,0 +1,99 @@
+"""The statements of the Data API that have not ended: how many there may be, and which of them run.
+
+AWS takes 500 of a cluster or a workgroup and runs them as the cluster can. Here a few run at once, each on a connection
+to PostgreSQL; the others are SUBMITTED and follow in their order.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from headrace.core.workers import Supervisor
+from headrace.services.redshift_data.errors import too_many_statements
+from headrace.services.redshift_data.limits import ACTIVE_STATEMENTS, RUNNING_STATEMENTS
+from headrace.services.redshift_data.running import Run
+from headrace.services.redshift_data.state import Statement
+
+# What a statement counts against.
+Where = tuple[str, ...]
+
+
+class Active:
+    """See the module. Thread-safe."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._lock = threading.Lock()
+        self._runs: dict[str, tuple[Run, threading.Event]] = {}
+        self._running: dict[Where, set[str]] = {}
+        self._waiting: dict[Where, deque[Run]] = {}
+
+    def reserve(self, run: Run) -> None:
+        """Count a statement, which is to be started or dropped. Raises AwsError when too many are active."""
+        where = _where(run.statement)
+        with self._lock:
+            count = sum(_where(other.statement) == where for other, _ in self._runs.values())
+            if count >= ACTIVE_STATEMENTS:
+                raise too_many_statements(ACTIVE_STATEMENTS)
+            self._runs[run.statement.id] = run, threading.Event()
+
+    def start(self, run: Run) -> None:
+        """Run a statement, or have it follow those that came before."""
+        where = _where(run.statement)
+        with self._lock:
+            if len(self._running.get(where, ())) >= RUNNING_STATEMENTS:
+                self._waiting.setdefault(where, deque()).append(run)
+                return
+            self._running.setdefault(where, set()).add(run.statement.id)
+        self._supervisor.start(run)
+
+    def drop(self, statement: Statement) -> None:
+        """Note that a statement has ended: wake who waits for it, and start the next."""
+        where = _where(statement)
+        with self._lock:
+            _, event = self._runs.pop(statement.id)
+            running, following = self._running.get(where, set()), None
+            if statement.id in running:
+                running.remove(statement.id)
+                if self._waiting.get(where):
+                    following = self._waiting[where].popleft()
+                    running.add(following.statement.id)
+        event.set()
+        if following is not None:
+            self._supervisor.start(following)
+
+    def cancel(self, statement: Statement) -> bool:
+        """Stop a statement; one that waits ends at once. Return whether it was active."""
+        where = _where(statement)
+        with self._lock:
+            found = self._runs.get(statement.id)
+            waiting = self._waiting.get(where, deque())
+            is_waiting = found is not None and found[0] in waiting
+            if is_waiting and found is not None:
+                waiting.remove(found[0])
+        if found is None:
+            return False
+        found[0].cancel()
+        if is_waiting:
+            self._supervisor.start(found[0])
+        return True
+
+    def wait(self, statement: Statement, seconds: int) -> None:
+        """Wait until a statement has ended, for so long at most."""
+        with self._lock:
+            found = self._runs.get(statement.id)
+        if found is not None:
+            found[1].wait(seconds)
+
+    def stop(self) -> None:
+        """Interrupt what runs, and start nothing more."""
+        with self._lock:
+            self._waiting.clear()
+            runs = [run for run, _ in self._runs.values()]
+        for run in runs:
+            run.cancel()
+
+
+def _where(statement: Statement) -> Where:
+    return statement.account, statement.region, statement.target, statement.target_name
