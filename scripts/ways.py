@@ -5,6 +5,7 @@ Usage: python -m scripts.ways [TREE]
 
 A cloud is started, every way is gone twice, and the second time each function is noted at its first call, on every
 thread. What is at the leaves (records, facts, errors, limits) is no part of a way: so is the second pair of figures.
+What a worker of BACKGROUND does meanwhile, on a thread of its own, is no part of a way either, and is not noted.
 TREE is the folder that holds another `headrace`, an older one, say; it runs with this environment's libraries.
 """
 
@@ -43,6 +44,11 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "step to process": ("services/emr/", "spark_submit/"),
 }
 LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
+# The steps of workers that are no part of a way, whatever they call.
+BACKGROUND = frozenset({
+    ("services/emr/announcements.py", "Announcer.step"),
+    ("spark_submit/event_bounds.py", "EventLogBounds.step"),
+})  # fmt: skip
 ROLE = "arn:aws:iam::000000000000:role/r"
 OPEN = ["PENDING", "RUNNING", "CANCEL_PENDING"]
 _PAUSE_S, _LOOK_S, _LONGEST_S = 0.02, 1.0, 60.0
@@ -71,6 +77,8 @@ class Tracer:
     package: str
     calls: list[Call] | None = None
     _files: dict[CodeType, str] = field(default_factory=dict[CodeType, str])
+    # By thread, the frame of the worker's step under way that is left out.
+    _left_out: dict[int, FrameType] = field(default_factory=dict[int, FrameType])
 
     def begin(self) -> None:
         """Hear of every call on this thread, and on those that are started from now on."""
@@ -78,15 +86,19 @@ class Tracer:
         sys.setprofile(self._note)
 
     def _note(self, frame: FrameType, event: str, _argument: object) -> None:
-        calls = self.calls
-        if event != "call" or calls is None:
+        calls, thread = self.calls, threading.get_ident()
+        if event == "return" and self._left_out.get(thread) is frame:
+            del self._left_out[thread]
+        if event != "call" or calls is None or thread in self._left_out:
             return
         code = frame.f_code
         file = self._files.get(code)
         if file is None:
             own = code.co_filename.startswith(self.package) and not code.co_name.startswith("<")
             file = self._files[code] = code.co_filename[len(self.package) :] if own else ""
-        if file:
+        if (file, code.co_qualname) in BACKGROUND:
+            self._left_out[thread] = frame
+        elif file:
             calls.append((file, code.co_qualname))
 
 

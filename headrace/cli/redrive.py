@@ -111,7 +111,7 @@ def redrive(
                 "--to redshift:NAME takes whole manifests: no --code, --since, --until, --map, --backup."
             )
         groups = _groups(line for _, lines in _chosen(bucket, wanted) for line in lines)
-        _show(groups, source)
+        _show(groups, source, chosen=bool(codes or since or until))
         if again is not None:
             _copy(bucket, again, dry_run=dry_run)
         if target is None or not groups:
@@ -276,9 +276,10 @@ def _groups(lines: Iterator[Line]) -> dict[str, Group]:
     return groups
 
 
-def _show(groups: dict[str, Group], source: str) -> None:
+def _show(groups: dict[str, Group], source: str, *, chosen: bool) -> None:
     if not groups:
-        click.echo(f"No records are set aside under {source}.")
+        which = " with that code and time" if chosen else ""
+        click.echo(f"No records{which} are set aside under {source}.")
         return
     table = Table("code", "records", "first", "last", "data", "message", "sample", box=None)
     for code, group in sorted(groups.items()):

@@ -9,13 +9,14 @@ import click
 from headrace.cli.options import fail
 from headrace.core.emr_releases import UnknownRelease, release_of, releases
 from headrace.core.minor_versions import Minor, dotted, minor_of
+from headrace.spark_submit.emr_differences import differences
 from headrace.spark_submit.environments import Environment, cache_folder, cached, ensure, python_for
 from headrace.spark_submit.environments import made as made_environments
 from headrace.spark_submit.environments import remove as remove_environment
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.making import mending
 from headrace.spark_submit.spark_home import java_for
-from headrace.spark_submit.sparks import differences, image_pythons
+from headrace.spark_submit.sparks import image_pythons
 
 _VERSION = re.compile(r"[234]\.\d+\.\d+")
 

@@ -154,6 +154,7 @@ class Services:
             limits=base.config.limits,
             **shared,
         )
+        self.firehose.keys.state_of = base.moto.held.state_of_key
         self.redshift_data = build_redshift_data(
             supervisor=base.supervisor,
             warehouses=self.warehouses,

@@ -88,6 +88,7 @@ class RoleObjects:
         content_type: str = "binary/octet-stream",
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
     ) -> str:
         """See `ObjectStore.put`."""
         self._ask("create", "s3:PutObject", bucket, key)
@@ -98,6 +99,7 @@ class RoleObjects:
             content_type=content_type,
             content_encoding=content_encoding,
             metadata=metadata,
+            kms_key=kms_key,
         )
 
     def get(self, bucket: str, key: str) -> bytes:

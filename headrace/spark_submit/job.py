@@ -15,9 +15,9 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.spark_submit.context import Command
+from headrace.spark_submit.controller_log import note_in
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.limits import CANCEL_GRACE_S
-from headrace.spark_submit.logs import CONTROLLER, note
 from headrace.spark_submit.process import JobProcess
 
 log = logging.getLogger(__name__)
@@ -90,8 +90,8 @@ class SupervisedJob:
                 (folder / name).touch()
             made = command()
             for note in made.notes:
-                _note(clock, folder, note)
-            _note(clock, folder, f"the command is: {' '.join(made.arguments)}")
+                note_in(folder, clock.now_ms(), note)
+            note_in(folder, clock.now_ms(), f"the command is: {' '.join(made.arguments)}")
             process = JobProcess.start(
                 folder, made.arguments, environment=made.environment, cwd=made.cwd
             )
@@ -102,9 +102,9 @@ class SupervisedJob:
             log.exception("the %s in %s could not be started", kind, folder)
             message = f"The {kind} could not be started: {error}."
         else:
-            _note(clock, folder, f"the process is {process.pid}")
+            note_in(folder, clock.now_ms(), f"the process is {process.pid}")
             return cls(clock, process)
-        _note(clock, folder, f"the command could not be started: {message}")
+        note_in(folder, clock.now_ms(), f"the command could not be started: {message}")
         raise JobRefused(message)
 
     @classmethod
@@ -140,7 +140,11 @@ class SupervisedJob:
             code = self._process.exit_code
             self._process.kill()
             self._end = JobEnd(code, lost=code is None and self._process.adopted)
-            self._note(f"the command ended with exit code {code}")
+            note_in(
+                self._process.folder,
+                self._clock.now_ms(),
+                f"the command ended with exit code {code}",
+            )
         return self._end
 
     def _is_dying(self) -> bool:
@@ -152,7 +156,8 @@ class SupervisedJob:
         if self._cancelled_at_s is None:
             self._cancelled_at_s = now_s
             self._process.signal(cancellation.signal)
-            self._note(f"cancelled: {signal.Signals(cancellation.signal).name}")
+            sent = signal.Signals(cancellation.signal).name
+            note_in(self._process.folder, self._clock.now_ms(), f"cancelled: {sent}")
         elif (
             cancellation.signal == signal.SIGKILL
             or now_s - self._cancelled_at_s > cancellation.grace_s
@@ -172,13 +177,3 @@ class SupervisedJob:
         code = self._process.exit_code
         self._process.kill()
         return code
-
-    def _note(self, text: str) -> None:
-        _note(self._clock, self._process.folder, text)
-
-
-def _note(clock: Clock, folder: Path, text: str) -> None:
-    """Write a line to the controller log of the job in `folder`, if it has one."""
-    path = folder / CONTROLLER
-    if path.is_file():
-        note(path, clock.now_ms(), text)

@@ -13,24 +13,17 @@ from pathlib import Path
 
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectStore
-from headrace.core.values import moment
 from headrace.spark_submit.access import AccessDenied
+from headrace.spark_submit.controller_log import CONTROLLER
 from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STDERR_TAIL_BYTES
 
 log = logging.getLogger(__name__)
 
-LOGS = ("controller", "stdout", "stderr", "syslog")
-CONTROLLER = LOGS[0]
+LOGS = (CONTROLLER, "stdout", "stderr", "syslog")
 # A Python or Java exception at the start of a line: its name, then what it says.
 _EXCEPTION = re.compile(
     r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)$"
 )
-
-
-def note(controller: Path, now_ms: int, text: str) -> None:
-    """Add a line to a job's own log, in the form of EMR's. Raises OSError."""
-    with controller.open("a", errors="replace") as file:
-        file.write(f"{moment(now_ms):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
 
 
 def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:

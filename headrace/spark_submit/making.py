@@ -9,14 +9,19 @@ it finds any job's. The variables of the cloud that pip needs come in one variab
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from headrace.core.clock import SystemClock
 from headrace.core.emr_releases import release_of
 from headrace.core.minor_versions import dotted, minor_of
-from headrace.spark_submit.connector import make_packages
+from headrace.spark_submit import connector
+from headrace.spark_submit.context import Command
+from headrace.spark_submit.controller_log import CONTROLLER, note
+from headrace.spark_submit.emr_differences import facts_of
 from headrace.spark_submit.environments import (
     CACHE_VARIABLE,
     REUSE_VARIABLE,
@@ -25,8 +30,9 @@ from headrace.spark_submit.environments import (
     python_for,
 )
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.logs import note
-from headrace.spark_submit.sparks import JobSpark, facts_of
+from headrace.spark_submit.sparks import JobSpark
+
+log = logging.getLogger(__name__)
 
 VARIABLE = "HEADRACE_MAKES"
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headrace.spark_submit.making import main; main()"
@@ -38,6 +44,33 @@ _NAMES = frozenset({
 })  # fmt: skip
 _PREFIXES = ("PIP_", "UV_")
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+def must_be_made(spark: JobSpark) -> bool:
+    """Whether a Spark's environment, or what the connector needs, must be made before the job can run."""
+    if spark.environment is None:
+        return False
+    lacks_connector = spark.connector and not connector.is_made(spark.environment.python)
+    return lacks_connector or not spark.environment.whole
+
+
+def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
+    """Return the command of a Spark job with its notes, made to make the environment first where there is none."""
+    command = replace(command, notes=(*command.notes, *spark.notes))
+    if not must_be_made(spark):
+        return command
+    assert spark.release is not None
+    log.info(
+        "Spark %s of %s is made first, for %s; once, and it takes minutes (ahead: %s)",
+        spark.release.spark_version,
+        spark.release.label,
+        folder.name,
+        mending(spark.release.label),
+    )
+    arguments, environment = command_that_makes(
+        spark, folder / CONTROLLER, command.arguments, command.environment
+    )
+    return replace(command, arguments=arguments, environment=environment)
 
 
 def command_that_makes(
@@ -81,7 +114,7 @@ def main() -> None:
             mend=f"{mending(label)}.",
         )
         if wants_connector:
-            make_packages(version)
+            connector.make_packages(version)
         for line in facts_of(release_of(label), environment):
             _note(Path(controller), line)
     except JobRefused as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import (
+    BucketNotFound,
     FunctionNotFound,
     InvokeResult,
     LogLine,
@@ -29,6 +30,7 @@ class MemoryObjects:
     Attributes:
         fates: what becomes of the next puts, in order: `refuse`, `die before`, `die after`, `ok`; then all are ok.
         refuse: every put is refused.
+        missing: buckets that are not there.
     """
 
     def __init__(self) -> None:
@@ -36,6 +38,7 @@ class MemoryObjects:
         self.puts = 0
         self.fates: list[str] = []
         self.refuse = False
+        self.missing: set[str] = set()
 
     def put(
         self,
@@ -46,7 +49,10 @@ class MemoryObjects:
         content_type: str = "binary/octet-stream",
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
     ) -> str:
+        if bucket in self.missing:
+            raise BucketNotFound(bucket)
         fate = self.fates.pop(0) if self.fates else "ok"
         if self.refuse or fate == "refuse":
             raise OSError("no space left")
@@ -114,14 +120,16 @@ class MemorySchemas:
 
 
 class MemoryLogs:
-    """A `LogSink` that keeps its lines."""
+    """A `LogSink` that keeps its lines, and where the last of them went."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.place = ("", "")
 
     def put(
         self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str
     ) -> None:
+        self.place = group, stream
         self.lines += [line.message for line in lines]
 
 

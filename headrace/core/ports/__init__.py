@@ -22,7 +22,13 @@ from headrace.core.ports.messages import (
     QueueSender,
     TopicPublisher,
 )
-from headrace.core.ports.objects import BucketNotFound, ObjectInfo, ObjectNotFound, ObjectStore
+from headrace.core.ports.objects import (
+    BucketNotFound,
+    KeyRefused,
+    ObjectInfo,
+    ObjectNotFound,
+    ObjectStore,
+)
 from headrace.core.ports.permissions import Acting, Guard, Keys, NoGuard
 from headrace.core.ports.schemas import SchemaCatalog, SchemaNotFound, TableSchema
 from headrace.core.ports.streams import (
@@ -57,6 +63,7 @@ __all__ = [
     "Guard",
     "InvokeResult",
     "JobCredentials",
+    "KeyRefused",
     "Keys",
     "Latest",
     "LogLine",

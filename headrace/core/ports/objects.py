@@ -16,6 +16,19 @@ class ObjectNotFound(Exception):
     """No such object."""
 
 
+class KeyRefused(Exception):
+    """The KMS key that is to encrypt an object is missing, or cannot be used.
+
+    Attributes:
+        code: S3's code, such as `KMS.NotFoundException`.
+        message: its sentence.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """One object in a listing."""
@@ -38,8 +51,12 @@ class ObjectStore(Protocol):
         content_type: str = "binary/octet-stream",
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
     ) -> str:
-        """Write an object whole or not at all; return its ETag. A `Path` body is copied."""
+        """Write an object whole or not at all; return its ETag. A `Path` body is copied.
+
+        `kms_key` names the key that encrypts it; "" leaves that to the bucket. Raises BucketNotFound, KeyRefused.
+        """
         ...
 
     def get(self, bucket: str, key: str) -> bytes:

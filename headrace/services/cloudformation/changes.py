@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation import function_forms, graph, limits, stack_tags
+from headrace.services.cloudformation import function_forms, graph, stack_tags
 from headrace.services.cloudformation.change_details import (
     TAGS_DETAIL,
     Causes,
@@ -29,9 +29,9 @@ from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.values import (
     UNKNOWN,
-    check_operation_size,
+    Allowance,
+    OperationSize,
     is_unknown,
-    size_of,
 )
 
 # Keys of a resource's definition that make a change even when no property differs.
@@ -131,7 +131,7 @@ class ResourceChanges:
         return UNKNOWN
 
     def _find(self, with_values: dict[str, Change], plain: dict[str, Change]) -> None:
-        size_bytes = 0
+        size = OperationSize()
         # Dependencies first: a replaced resource makes the resources that refer to it change too.
         for name in graph.in_order(all_dependencies(self._template)):
             definition = self._template.resources[name]
@@ -139,14 +139,13 @@ class ResourceChanges:
                 continue
             self._missing_export = ""
             properties = _evaluated(name, definition, self._scope)
+            size.add(properties)
             if self._missing_export and not self.warning:
                 self.warning = _INCOMPLETE.format(name, f"No export named {self._missing_export}")
             if not self.warning and _joins_unknown(definition.get("Properties"), self._scope):
                 self.warning = _INCOMPLETE.format(
                     name, str(function_forms.template_error(function_forms.JOIN))
                 )
-            size_bytes += size_of(properties)
-            check_operation_size(size_bytes)
             present = self._stack.resources.get(name)
             if present is None or not present.physical_id:
                 with_values[name] = plain[name] = _added(name, definition, properties)
@@ -166,7 +165,7 @@ class ResourceChanges:
 
     def _check_outputs(self) -> None:
         """Refuse outputs that cannot be evaluated (recorded: those that read a resource that a condition skips)."""
-        self._scope.allowance_bytes = limits.PRODUCED_BYTES
+        self._scope.allowance = Allowance()
         for output in self._template.outputs.values():
             if "Condition" in output and not self._scope.condition(output["Condition"]):
                 continue
@@ -277,7 +276,7 @@ def _joins_unknown(value: Any, scope: Scope) -> bool:
 
 
 def _evaluated(logical_id: str, definition: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
-    scope.allowance_bytes = limits.PRODUCED_BYTES
+    scope.allowance = Allowance()
     try:
         properties = evaluate_whole(definition.get("Properties", {}), scope)
     except ResourceFailed as error:

@@ -1,17 +1,20 @@
 """Stack operations: create, update, delete, and the rollback when one fails.
 
-One `Deployment` works on one stack on one thread. It always ends: a failure leads to the rollback, and a failure of the
-rollback ends in AWS's FAILED state with the reason, from which the stack can be deleted.
+One `Deployment` works on one stack on a thread of its own. It always ends: a failure leads to the rollback, and a
+failure of the rollback ends in AWS's FAILED state with the reason, from which the stack can be deleted.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from headrace.core.workers import WorkerDone
 from headrace.services.cloudformation import graph
+from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.interrupted import find_interrupted
 from headrace.services.cloudformation.live_state import give_back
@@ -41,22 +44,54 @@ _GIVEN_UP = {
 }
 # What an operation does next; None: it is done.
 Next = Callable[[], None] | None
+# What an operation does first: a method of its `Deployment`.
+Work = Callable[["Deployment"], None]
 
 
 class Deployment:
-    """One operation on one stack. Any thread may call `cancel`; one thread calls the rest."""
+    """A worker that carries out one operation on one stack, and then is done.
 
-    def __init__(self, stacks: Stacks, lookups: Lookups, ports: Ports, stack: Stack) -> None:
+    Any thread may call `cancel`, `time_out` and `look_at_triggers`; the worker's own calls the rest.
+
+    Attributes:
+        stack: the one that it works on.
+        done: set when the operation has ended.
+    """
+
+    def __init__(
+        self, stacks: Stacks, lookups: Lookups, ports: Ports, stack: Stack, work: Work
+    ) -> None:
+        self.name = f"stack {stack.name}"
         self.stack = stack
+        self.done = threading.Event()
+        self._work = work
         self._stacks = stacks
         self._clock = ports.clock
         self._states = ResourceStates(stacks, ports, stack)
         self._removal = Removal(self._states)
-        self._resources = Provisioner(self._states, self._removal, lookups)
+        self._lookups = lookups
         self._triggers = RollbackTriggers(ports, stack)
         self._overtaken = False
         # Why the operation was ended from outside, where that is a failure.
         self._ended_by = ""
+
+    def step(self) -> float:
+        """Carry the operation out to its end; see `Worker.step`."""
+        try:
+            self._work(self)
+        except CloudStopped as stopped:
+            raise WorkerDone from stopped
+        except Exception as error:  # noqa: BLE001
+            # Whatever it is, the stack must not stay in progress for ever.
+            self._give_up(error)
+        finally:
+            self.done.set()
+        raise WorkerDone
+
+    @functools.cached_property
+    def _resources(self) -> Provisioner:
+        # Deletions and most rollbacks need none.
+        return Provisioner(self._states, self._removal, self._lookups)
 
     def time_out(self) -> None:
         """End a creation that is still under way, because its time is over."""
@@ -73,7 +108,7 @@ class Deployment:
                 self._ended_by = found
                 self._states.stop.set()
 
-    def take_up(self, work: Callable[[Deployment], None]) -> None:
+    def take_up(self, work: Work) -> None:
         """Go on after a kill: find what was made last, and then do `work`."""
         find_interrupted(self._states)
         work(self)
@@ -246,7 +281,7 @@ class Deployment:
 
     # --- ending -------------------------------------------------------------------------------
 
-    def give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception) -> None:
         """End an operation that cannot go on, in a status from which the user can delete the stack."""
         status = _GIVEN_UP.get(self.stack.status)
         log_defect(f"stack {self.stack.name}", error)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,34 +59,23 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
     what is wrong with the stack.
     """
     name = request["StackName"]
-    with cfn.lock:
-        stack = cfn.stacks.find(call.account, call.region, name)
-        if stack is None:
-            stack = Stack("", name, call.account, call.region, "", call.now_ms)
-        previous, parameters = stack.original_body or stack.body, stack.parameters
     try:
+        own = {
+            p["ParameterKey"]: str(p["ParameterValue"])
+            for p in given_parameters(request)
+            if p.get("ParameterValue") is not None
+        }
+        with cfn.lock:
+            stack = cfn.stacks.find(call.account, call.region, name)
+            if stack is None:
+                stack = Stack("", name, call.account, call.region, "", call.now_ms)
+            previous, parameters = stack.original_body or stack.body, stack.parameters
+        given = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
-        return Expanded(_expanded(cfn, stack, request, body, parameters))
+        made = cfn.transforms.expand(body, stack, given | own)
+        return Expanded(parse(body) if made is None else replace(parse(made), original=body))
     except (AwsError, TemplateError, ResourceFailed) as error:
         return Expanded(error=error)
-
-
-def _expanded(
-    cfn: CloudFormation,
-    stack: Stack,
-    request: StackRequest,
-    body: str,
-    parameters: Mapping[str, Any],
-) -> Template:
-    """Return the template that a text is, or becomes by its transforms. Raises TemplateError."""
-    given = {name: str(value["value"]) for name, value in parameters.items()}
-    given |= {
-        p["ParameterKey"]: str(p["ParameterValue"])
-        for p in given_parameters(request)
-        if p.get("ParameterValue") is not None
-    }
-    made = cfn.transforms.expand(body, stack, given)
-    return parse(body) if made is None else replace(parse(made), original=body)
 
 
 def given_parameters(request: StackRequest) -> list[Any]:

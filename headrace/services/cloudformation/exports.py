@@ -11,7 +11,7 @@ from headrace.services.cloudformation.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.values import UNKNOWN
+from headrace.services.cloudformation.values import UNKNOWN, Allowance
 
 _MISSING = "No export named {} found."
 
@@ -107,6 +107,7 @@ def _missing_import(
         attribute=unknown,
         imported=imported,
         dynamic=unknown,
+        allowance=Allowance(),
     )
     for name in template.resources:
         if name in wanted:

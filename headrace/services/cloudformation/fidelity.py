@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from headrace.aws.errors import AwsError
 from headrace.core.ports import FidelityLevel
 from headrace.services.cloudformation.alias_deployments import ALIAS, POLICY
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.resources import TYPES, resource_type
+from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.resources.schemas import aws_types
-from headrace.services.cloudformation.resources.tables import DECLARED
 from headrace.services.cloudformation.signals import SIGNALLED
 from headrace.services.cloudformation.template import Template
 
@@ -57,61 +53,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "TemplateSummaryConfig": "ignored",
     },
 }
-
-
-def check_types(template: Template, *, strict: bool) -> None:
-    """Raise AwsError when headrace does not know a resource type, or, if strict, would ignore a property."""
-    kinds = {str(resource["Type"]) for resource in template.resources.values()}
-    unknown = sorted(kind for kind in kinds if resource_type(kind) is None)
-    if unknown:
-        raise AwsError(
-            "ValidationError",
-            f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            f" ({_whose_fault(unknown)}{_what_instead(unknown)})",
-        )
-    if strict:
-        dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
-        if dropped:
-            shown = ", ".join(f"{row['resource']}.{row['property']}" for row in dropped)
-            raise AwsError(
-                "ValidationError",
-                f"headrace --strict refuses properties it would ignore: {shown}",
-            )
-
-
-def _whose_fault(unknown: list[str]) -> str:
-    """Return which unknown types headrace lacks, and which are the template's mistake, as a sentence."""
-    lacking = [name for name in unknown if name in aws_types()]
-    wrong = [name for name in unknown if name not in lacking]
-    parts: list[str] = []
-    if lacking:
-        parts.append(f"AWS has {', '.join(lacking)}, which headrace does not support")
-    if wrong:
-        parts.append(f"no types of AWS: {', '.join(wrong)}{_nearest(wrong)}")
-    return "; ".join(parts)
-
-
-def _nearest(unknown: list[str]) -> str:
-    """Return which known types have nearly the names of unknown ones, as the end of a sentence."""
-    known = [*TYPES, *(declared.type for declared in DECLARED)]
-    near = [found for name in unknown for found in difflib.get_close_matches(name, known, 1, 0.85)]
-    return f"; nearest: {', '.join(near)}" if near else ""
-
-
-_INSTEAD = {
-    "::MODULE": "modules are not expanded: put their resources into the template",
-    "::StackSet": "stack sets are not deployed: deploy the template as a stack in each account and region",
-}
-
-
-def _what_instead(unknown: list[str]) -> str:
-    """Return what to do about modules and stack sets, as the end of a sentence."""
-    advice = (
-        sentence
-        for end, sentence in _INSTEAD.items()
-        if any(kind.endswith(end) for kind in unknown)
-    )
-    return "".join(f"; {sentence}" for sentence in advice)
 
 
 def fidelity_of(template: Template) -> list[dict[str, str]]:

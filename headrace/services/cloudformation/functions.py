@@ -15,7 +15,14 @@ from typing import Any, Protocol, cast
 from headrace.services.cloudformation import function_forms as forms
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
+from headrace.services.cloudformation.references import sub_names
+from headrace.services.cloudformation.values import (
+    UNKNOWN,
+    Allowance,
+    is_unknown,
+    scalar,
+    substitute,
+)
 
 
 class Surroundings(Protocol):
@@ -31,8 +38,9 @@ class Surroundings(Protocol):
         """The template's mappings."""
         ...
 
-    def spend(self, size_bytes: int) -> None:
-        """Take the size of a result from the allowance. Raises TemplateError."""
+    @property
+    def allowance(self) -> Allowance:
+        """What functions may still produce."""
         ...
 
 
@@ -44,18 +52,17 @@ def join(arguments: list[Any], around: Surroundings) -> Any:
     if not isinstance(items, list) or not isinstance(delimiter, str):
         raise forms.template_error(forms.JOIN)
     texts = [scalar(item) for item in cast("list[Any]", items)]
-    around.spend(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
+    around.allowance.take(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
     return delimiter.join(texts)
 
 
-def scalar(item: Any) -> str:
-    """Return a value as the text that it becomes inside another. Raises TemplateError."""
-    if isinstance(item, bool):
-        return "true" if item else "false"
-    if isinstance(item, dict | list):
-        raise TemplateError("Template error: every Fn::Join value must be a string")
-    # Assumed: no value inside a text is an empty one.
-    return "" if item is NO_VALUE else str(item)
+def sub(text: str, values: Mapping[str, Any], around: Surroundings) -> Any:
+    """Fn::Sub, with the values of the names in its text."""
+    if is_unknown(values):
+        return UNKNOWN
+    texts = {name: scalar(value) for name, value in values.items()}
+    around.allowance.take(len(text) + sum(len(texts[name]) for name in sub_names(text)))
+    return substitute(text, texts)
 
 
 def select(arguments: list[Any], around: Surroundings) -> Any:
@@ -84,7 +91,7 @@ def split(arguments: list[Any], around: Surroundings) -> Any:
         return [UNKNOWN]
     if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
         raise forms.template_error(forms.SPLIT)
-    around.spend(len(text) + 3 * text.count(delimiter))
+    around.allowance.take(len(text) + 3 * text.count(delimiter))
     return text.split(delimiter)
 
 
@@ -125,7 +132,7 @@ def find_in_map(keys: list[Any], around: Surroundings) -> Any:
                 f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
             )
         value = cast("Mapping[str, Any]", value)[key]
-    around.spend(size_of(value))
+    around.allowance.take_value(value)
     return value
 
 
@@ -136,7 +143,7 @@ def encode_base64(text: Any, around: Surroundings) -> Any:
     if isinstance(text, dict | list):
         raise forms.string_typed("Fn::Base64")
     data = scalar(text).encode("utf-8", "surrogatepass")
-    around.spend(len(data) * 4 // 3)
+    around.allowance.take(len(data) * 4 // 3)
     return base64.b64encode(data).decode()
 
 
@@ -171,9 +178,9 @@ def to_json_string(value: Any, around: Surroundings) -> Any:
     """Fn::ToJsonString."""
     if is_unknown(value):
         return UNKNOWN
-    around.spend(size_of(value))
+    around.allowance.take_value(value)
     text = json.dumps(value, separators=(",", ":"))
-    around.spend(len(text))
+    around.allowance.take(len(text))
     return text
 
 

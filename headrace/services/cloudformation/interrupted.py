@@ -21,7 +21,9 @@ from headrace.services.cloudformation.state import Begun, Resource, Stack
 def find_interrupted(states: ResourceStates) -> None:
     """Give the resources that a killed operation had begun to make the physical ids of what it made, and store them."""
     stack = states.stack
-    for logical_id, begun in states.stacks.begun(stack).items():
+    being_made = states.stacks.being_made
+    for key, value in being_made.items(f"{stack.stack_id} "):
+        logical_id, begun = key.rpartition(" ")[2], Begun(**value)
         resource = _being_made(stack, logical_id)
         if resource is not None:
             try:
@@ -30,7 +32,7 @@ def find_interrupted(states: ResourceStates) -> None:
                 log_defect(f"resource {logical_id}", error)
             stored = [resource] if stack.resources.get(logical_id) is resource else []
             states.stacks.save(stack, *stored)
-        states.stacks.forget_begun(stack, logical_id)
+        being_made.delete(key)
 
 
 def _found(states: ResourceStates, resource: Resource, begun: Begun) -> str:

@@ -14,16 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.services.cloudformation import function_forms as forms
-from headrace.services.cloudformation import functions, limits
+from headrace.services.cloudformation import functions
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.functions import scalar
 from headrace.services.cloudformation.references import (
     get_att_parts,
     sub_names,
     sub_parts,
-    substitute,
 )
-from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, is_unknown, size_of
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, Allowance, is_unknown
 
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
 # Room for a parameter's name, or a secret's ARN with field and version; a longer text is no reference.
@@ -40,7 +38,7 @@ class Scope:
         attribute: (logical id, attribute) to value; raises TemplateError.
         imported: export name to value; raises TemplateError.
         dynamic: (service, key) of a dynamic reference to its value.
-        allowance_bytes: the bytes that functions may still produce.
+        allowance: what functions may still produce.
         decided: the conditions whose values are known.
     """
 
@@ -50,17 +48,8 @@ class Scope:
     dynamic: Callable[[str, str], str]
     conditions: Mapping[str, Any] = field(default_factory=dict[str, Any])
     mappings: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    allowance_bytes: int = limits.PRODUCED_BYTES
+    allowance: Allowance = field(default_factory=Allowance)
     decided: dict[str, bool] = field(default_factory=dict[str, bool])
-
-    def spend(self, size_bytes: int) -> None:
-        """Take the size of a function's result from the allowance. Raises TemplateError."""
-        self.allowance_bytes -= size_bytes
-        if self.allowance_bytes < 0:
-            raise TemplateError(
-                f"Template error: functions produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
-                " not evaluate"
-            )
 
     def condition(self, name: str) -> bool:
         """Return a condition's value. Raises TemplateError."""
@@ -141,7 +130,7 @@ def _dynamic(text: str, scope: Scope) -> str:
         known = service in _DYNAMIC_SERVICES and key and "}" not in key
         stop = end + len(_DYNAMIC_END) if known else key_start
         pieces += [text[place:start], scope.dynamic(service, key) if known else text[start:stop]]
-        scope.spend(len(pieces[-1]) + start - place)
+        scope.allowance.take(len(pieces[-1]) + start - place)
         place = stop
     return "".join([*pieces, text[place:]])
 
@@ -154,7 +143,7 @@ def _ref(argument: Any, scope: Scope) -> Any:
     if argument not in scope.names:
         raise unresolved(argument)
     value = scope.names[argument]
-    scope.spend(size_of(value))
+    scope.allowance.take_value(value)
     return value
 
 
@@ -162,7 +151,7 @@ def _get_att(argument: Any, scope: Scope) -> Any:
     if isinstance(argument, list):
         argument = [_evaluate(part, scope) for part in cast("list[Any]", argument)]
     value = scope.attribute(*get_att_parts(argument))
-    scope.spend(size_of(value))
+    scope.allowance.take_value(value)
     return value
 
 
@@ -181,11 +170,7 @@ def _sub(argument: Any, scope: Scope) -> Any:
             values[name] = scope.attribute(*get_att_parts(name))
         else:
             values[name] = _ref(name, scope)
-    if is_unknown(values):
-        return UNKNOWN
-    texts = {name: scalar(value) for name, value in values.items()}
-    scope.spend(len(text) + sum(len(texts[name]) for name in sub_names(text)))
-    filled = substitute(text, texts)
+    filled = functions.sub(text, values, scope)
     return _dynamic(filled, scope) if _DYNAMIC_START in filled else filled
 
 
@@ -221,7 +206,7 @@ def _import_value(argument: Any, scope: Scope) -> Any:
     if is_unknown(name):
         return UNKNOWN
     value = scope.imported(str(name))
-    scope.spend(size_of(value))
+    scope.allowance.take_value(value)
     return value
 
 

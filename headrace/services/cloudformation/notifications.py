@@ -10,16 +10,13 @@ import json
 import logging
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.core.arn import Arn, InvalidArn
-from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.core.values import iso_of
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.state import Stack
 
 log = logging.getLogger(__name__)
@@ -45,33 +42,6 @@ def message_of(stack: Stack, event: Mapping[str, Any]) -> str:
         "ClientRequestToken": event.get("ClientRequestToken") or "null",
     }
     return "".join(f"{name}='{value}'\n" for name, value in shown.items())
-
-
-def check_topics(control: ControlPlane, ids: Ids, stack: Stack, topics: Sequence[str]) -> None:
-    """Raise TemplateError for a topic that SNS refuses.
-
-    CloudFormation answers in SNS' words (observed: aws/aws-cdk#20806, of a wrong ARN; that those of a missing topic are
-    passed on too is assumed). Topics of other accounts are not asked for: their policies may allow publishing alone.
-    """
-    for topic in topics:
-        try:
-            if Arn.parse(topic).account not in ("", stack.account):
-                continue
-        except InvalidArn:
-            pass  # SNS says what is wrong with it
-        try:
-            control.call(
-                "sns",
-                "GetTopicAttributes",
-                {"TopicArn": topic},
-                account=stack.account,
-                region=stack.region,
-            )
-        except AwsError as error:
-            raise TemplateError(
-                f"{error.message} (Service: AmazonSNS; Status Code: {error.status}; Error Code: {error.code};"
-                f" Request ID: {ids.uuid()}; Proxy: null)"
-            ) from error
 
 
 class Notifications:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
-from collections.abc import Callable
 
 from headrace.core.clock import Clock
 from headrace.core.workers import Supervisor, WorkerDone
-from headrace.services.cloudformation.custom_responses import CloudStopped
-from headrace.services.cloudformation.deploy import Deployment
+from headrace.services.cloudformation.deploy import Deployment, Work
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context
@@ -28,7 +25,6 @@ ANSWER_WITHIN_S = 2.0
 _LIMIT_LOOK_S = 30.0
 # Statuses in which rollback triggers are looked at.
 _WATCHED = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
-Work = Callable[[Deployment], None]
 
 
 class Operations:
@@ -45,22 +41,16 @@ class Operations:
 
     def run(self, stack: Stack, work: Work, *, wait: bool = True) -> None:
         """Run an operation in the background; with `wait`, wait up to ANSWER_WITHIN_S for its end."""
-        deployment = Deployment(self._stacks, self._lookups, self.ports, stack)
-        done = threading.Event()
-
-        def ended() -> None:
-            with self._stacks.lock:
-                if self._running.get(stack.stack_id) is deployment:
-                    del self._running[stack.stack_id]
-            done.set()
-
+        deployment = Deployment(self._stacks, self._lookups, self.ports, stack, work)
+        done = deployment.done
         with self._stacks.lock:
-            self._running[stack.stack_id] = deployment
-        self._supervisor.start(_Operation(deployment, work, ended))
+            under_way = {key: d for key, d in self._running.items() if not d.done.is_set()}
+            self._running = {**under_way, stack.stack_id: deployment}
+        self._supervisor.start(deployment)
         if stack.status == "CREATE_IN_PROGRESS" and stack.timeout_minutes:
-            self._supervisor.start(_TimeLimit(deployment, done, self.ports.clock))
+            self._supervisor.start(_TimeLimit(deployment, self.ports.clock))
         if stack.rollback_configuration and stack.status in _WATCHED:
-            self._supervisor.start(_Watch(deployment, done))
+            self._supervisor.start(_Watch(deployment))
         if wait:
             self.ports.clock.wait(done, ANSWER_WITHIN_S)
 
@@ -74,7 +64,7 @@ class Operations:
         The caller holds the stacks' lock.
         """
         running = self._running.get(stack.stack_id)
-        if running is None:
+        if running is None or running.done.is_set():
             return False
         self._stacks.set_status(stack, status, "User Initiated")
         running.cancel()
@@ -114,41 +104,18 @@ class Operations:
                 return Deployment.roll_back_update
 
 
-class _Operation:
-    """A worker that carries out one stack operation and then ends."""
-
-    def __init__(self, deployment: Deployment, work: Work, ended: Callable[[], None]) -> None:
-        self.name = f"stack {deployment.stack.name}"
-        self._deployment = deployment
-        self._work = work
-        self._ended = ended
-
-    def step(self) -> float:
-        try:
-            self._work(self._deployment)
-        except CloudStopped as stopped:
-            raise WorkerDone from stopped
-        except Exception as error:  # noqa: BLE001
-            # Whatever it is, the stack must not stay in progress for ever.
-            self._deployment.give_up(error)
-        finally:
-            self._ended()
-        raise WorkerDone
-
-
 class _TimeLimit:
     """A worker that ends a creation that takes longer than the stack's TimeoutInMinutes."""
 
-    def __init__(self, deployment: Deployment, done: threading.Event, clock: Clock) -> None:
+    def __init__(self, deployment: Deployment, clock: Clock) -> None:
         self.name = f"time limit of stack {deployment.stack.name}"
         self._deployment = deployment
-        self._done = done
         self._clock = clock
         self._due_s = clock.monotonic_s() + 60 * deployment.stack.timeout_minutes
 
     def step(self) -> float:
         left_s = self._due_s - self._clock.monotonic_s()
-        if self._done.is_set():
+        if self._deployment.done.is_set():
             raise WorkerDone
         if left_s > 0:
             return min(left_s, _LIMIT_LOOK_S)
@@ -159,13 +126,12 @@ class _TimeLimit:
 class _Watch:
     """A worker that ends an operation when an alarm of its rollback triggers goes off while resources are made."""
 
-    def __init__(self, deployment: Deployment, done: threading.Event) -> None:
+    def __init__(self, deployment: Deployment) -> None:
         self.name = f"rollback triggers of stack {deployment.stack.name}"
         self._deployment = deployment
-        self._done = done
 
     def step(self) -> float:
-        if self._done.is_set():
+        if self._deployment.done.is_set():
             raise WorkerDone
         self._deployment.look_at_triggers()
         return LOOK_EVERY_S

@@ -6,34 +6,28 @@ A resource with which anything goes wrong ends in a FAILED state with the reason
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
 
-from headrace.services.cloudformation import denials, snapshots, stack_tags
-from headrace.services.cloudformation.alias_deployments import AliasDeployment, policy_of
-from headrace.services.cloudformation.creation import make
-from headrace.services.cloudformation.creation_policy import forget_signals, wait_for_signals
+from headrace.services.cloudformation import denials, stack_tags
+from headrace.services.cloudformation.alias_deployments import AliasDeployment
+from headrace.services.cloudformation.creation import create
+from headrace.services.cloudformation.definitions import Defined, evaluated, outline
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
+from headrace.services.cloudformation.intrinsics import Scope
+from headrace.services.cloudformation.making import INITIATED, make
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
 from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_import import import_resource
-from headrace.services.cloudformation.resource_states import ResourceStates, type_of
-from headrace.services.cloudformation.resources.base import (
-    Made,
-    ResourceType,
-    changed_properties,
-)
+from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.resources.base import Made, changed_properties
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.signals import Wanted, creation_policy
 from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.values import check_operation_size, size_of
+from headrace.services.cloudformation.values import OperationSize
 
 
 class Provisioner:
@@ -47,16 +41,16 @@ class Provisioner:
         self._removal = removal
         self._lookups = lookups
         self._stack = states.stack
-        self._size_bytes = 0
+        self._size = OperationSize()
         self._decided: dict[str, bool] = {}
-        # The signals that resources wait for, and the policies of deployments, by logical id.
-        self._signals: dict[str, Wanted] = {}
-        self._deployments: dict[str, dict[str, Any]] = {}
 
     # --- making and changing ------------------------------------------------------------------
 
     def apply(self, template: Template) -> str | None:
-        """Create or update every resource of `template`; return why it failed, or None. Raises CloudStopped."""
+        """Create or update every resource of `template`; return why it failed, or None. Raises CloudStopped.
+
+        The caller stores the stack, which has the new outputs, with the status that follows.
+        """
         scope = self._scope(template)
         decide(template, scope)
         self._decided = scope.decided
@@ -89,7 +83,6 @@ class Provisioner:
             self._stack.outputs = outputs
         except (TemplateError, ResourceFailed) as error:
             return str(error)
-        self._states.save()
         return None
 
     def _wanted(self, template: Template) -> set[str]:
@@ -103,30 +96,11 @@ class Provisioner:
     def _apply_one(self, template: Template, logical_id: str, depends_on: set[str]) -> None:
         definition = template.resources[logical_id]
         present = self._stack.resources.get(logical_id)
-        wanted = self._defined(logical_id, definition, depends_on)
+        wanted = outline(logical_id, definition, depends_on, self._states.ports.clock.now_ms())
         try:
-            kind = type_of(wanted.type)
-            properties = evaluate_whole(definition.get("Properties", {}), self._scope(template))
-            if not isinstance(properties, dict):
-                raise ResourceFailed(
-                    f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
-                )
-            properties = cast("dict[str, Any]", properties)
-            wanted.properties = properties
-            kind.check(logical_id, properties)
-            wanted.metadata = evaluate_whole(definition.get("Metadata", {}), self._scope(template))
-
-            def evaluated(value: Any) -> Any:
-                return evaluate_whole(value, self._scope(template))
-
-            signals = creation_policy(definition, evaluated)
-            if signals is not None:
-                self._signals[logical_id] = signals
-            if (policy := policy_of(definition, evaluated)) is not None:
-                self._deployments[logical_id] = policy
+            defined = evaluated(wanted, definition, lambda: self._scope(template))
             with self._states.lock:
-                self._size_bytes += size_of(properties)
-                check_operation_size(self._size_bytes)
+                self._size.add(wanted.properties)
         except Exception as error:
             verb = "UPDATE" if present else "CREATE"
             self._states.fail(present or wanted, verb, error)
@@ -135,14 +109,15 @@ class Provisioner:
             if logical_id in self._stack.importing:
                 import_resource(self._states, wanted)
             else:
-                self._create(wanted, kind)
+                create(self._states, defined)
             return
+        kind = defined.kind
         if present.status == "CREATE_FAILED":
-            self._make_again(present, wanted, kind)
+            self._make_again(present, defined)
             return
         if present.type != kind.name:
             self._check_policy(present, "Update:Replace")
-            self._replace(present, wanted, kind)
+            self._replace(present, defined)
             return
         changed = changed_properties(present.properties, wanted.properties)
         retagged = stack_tags.follows(kind.name) and stack_tags.differ(
@@ -160,9 +135,9 @@ class Provisioner:
         if not changed and not retagged:
             self._keep(present, wanted)
         elif replaced:
-            self._replace(present, wanted, kind)
+            self._replace(present, defined)
         else:
-            self._update(present, wanted, kind)
+            self._update(present, defined)
 
     def _check_policy(self, present: Resource, action: str) -> None:
         """Raise ResourceFailed when the stack's policy denies what the update does to a resource."""
@@ -184,29 +159,18 @@ class Provisioner:
                     kept.append(name)
         return kept
 
-    def _create(self, resource: Resource, kind: ResourceType) -> None:
-        self._states.set_status(resource, "CREATE_IN_PROGRESS")
-        forget_signals(self._states, resource)
-        try:
-            made = make(self._states, resource, kind, "CREATE_IN_PROGRESS")
-            if (wanted := self._signals.get(resource.logical_id)) is not None:
-                wait_for_signals(self._states, resource, wanted)
-        except Exception as error:
-            self._states.fail(resource, "CREATE", error)
-            raise
-        self._states.made(resource, made, "CREATE_COMPLETE")
-
-    def _make_again(self, half_made: Resource, wanted: Resource, kind: ResourceType) -> None:
+    def _make_again(self, half_made: Resource, defined: Defined) -> None:
         """Make a resource again that a creation which was not rolled back left half made."""
         try:
             self._removal.delete_one(half_made)
         except Exception as error:
             self._states.fail(half_made, "CREATE", error)
             raise
-        wanted.updated_ms = self._states.ports.clock.now_ms()
-        self._create(wanted, kind)
+        defined.resource.updated_ms = self._states.ports.clock.now_ms()
+        create(self._states, defined)
 
-    def _update(self, present: Resource, wanted: Resource, kind: ResourceType) -> None:
+    def _update(self, present: Resource, defined: Defined) -> None:
+        wanted, kind = defined.resource, defined.kind
         assert kind.update is not None
         now_ms = self._states.ports.clock.now_ms()
         # With the new properties from here on: a rollback after a kill brings back what was begun.
@@ -215,7 +179,7 @@ class Provisioner:
         try:
             made = Made(present.physical_id, present.attributes)
             if present.properties != wanted.properties:
-                policy = self._deployments.get(resource.logical_id)
+                policy = defined.deployment
                 change = AliasDeployment(policy, kind.update).update if policy else kind.update
                 made = change(
                     self._states.context(resource),
@@ -244,7 +208,8 @@ class Provisioner:
             stack_tags.all_tags(wanted.properties, stack.tags),
         )
 
-    def _replace(self, present: Resource, resource: Resource, kind: ResourceType) -> None:
+    def _replace(self, present: Resource, defined: Defined) -> None:
+        resource = defined.resource
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
@@ -256,12 +221,13 @@ class Provisioner:
         def keep() -> None:
             half_made.physical_id = resource.physical_id
             self._states.save()
+            self._states.event(resource, "UPDATE_IN_PROGRESS", INITIATED)
 
         with self._states.lock:
             self._stack.obsolete.append(half_made)
             self._states.save()
         try:
-            made = make(self._states, resource, kind, "UPDATE_IN_PROGRESS", keep)
+            made = make(self._states, resource, defined.kind, keep)
         except Exception as error:
             if not half_made.physical_id:
                 self._drop(half_made)
@@ -299,27 +265,6 @@ class Provisioner:
             resources = dict(self._stack.resources)
         return scope_of(
             self._lookups, self._stack, template, values, resources, decided=dict(self._decided)
-        )
-
-    def _defined(
-        self, logical_id: str, definition: Mapping[str, Any], depends_on: set[str]
-    ) -> Resource:
-        """Return a resource as its template defines it, without properties."""
-        return Resource(
-            logical_id,
-            definition["Type"],
-            "",
-            depends_on=sorted(depends_on),
-            deletion_policy=str(
-                definition.get("DeletionPolicy", snapshots.default_policy(definition))
-            ),
-            replace_policy=str(definition.get("UpdateReplacePolicy", "Delete")),
-            definition={
-                key: value
-                for key, value in definition.items()
-                if key not in ("Properties", "DependsOn")
-            },
-            updated_ms=self._states.ports.clock.now_ms(),
         )
 
 

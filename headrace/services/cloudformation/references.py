@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.template import Template
 
-_SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
+SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
 # What is evaluated of a resource beside its properties.
 _READ_BESIDE = ("Metadata", "CreationPolicy", "UpdatePolicy")
@@ -79,13 +79,7 @@ def sub_parts(item: Any) -> tuple[str, dict[str, Any]]:
 
 def sub_names(text: str) -> list[str]:
     """Return the names in `${...}` of a Sub's text; `${!x}` is a literal."""
-    return [name.strip() for name in _SUB_NAME.findall(text)]
-
-
-def substitute(text: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
-    filled = _SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
-    return filled.replace("${!", "${")
+    return [name.strip() for name in SUB_NAME.findall(text)]
 
 
 def get_att_parts(item: Any) -> tuple[str, Any]:

@@ -81,7 +81,7 @@ class ResourceStates:
             resource.status = status
             self.stack.resources[resource.logical_id] = resource
             self.stacks.save_resource(self.stack, resource)
-        self.event(resource, status, reason)
+        self.stacks.add_resource_event(self.stack, resource, status, reason)
 
     def made(self, resource: Resource, made: Made, status: str, reason: str = "") -> None:
         """Store what a resource type gave for a resource, and its status."""
@@ -145,14 +145,8 @@ class ResourceStates:
         self, resource: Resource, status: str, reason: str = "", *, cleaning_up: bool = False
     ) -> None:
         """Store an event of a resource; `cleaning_up`: of one that an update replaced or removed."""
-        self.stacks.add_event(
-            self.stack,
-            logical_id=resource.logical_id,
-            physical_id=resource.physical_id,
-            kind=resource.type,
-            status=status,
-            reason=reason,
-            properties=None if cleaning_up else resource.properties,
+        self.stacks.add_resource_event(
+            self.stack, resource, status, reason, cleaning_up=cleaning_up
         )
 
     def save(self) -> None:

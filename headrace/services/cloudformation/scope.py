@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
-from headrace.services.cloudformation import graph, limits
+from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.errors import (
     NoSuchAttribute,
     ResourceFailed,
@@ -20,7 +20,7 @@ from headrace.services.cloudformation.intrinsics import Scope, unresolved
 from headrace.services.cloudformation.references import conditions_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import Template
-from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN
+from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, Allowance
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,4 +154,4 @@ def decide(template: Template, scope: Scope) -> None:
     conditions = template.conditions.items()
     for name in graph.in_order({name: set(conditions_in(value)) for name, value in conditions}):
         scope.condition(name)
-    scope.allowance_bytes = limits.PRODUCED_BYTES
+    scope.allowance = Allowance()

@@ -17,7 +17,6 @@ from headrace.core.values import iso_of
 from headrace.services.cloudformation.change_details import without_values
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
-    Begun,
     ChangeSet,
     DriftDetection,
     Resource,
@@ -80,7 +79,9 @@ class Stacks:
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
         self._detections = database.documents("cfn_drift_detections")
-        self._begun = database.documents("cfn_begun")
+        # By stack id and logical id, what has been done to make resources that have no physical id yet: `making` writes
+        # it, and after a kill `begun` reads it.
+        self.being_made = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
             [
@@ -136,21 +137,6 @@ class Stacks:
     def together(self) -> AbstractContextManager[None]:
         """Return a context in which everything that is stored lasts, or nothing of it."""
         return self._database.transaction()
-
-    # --- resources that are being made ----------------------------------------------------------
-
-    def save_begun(self, stack: Stack, logical_id: str, begun: Begun) -> None:
-        """Store what has been done to make a resource that has no physical id yet; takes no lock but the database's."""
-        self._begun.put(f"{stack.stack_id} {logical_id}", asdict(begun))
-
-    def begun(self, stack: Stack) -> dict[str, Begun]:
-        """Return by logical id what was done to make resources of which the physical id was never stored."""
-        found = self._begun.items(f"{stack.stack_id} ")
-        return {key.rpartition(" ")[2]: Begun(**value) for key, value in found}
-
-    def forget_begun(self, stack: Stack, logical_id: str) -> None:
-        """Forget what was done to make a resource, whose physical id is known now, or which was never made."""
-        self._begun.delete(f"{stack.stack_id} {logical_id}")
 
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
         """Return a stack by id, deleted ones too, or the existing one by name."""
@@ -236,7 +222,7 @@ class Stacks:
                 # An operation that is not stored is not carried out.
                 stack.status, stack.reason = before
                 raise
-        self.add_event(
+        self._add_event(
             stack,
             logical_id=stack.name,
             physical_id=stack.stack_id,
@@ -245,7 +231,27 @@ class Stacks:
             reason=reason,
         )
 
-    def add_event(
+    def add_resource_event(
+        self,
+        stack: Stack,
+        resource: Resource,
+        status: str,
+        reason: str = "",
+        *,
+        cleaning_up: bool = False,
+    ) -> None:
+        """Store an event of a stack's resource; `cleaning_up`: of one that an update replaced or removed."""
+        self._add_event(
+            stack,
+            logical_id=resource.logical_id,
+            physical_id=resource.physical_id,
+            kind=resource.type,
+            status=status,
+            reason=reason,
+            properties=None if cleaning_up else resource.properties,
+        )
+
+    def _add_event(
         self,
         stack: Stack,
         *,

@@ -1,11 +1,14 @@
-"""Values in templates: one that is known only after deployment, one that removes its property; sizes of values."""
+"""Values in templates: one that is known only after deployment, one that removes its property; texts and sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
+from headrace.services.cloudformation.references import SUB_NAME
 
 UNKNOWN = "{{changeSet:KNOWN_AFTER_APPLY}}"
 
@@ -28,6 +31,22 @@ def is_unknown(value: Any) -> bool:
     return False
 
 
+def scalar(item: Any) -> str:
+    """Return a value as the text that it becomes inside another. Raises TemplateError."""
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, dict | list):
+        raise TemplateError("Template error: every Fn::Join value must be a string")
+    # Assumed: no value inside a text is an empty one.
+    return "" if item is NO_VALUE else str(item)
+
+
+def substitute(text: str, values: Mapping[str, Any]) -> str:
+    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
+    filled = SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
+    return filled.replace("${!", "${")
+
+
 def size_of(value: Any) -> int:
     """Return about how many bytes a value takes where it is written out."""
     if isinstance(value, str):
@@ -40,10 +59,37 @@ def size_of(value: Any) -> int:
     return 8
 
 
-def check_operation_size(size_bytes: int) -> None:
-    """Raise TemplateError when the properties of an operation's resources are too large together."""
-    if size_bytes > limits.OPERATION_BYTES:
-        raise TemplateError(
-            f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes, which"
-            " headrace does not store"
-        )
+@dataclass(slots=True)
+class Allowance:
+    """The bytes that functions may still produce. Used by one thread at a time."""
+
+    left_bytes: int = limits.PRODUCED_BYTES
+
+    def take(self, size_bytes: int) -> None:
+        """Take the size of a function's result. Raises TemplateError."""
+        self.left_bytes -= size_bytes
+        if self.left_bytes < 0:
+            raise TemplateError(
+                f"Template error: functions produce more than {limits.PRODUCED_BYTES:,} bytes, which headrace does"
+                " not evaluate"
+            )
+
+    def take_value(self, value: Any) -> None:
+        """Take the size of a result that is there already. Raises TemplateError."""
+        self.take(size_of(value))
+
+
+@dataclass(slots=True)
+class OperationSize:
+    """How large the properties of an operation's resources are together. Used by one thread at a time."""
+
+    bytes: int = 0
+
+    def add(self, properties: Mapping[str, Any]) -> None:
+        """Add a resource's properties. Raises TemplateError when they are too large with those before."""
+        self.bytes += size_of(properties)
+        if self.bytes > limits.OPERATION_BYTES:
+            raise TemplateError(
+                f"Template error: the properties of all resources have more than {limits.OPERATION_BYTES:,} bytes,"
+                " which headrace does not store"
+            )

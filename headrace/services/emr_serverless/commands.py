@@ -9,16 +9,13 @@ from typing import Any
 from headrace.core.values import listed, mapped
 from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
-from headrace.spark_submit.commands import (
-    fetch,
-    job_environment,
-    make_folders,
-    spark_command,
-    with_spark,
-)
+from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.containers import unpack_archives
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.local_files import fetch
+from headrace.spark_submit.making import with_spark
 from headrace.spark_submit.sparks import python_settings
 
 _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."

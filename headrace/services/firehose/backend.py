@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.ports import StreamReader
+from headrace.core.search import SearchDomainNotFound
 from headrace.core.warehouse import WarehouseUnavailable
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_glue import check_tables
 from headrace.services.firehose.destinations.redshift import KIND as REDSHIFT
 from headrace.services.firehose.errors import busy, invalid, not_found
+from headrace.services.firehose.permits import check_domain, domain_of, no_domain
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.quotas import Throttle
@@ -77,6 +79,7 @@ class Firehose:
         self._reader = streams
         self._ports = ports
         self.guard = ports.guard
+        self.keys = ports.keys
         self._running: dict[Key, _Running] = {}
 
     # --- life ---------------------------------------------------------------------------------
@@ -160,6 +163,20 @@ class Firehose:
         query = query_of(destination)
         if query:
             self._ports.queries.check(query)
+
+    def check_domain(self, stream: DeliveryStream) -> None:
+        """Refuse an OpenSearch domain that is not there, or that the role may not describe. Raises AwsError."""
+        arn = domain_of(stream)
+        if not arn:
+            return
+        region, account, resource = arn.split(":", 5)[3:]
+        try:
+            self._ports.search.of_domain(
+                resource.removeprefix("domain/"), account=account, region=region
+            )
+        except SearchDomainNotFound as error:
+            raise no_domain(arn) from error
+        check_domain(self.guard, stream)
 
     def check_tables(self, stream: DeliveryStream) -> None:
         """Refuse a destination of tables that its role cannot read. Raises AwsError."""
@@ -326,6 +343,8 @@ class Firehose:
             return None
         stream = running.stream
         if stream.status(now_ms) != "ACTIVE" or "Decompression" in stream.processors:
+            return None
+        if stream.encryption.get("KeyARN"):
             return None
         return stream
 

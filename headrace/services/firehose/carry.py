@@ -19,7 +19,6 @@ from headrace.services.firehose.failures import (
     as_lines,
     processing_line,
 )
-from headrace.services.firehose.permits import check_object
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.reports import Delivered, Reports
@@ -178,10 +177,7 @@ def _put(
     kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
     if not plain and kind != "UNCOMPRESSED":
         body, encoding = output.compressed_as(kind, body, key)
-    check_object(ports.guard, s3, key)
-    ports.objects.put(
-        bucket, key, body, content_type="application/octet-stream", content_encoding=encoding
-    )
+    output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
 
 
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:

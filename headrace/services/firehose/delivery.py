@@ -280,6 +280,8 @@ class Delivery:
         if pending.is_empty and not pending.again:
             self._done(intent, pending)
             return 0.0
+        # What waits is encrypted: AWS cannot read it either, and waits.
+        self._ports.keys.check(self._stream)
         try:
             again = carry(self._stream, intent, pending, self._ports, self.reports)
         except Exception:

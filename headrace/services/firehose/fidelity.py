@@ -4,9 +4,6 @@ from headrace.core.ports import FidelityLevel
 from headrace.services.firehose.destinations import fidelity as destinations
 
 _DESTINATION: dict[str, FidelityLevel] = {
-    "EncryptionConfiguration": "stored",
-    "S3BackupConfiguration.EncryptionConfiguration": "stored",
-    "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",

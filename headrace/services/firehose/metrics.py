@@ -42,6 +42,10 @@ EMITTED: Final[Mapping[str, str]] = {
     # A Kinesis stream as the source.
     **_of("DataReadFromKinesisStream", Bytes=_BYTES, Records=_COUNT),
     "KinesisMillisBehindLatest": _MS,
+    # A key of the customer's that cannot be used.
+    "KMSKeyDisabled": _COUNT,
+    "KMSKeyInvalidState": _COUNT,
+    "KMSKeyNotFound": _COUNT,
     # Processing.
     **_of("ExecuteProcessing", Duration=_MS, Success=_COUNT),
     **_of("SucceedProcessing", Records=_COUNT, Bytes=_BYTES),
@@ -80,7 +84,7 @@ EMITTED: Final[Mapping[str, str]] = {
 }
 
 _NO_THROTTLE = "headrace's own reads of a stream are never throttled"
-_NO_KEYS = "encryption has its states here, but no key is asked for"
+_NO_GRANT = "a key is looked at, but no grant on it is made that could be revoked"
 _NO_MSK = "MSK as the source is refused by name"
 _NO_SNOWFLAKE = "Snowflake as the destination is refused by name"
 # AWS's other metrics: why there are none here.
@@ -89,9 +93,7 @@ NOT_EMITTED: Final[Mapping[str, str]] = {
         ("ThrottledDescribeStream", "ThrottledGetRecords", "ThrottledGetShardIterator"),
         _NO_THROTTLE,
     ),
-    **dict.fromkeys(
-        ("KMSKeyAccessDenied", "KMSKeyDisabled", "KMSKeyInvalidState", "KMSKeyNotFound"), _NO_KEYS
-    ),
+    "KMSKeyAccessDenied": _NO_GRANT,
     **dict.fromkeys(
         ("ListDeliveryStreams.Latency", "ListDeliveryStreams.Requests"),
         "a metric of no delivery stream, which belongs to none of the workers that send metrics",

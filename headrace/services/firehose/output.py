@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.ports import BucketNotFound, KeyRefused
 from headrace.services.firehose import serde
-from headrace.services.firehose.permits import check_table
+from headrace.services.firehose.permits import Denied, check_object, check_table, key_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
@@ -36,6 +37,55 @@ def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
     from headrace.services.firehose.compress import compressed
 
     return compressed(body, kind, key)
+
+
+class NotPut(Exception):
+    """What goes beside the destination, into its S3 configuration's bucket or the backup's, could not be put.
+
+    Attributes:
+        cause: why: a `Denied` or a `BucketNotFound`.
+        s3: the S3 configuration, whose log is told.
+        is_backup: it is of the backup.
+    """
+
+    def __init__(self, cause: Exception, s3: Mapping[str, Any], *, is_backup: bool) -> None:
+        super().__init__(str(cause))
+        self.cause, self.s3, self.is_backup = cause, s3, is_backup
+
+
+def put_beside(
+    ports: Ports,
+    s3: Mapping[str, Any],
+    key: str,
+    body: bytes,
+    encoding: str | None = None,
+    *,
+    is_backup: bool = False,
+) -> None:
+    """Do as `put`, but raise NotPut for a Denied or a BucketNotFound."""
+    try:
+        put(ports, s3, key, body, encoding)
+    except (BucketNotFound, Denied) as error:
+        raise NotPut(error, s3, is_backup=is_backup) from error
+
+
+def put(
+    ports: Ports, s3: Mapping[str, Any], key: str, body: bytes, encoding: str | None = None
+) -> None:
+    """Put an object as an S3 configuration says, encrypted by its key. Raises Denied, BucketNotFound, OSError."""
+    check_object(ports.guard, s3, key)
+    try:
+        ports.objects.put(
+            str(s3["BucketARN"]).rpartition(":")[2],
+            key,
+            body,
+            content_type="application/octet-stream",
+            content_encoding=encoding,
+            kms_key=key_of(s3),
+        )
+    except KeyRefused as error:
+        # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
+        raise Denied(f"S3.{error.code}", error.message) from error
 
 
 def table_of(stream: DeliveryStream) -> dict[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import Acting, Guard
 from headrace.core.values import mapped
@@ -25,6 +26,8 @@ _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
 _OF_DOMAIN = ("DescribeDomain", "DescribeDomains", "DescribeDomainConfig")
+# One of the two: the second is the first's older name.
+_SEES_DOMAIN = ("DescribeDomain", "DescribeElasticsearchDomain")
 _WRITES_DOMAIN = ("ESHttpPost", "ESHttpPut")
 _OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
 
@@ -45,19 +48,48 @@ class Denied(Exception):
 Need = tuple[str, str, str]
 
 
-def check_roles(guard: Guard, stream: DeliveryStream) -> None:
-    """Refuse a new delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError."""
-    for role in sorted({role for role in _roles(stream) if role}):
+def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | None = None) -> None:
+    """Refuse a delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError.
+
+    Of one that is changed only what it was not `before`.
+    """
+    known = set(_roles(before)) if before is not None else set[str]()
+    for role in sorted({role for role in _roles(stream) if role} - known):
         acting = Acting(SERVICE, source_arn=stream.arn)
         if guard.denial(acting, "sts:AssumeRole", role):
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
             )
-    for role, action, resource in (*_source_needs(stream), *_table_needs(stream)):
+    met = set(_needs(before)) if before is not None else set[Need]()
+    for role, action, resource in _needs(stream):
+        if (role, action, resource) in met:
+            continue
         if guard.denial(Acting(role, SESSION), action, resource):
             raise invalid(
                 f"Role {role} is not authorized to perform: {action} on resource {resource}."
             )
+
+
+def check_domain(guard: Guard, stream: DeliveryStream) -> None:
+    """Refuse an OpenSearch domain that the role may not describe. Raises AwsError."""
+    arn = domain_of(stream)
+    acting = Acting(_role(stream), SESSION)
+    if arn and all(guard.denial(acting, f"es:{name}", arn) for name in _SEES_DOMAIN):
+        raise no_domain(arn)
+
+
+def domain_of(stream: DeliveryStream) -> str:
+    """Return the ARN of a delivery stream's OpenSearch domain; empty for none."""
+    return str(stream.destination.get("DomainARN") or "")
+
+
+def no_domain(arn: str) -> AwsError:
+    """Return the refusal of a domain that the role cannot see.
+
+    Observed by others: github.com/aws-samples/amazon-elasticsearch-intro-workshop/issues/10. That a domain that is not
+    there is refused so, too, is assumed.
+    """
+    return invalid(f"Verify that the IAM role has access to the Elasticsearch domain: {arn}")
 
 
 def check_source(guard: Guard, stream: DeliveryStream) -> None:
@@ -80,8 +112,7 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
         guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
-    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
-    key_arn = str(kms.get("AWSKMSKeyARN") or "")
+    key_arn = key_of(s3)
     # With the key in its headers, the bucket's own is not used.
     headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]
@@ -91,6 +122,12 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         region, account = key_arn.split(":", 5)[3:5]
         context = keys_of_service("s3", account, region, f"{bucket}/{key}")
         _check(guard, needs, "S3.KMS.AccessDeniedException", context)
+
+
+def key_of(s3: Mapping[str, Any]) -> str:
+    """Return the ARN of the KMS key of an S3 configuration; empty for none."""
+    kms = mapped(mapped(s3, "EncryptionConfiguration"), "KMSEncryptionConfig")
+    return str(kms.get("AWSKMSKeyARN") or "")
 
 
 def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
@@ -170,6 +207,11 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(mapped(stream.conversion, "SchemaConfiguration").get("RoleARN") or "")
     if stream.destination_kind == "Iceberg":
         yield str(stream.destination["RoleARN"])
+
+
+def _needs(stream: DeliveryStream) -> Iterator[Need]:
+    yield from _source_needs(stream)
+    yield from _table_needs(stream)
 
 
 def _source_needs(stream: DeliveryStream) -> Iterator[Need]:

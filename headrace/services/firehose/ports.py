@@ -20,6 +20,7 @@ from headrace.core.ports import (
 )
 from headrace.core.search import SearchDomainNotFound, SearchDomains, SearchServer
 from headrace.core.warehouse import NoWarehouses, Warehouses
+from headrace.services.firehose.keys import StreamKeys
 from headrace.services.firehose.queries import Queries
 
 # Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
@@ -63,4 +64,5 @@ class Ports:
     secrets: SecretReader = no_secret
     control: ControlPlane | None = None
     warehouses: Warehouses = field(default_factory=NoWarehouses)
+    keys: StreamKeys = field(default_factory=StreamKeys)
     stopping: threading.Event = field(default_factory=threading.Event)

@@ -1,10 +1,13 @@
-"""AWS's throughput quotas of direct puts, for a cloud that is started with `limits=aws`.
+"""AWS's quotas of Firehose, for a cloud that is started with `limits=aws`: throughput of direct puts, and counts.
 
 A limit per second may be saved up for one second; nothing waits here. Kept in memory only. Thread-safe.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/limits.html (documented); the code and sentence of a record that is
 refused: github.com/boto/boto3/issues/2804 (observed). That of a request over the requests' quota every record is
 refused, and that a second's worth can be saved, is assumed. A partition's 1 GB/s is not held: nothing here comes near.
+How many delivery streams and changes of encryption there may be, and streams of a key: API_CreateDeliveryStream,
+API_DeliveryStreamEncryptionConfigurationInput, API_StartDeliveryStreamEncryption (documented). The first's sentence is
+observed by others; those of the two others are assumed.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ THROTTLED: Final = "ServiceUnavailableException"
 SLOW_DOWN: Final = "Slow down."
 # Of each operation but the puts, an account and region (documented: a hard limit).
 CALLS_PER_S: Final = 5
+STREAMS: Final = 5_000
+STREAMS_PER_KEY: Final = 500
+ENCRYPTIONS_PER_DAY: Final = 25
+_DAY_MS: Final = 86_400_000
 _PUTS: Final = ("PutRecord", "PutRecordBatch")
 _LARGE_REGIONS: Final = ("us-east-1", "us-west-2", "eu-west-1")
 
@@ -61,6 +68,8 @@ class Throttle:
         self._lock = threading.Lock()
         self._streams: dict[str, _Limits] = {}
         self._calls: dict[tuple[str, str, str], Bucket] = {}
+        # By delivery stream, when its encryption was changed in the last 24 hours.
+        self._encrypted_ms: dict[str, list[int]] = {}
 
     def admit(self, stream: DeliveryStream, sizes: Sequence[int], now_ms: int) -> list[bool]:
         """Return for each record of a request, given by its bytes, whether it is taken; count those that are."""
@@ -84,6 +93,22 @@ class Throttle:
         """Drop what is known of a delivery stream that is deleted."""
         with self._lock:
             self._streams.pop(stream.stream_id, None)
+            self._encrypted_ms.pop(stream.stream_id, None)
+
+    def note_encryption(self, stream: DeliveryStream, now_ms: int) -> None:
+        """Count a change of a delivery stream's encryption. Raises AwsError when there are too many in 24 hours."""
+        with self._lock:
+            times = [
+                at_ms
+                for at_ms in self._encrypted_ms.get(stream.stream_id, ())
+                if now_ms - at_ms < _DAY_MS
+            ]
+            if len(times) >= ENCRYPTIONS_PER_DAY:
+                raise _exceeded(
+                    f"Firehose {stream.name} has had {ENCRYPTIONS_PER_DAY} calls of StartDeliveryStreamEncryption and"
+                    " StopDeliveryStreamEncryption in the last 24 hours."
+                )
+            self._encrypted_ms[stream.stream_id] = [*times, now_ms]
 
     def check_call(self, operation: str, call: Call) -> None:
         """Count a call of an operation that is no put. Raises AwsError when there are too many."""
@@ -93,7 +118,28 @@ class Throttle:
             if bucket.has(1, call.now_ms):
                 bucket.take(1)
                 return
-        raise AwsError("LimitExceededException", "Rate exceeded.")  # as faults on demand say it
+        raise _exceeded("Rate exceeded.")  # as faults on demand say it
+
+
+def check_count(present: Sequence[DeliveryStream]) -> None:
+    """Refuse one more delivery stream of an account and region that has these. Raises AwsError."""
+    if len(present) >= STREAMS:
+        names = [stream.name for stream in present]
+        raise _exceeded(
+            f"You have already consumed your firehose quota of {STREAMS} hoses. Firehose names: {names}"
+        )
+
+
+def check_key(present: Sequence[DeliveryStream], stream: DeliveryStream, key_arn: str) -> None:
+    """Refuse a customer's key that already encrypts as many others of these streams as it may. Raises AwsError."""
+    others = [other for other in present if other.stream_id != stream.stream_id]
+    used = sum(other.encryption.get("KeyARN") == key_arn for other in others)
+    if key_arn and used >= STREAMS_PER_KEY:
+        raise _exceeded(f"Key {key_arn} already encrypts {STREAMS_PER_KEY} Firehose streams.")
+
+
+def _exceeded(sentence: str) -> AwsError:
+    return AwsError("LimitExceededException", sentence)
 
 
 def slow_down() -> AwsError:

@@ -22,8 +22,10 @@ from headrace.core.ports import (
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
+from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import Denied, may_log
 from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
@@ -97,19 +99,32 @@ class Reports:
 
     def failure(self, error: Exception) -> None:
         """Report that a delivery failed and will be tried again."""
+        s3: Mapping[str, Any] | None = None
+        metrics = self._metrics_name
+        if isinstance(error, NotPut):
+            metrics = self._backup_metrics if error.is_backup else "DeliveryToS3"
+            s3, error = error.s3, error.cause
         match error:
             case BucketNotFound():
                 code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
             case Denied():
                 code, message = error.code, error.message
+            case KeyUnusable():
+                code, message = f"KMS.{error.code}", error.message
+                self.measure((error.metric, 1, "Count"))
             case SchemaNotFound():
                 code = "DataFormatConversion.EntityNotFound"
                 message = f"The specified table or database could not be found: {error}"
             case _:
                 code, message = f"Headrace.{type(error).__name__}", str(error)
         self.last_error = f"{code}: {message}"
-        self._put_log(code, f"The delivery failed and will be tried again. {message}")
-        self.measure((f"{self._metrics_name}.Success", 0, "Count"))
+        self._put_log(code, f"The delivery failed and will be tried again. {message}", s3)
+        self.measure((f"{metrics}.Success", 0, "Count"))
+
+    @property
+    def _backup_metrics(self) -> str:
+        """What the backup's metrics begin with: of OpenSearch, it counts as a delivery to S3 (documented)."""
+        return "DeliveryToS3" if "OpenSearch" in self._metrics_name else "BackupToS3"
 
     def refused(self, failed: Sequence[Failed]) -> None:
         """Report that records went to the error output, a line for each code, as AWS samples them."""
@@ -135,16 +150,19 @@ class Reports:
             f"{records} records of {shard_id} were gone before they could be delivered.",
         )
 
-    def _put_log(self, code: str, message: str) -> None:
-        stream = self._stream
+    def _put_log(self, code: str, message: str, s3: Mapping[str, Any] | None = None) -> None:
+        """Write to the destination's log, or to that of an S3 configuration if it has one of its own."""
+        stream, named = self._stream, self._stream.destination
+        if s3 is not None and mapped(s3, "CloudWatchLoggingOptions").get("Enabled"):
+            named = s3
         log.warning("firehose %s: %s: %s", stream.name, code, message)
-        options = mapped(stream.destination, "CloudWatchLoggingOptions")
+        options = mapped(named, "CloudWatchLoggingOptions")
         if not options.get("Enabled") or not options.get("LogGroupName"):
             return
         text = json.dumps(
             {
                 "deliveryStreamARN": stream.arn,
-                "destination": _name_of(stream.destination),
+                "destination": _name_of(named),
                 "deliveryStreamVersionId": stream.version,
                 "message": message,
                 "errorCode": code,
@@ -241,8 +259,7 @@ class Reports:
         if delivered.objects:
             self.measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
         if delivered.backup_records:
-            # Of OpenSearch, the backup of all documents counts as a delivery to S3 (documented).
-            backup = "DeliveryToS3" if "OpenSearch" in name else "BackupToS3"
+            backup = self._backup_metrics
             self.measure(
                 (f"{backup}.Records", delivered.backup_records, "Count"),
                 (f"{backup}.Bytes", delivered.backup_bytes, "Bytes"),

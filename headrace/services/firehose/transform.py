@@ -237,7 +237,7 @@ def _invoke(
 
 def _reason(answer: InvokeResult | None) -> tuple[str, str]:
     if answer is None:
-        return "Lambda.ResourceNotFoundException", "The specified Lambda function does not exist."
+        return "Lambda.ResourceNotFound", "The specified Lambda function does not exist."
     if answer.function_error == "Unhandled" and _TIMED_OUT in answer.payload:
         # Observed by others: an error line of 2022 in a public test of a pipeline.
         return (

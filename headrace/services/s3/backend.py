@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
-from headrace.core.ports import BucketNotFound, ObjectInfo, ObjectNotFound
+from headrace.core.ports import BucketNotFound, KeyRefused, ObjectInfo, ObjectNotFound
 from headrace.services.s3 import (
     encryption,
     limits,
@@ -356,6 +356,7 @@ class Objects:
         content_type: str = "binary/octet-stream",
         content_encoding: str | None = None,
         metadata: Mapping[str, str] | None = None,
+        kms_key: str = "",
     ) -> str:
         """See `ObjectStore.put`."""
         self._s3.bucket(bucket)
@@ -363,6 +364,8 @@ class Objects:
         params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
         if content_encoding:
             params["ContentEncoding"] = content_encoding
+        if kms_key:
+            params |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
         if isinstance(body, bytes):
             whole = Body(data=body)
         else:
@@ -373,7 +376,12 @@ class Objects:
                 temporary.unlink(missing_ok=True)
                 raise
             whole = Body(file=temporary)
-        return self._s3.write(bucket, key, whole, params).etag
+        try:
+            return self._s3.write(bucket, key, whole, params).etag
+        except AwsError as error:
+            if error.code.startswith("KMS."):
+                raise KeyRefused(error.code, error.message) from error
+            raise
 
     def get(self, bucket: str, key: str) -> bytes:
         """See `ObjectStore.get`."""

@@ -59,7 +59,8 @@ class KmsKeys:
             found = self._describe("alias/aws/s3", account, region)
             return AnyKey().usable("", account, region) if found is None else str(found["Arn"])
         arn = self._checked_arn(key_id, account, region)
-        found = self._describe(key_id, account, region)
+        # A key may be another account's, whose policy lets this one use it.
+        found = self._describe(key_id, Arn.parse(arn).account, region)
         if found is None:
             raise _not_found(f"Key '{arn}' does not exist")
         if found["KeyState"] == "Disabled":

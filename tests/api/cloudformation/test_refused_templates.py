@@ -175,3 +175,10 @@ def test_the_name_of_an_export_is_looked_at_with_its_parameters(cfn: Any):
         "Parameters": [{"ParameterKey": "P", "ParameterValue": "_"}],
     }
     assert refused(cfn.create_stack, **given) == ("ValidationError", EXPORT)
+
+
+def test_a_parameter_without_a_key_is_refused_before_the_template_is_read(cfn: Any):
+    """Assumed: every "validation error detected" is of the request, which AWS checks first."""
+    given: dict[str, Any] = {"Parameters": [{"ParameterValue": "a"}]}
+    _, message = refused(cfn.create_stack, StackName="k", TemplateBody="Resources: [", **given)
+    assert "Value null at 'parameters.1.member.parameterKey'" in message

@@ -7,7 +7,7 @@ failures were observed by many.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,9 +20,11 @@ from headrace.services.cloudformation.signals import (
     Signals,
     Wanted,
     creation_policy,
+    receiver_of,
     signal_in,
     wait_for,
 )
+from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.test_stacks import physical, refused, settled, status
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud
@@ -186,3 +188,19 @@ def test_signals_that_are_none_are_not_taken():
         b"1" * 5000,
     ):
         assert signal_in(body) is None
+
+
+def test_a_signal_that_comes_with_the_first_event_counts(
+    cloud: InProcessCloud, cfn: Any, monkeypatch: pytest.MonkeyPatch
+):
+    service = cloud.cloud.cloudformation
+
+    def told(stack: Stack, event: Mapping[str, Any]) -> None:
+        if (event["LogicalResourceId"], event["ResourceStatus"]) == ("Wait", "CREATE_IN_PROGRESS"):
+            receiver = receiver_of(stack.stack_id, "Wait")
+            service.operations.ports.signals.send(receiver, Signal("early", "SUCCESS"))
+
+    monkeypatch.setattr(service.stacks, "told", told)
+    body = by_policy({"Count": 1, "Timeout": "PT5S"})
+    cfn.create_stack(StackName="early", TemplateBody=json.dumps(body))
+    assert settled(cfn, "early") == "CREATE_COMPLETE"

@@ -182,6 +182,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         glue = cloud.client("glue")
         glue.create_database(DatabaseInput={"Name": "db"})
         glue.create_table(DatabaseName="db", TableInput={"Name": "t"})
+        cloud.client("opensearch").create_domain(DomainName="flights")
         yield cloud
 
 

@@ -166,7 +166,25 @@ def test_a_trust_policy_may_ask_for_the_account_of_the_delivery_stream(cloud: In
     condition["StringEquals"]["aws:SourceAccount"] = ACCOUNT
     iam.update_assume_role_policy(RoleName="bounded", PolicyDocument=json.dumps(asked))
     create(**settings)
-    cloud.client("firehose").delete_delivery_stream(DeliveryStreamName="bounded")
+    firehose = cloud.client("firehose")
+    update: dict[str, Any] = {
+        "DeliveryStreamName": "bounded",
+        "CurrentDeliveryStreamVersionId": "1",
+        "DestinationId": "destinationId-000000000001",
+    }
+    # That a change is judged as a creation is, for what it changes, is assumed.
+    other = make_role(cloud, "bounded-not", trusts="lambda.amazonaws.com")
+    change = {"ExtendedS3DestinationUpdate": {"RoleARN": other}}
+    assert (
+        f"unable to assume role {other}"
+        in refusal(firehose.update_destination, **update, **change)[2]
+    )
+    # Its own role has changed since: what is not changed is not judged.
+    iam.update_assume_role_policy(
+        RoleName="bounded", PolicyDocument=json.dumps(trust("lambda.amazonaws.com"))
+    )
+    firehose.update_destination(**update, ExtendedS3DestinationUpdate={"Prefix": "p/"})
+    firehose.delete_delivery_stream(DeliveryStreamName="bounded")
 
 
 def test_a_delivery_writes_with_its_role(cloud: InProcessCloud):

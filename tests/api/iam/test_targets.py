@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.iam.report import report_of
-from tests.api.iam.test_services import BUCKET, make_function, until
+from tests.api.iam.test_services import BUCKET, make_function, put_policy, until
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, make_role, refusal, statements
 
@@ -151,9 +151,9 @@ def test_a_delivery_to_a_domain_writes_with_its_role(cloud: InProcessCloud):
     )
     domain = f"arn:aws:es:{REGION}:{ACCOUNT}:domain/flights"
     firehose = cloud.client("firehose")
-    firehose.create_delivery_stream(
-        DeliveryStreamName="indexes",
-        AmazonopensearchserviceDestinationConfiguration={
+    make: dict[str, Any] = {
+        "DeliveryStreamName": "indexes",
+        "AmazonopensearchserviceDestinationConfiguration": {
             "RoleARN": role,
             "DomainARN": domain,
             "IndexName": "i",
@@ -161,7 +161,16 @@ def test_a_delivery_to_a_domain_writes_with_its_role(cloud: InProcessCloud):
             "RetryOptions": {"DurationInSeconds": 0},
             "S3Configuration": {"RoleARN": role, "BucketARN": BUCKET, "ErrorOutputPrefix": "es/"},
         },
-    )
+    }
+    # Observed by users of AWS; that a domain that is not there is refused so, too, is assumed.
+    sentence = f"Verify that the IAM role has access to the Elasticsearch domain: {domain}"
+    expected = "InvalidArgumentException", 400, sentence
+    assert refusal(firehose.create_delivery_stream, **make) == expected
+    cloud.client("opensearch").create_domain(DomainName="flights")
+    assert refusal(firehose.create_delivery_stream, **make) == expected
+    seen = allow("es:DescribeElasticsearchDomain", domain)
+    put_policy(cloud, "indexes", allow("s3:PutObject", f"{BUCKET}/*"), seen)
+    firehose.create_delivery_stream(**make)
     firehose.put_record(DeliveryStreamName="indexes", Record={"Data": b"{}"})
     s3 = cloud.client("s3")
     key = until(lambda: s3.list_objects_v2(Bucket="lake", Prefix="es/").get("Contents"))[0]["Key"]

@@ -168,6 +168,7 @@ def test_a_pipeline_broken_in_four_ways_is_mended_and_every_record_is_there_once
     assert '{"n":3,"a":6}' in dry
     lab.run(converted, "--to", to, "--map", f"{fix}:close", "--code", f"{errors}ParseError")
     lab.run(converted, "--to", to, "--code", f"{errors}MalformedData")
+    assert "No records with that code and time" in lab.run(converted, "--code", "Parse")
     lab.run("s3://lake/errors/parted/", "--to", "firehose:parted", "--map", f"{fix}:key")
     lab.run("s3://lake/errors/changed/", "--to", "firehose:changed")
     lab.deliver()

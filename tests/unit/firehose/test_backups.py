@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.services.firehose.output import NotPut
 from tests.support.endpoint import endpoint
 from tests.unit.firehose.destinations.lab import S3
 from tests.unit.firehose.destinations.test_deliveries import http, sound
@@ -43,6 +45,29 @@ def test_the_backup_waits_for_its_own_interval(tmp_path: Path):
     assert bodies(lab, "kept/") == [b"onetwo"]
     assert lab.delivery.status()["is_drained"]
     assert lab.delivery.status()["delivered_records"] == 2
+
+
+def test_a_backup_that_fails_is_in_its_own_log(tmp_path: Path):
+    # Documented: monitoring-with-cloudwatch-logs.html, where Redshift's objects and its cluster have a log each.
+    own = {"Enabled": True, "LogGroupName": "g", "LogStreamName": "BackupDelivery"}
+    kept = {
+        "BucketARN": "arn:aws:s3:::kept",
+        "BufferingHints": {"SizeInMBs": 1, "IntervalInSeconds": INTERVAL_S},
+        "CloudWatchLoggingOptions": own,
+    }
+    lab = Lab(tmp_path, S3BackupMode="Enabled", S3BackupConfiguration=kept)
+    lab.objects.missing = {"kept"}
+    lab.put(b"one")
+    with pytest.raises(NotPut):
+        lab.deliver()
+    (text,) = lab.logs.lines
+    assert lab.logs.place == ("g", "BackupDelivery")
+    assert json.loads(text)["errorCode"] == "S3.NoSuchBucket"
+    assert json.loads(text)["destination"] == "arn:aws:s3:::kept"
+    assert ("BackupToS3.Success", 0) in [(m.name, m.value) for m in lab.metrics.metrics]
+    lab.objects.missing = set()
+    lab.settle()
+    assert bodies(lab, "kept/") == bodies(lab, "lake/") == [b"one"]
 
 
 def test_the_backup_comes_first_where_its_interval_is_shorter(tmp_path: Path):

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.core.ports import Metric
 from headrace.services.firehose import metrics
+from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.reports import Reports
 from tests.support.endpoint import endpoint
 from tests.support.hec import TOKEN, hec
@@ -81,6 +82,26 @@ def put_directly(tmp_path: Path) -> Iterable[Metric]:
     return sink.metrics
 
 
+def encrypted(tmp_path: Path) -> Iterable[Metric]:
+    found: list[Metric] = []
+    for place, state in enumerate(("", "Disabled", "PendingDeletion")):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        lab = Lab(folder)
+        lab.stream.encryption = {"KeyARN": "arn:aws:kms:us-east-1:000000000000:key/k"}
+        lab.ports.keys.state_of = lambda arn, *_, state=state: (arn if state else "", state)
+        lab.put(b"one")
+        with pytest.raises(KeyUnusable):
+            lab.deliver()
+        found += lab.metrics.metrics
+        assert not lab.objects.objects
+        # It waited, and nothing was lost.
+        lab.ports.keys.state_of = lambda arn, *_: (arn, "Enabled")
+        lab.settle()
+        assert list(lab.objects.objects.values()) == [b"one"]
+    return found
+
+
 def to_endpoint(tmp_path: Path) -> Iterable[Metric]:
     with endpoint(sound) as server:
         lab = http(tmp_path, server, S3BackupMode="AllData")
@@ -142,6 +163,7 @@ def test_every_metric_of_the_table_comes_with_its_unit(tmp_path: Path):
         decompressed,
         converted,
         put_directly,
+        encrypted,
         to_endpoint,
         to_splunk,
         to_search,

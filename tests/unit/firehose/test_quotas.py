@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
+from headrace.aws.errors import AwsError
+from headrace.services.firehose import quotas
 from headrace.services.firehose.quotas import MIB, Throttle, quota_of
 from tests.api.kinesis.conftest import StillClock
 from tests.support.cloud import InProcessCloud
@@ -114,6 +117,58 @@ def test_other_calls_are_five_a_second(lab: Lab):
         client.describe_delivery_stream(DeliveryStreamName=NAME)
     answer: Any = caught.value.response
     assert answer["Error"]["Code"] == "LimitExceededException"
+
+
+def refused(call: Any, **params: Any) -> tuple[str, str]:
+    with pytest.raises(ClientError) as caught:
+        call(DeliveryStreamName=NAME, **params)
+    answer: Any = caught.value.response
+    return answer["Error"]["Code"], answer["Error"]["Message"]
+
+
+def test_encryption_is_changed_25_times_a_day(lab: Lab):
+    # Documented: API_StartDeliveryStreamEncryption.
+    client = lab.client("eu-central-1")
+    for number in range(25):
+        lab.clock.advance(1)
+        call = (
+            client.stop_delivery_stream_encryption
+            if number % 2
+            else client.start_delivery_stream_encryption
+        )
+        call(DeliveryStreamName=NAME)
+    start, stop = client.start_delivery_stream_encryption, client.stop_delivery_stream_encryption
+    assert refused(start)[0] == refused(stop)[0] == "LimitExceededException"
+    lab.clock.advance(86_400 - 24)
+    stop(DeliveryStreamName=NAME)
+    assert refused(start)[0] == "LimitExceededException"
+
+
+def test_a_region_has_so_many_delivery_streams_and_a_key_too(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    # Documented: API_CreateDeliveryStream, API_DeliveryStreamEncryptionConfigurationInput.
+    client = lab.client("eu-central-1")
+    lab.clock.advance(10)
+    firehose = lab.cloud.cloud.firehose
+    (stream,) = firehose.all("000000000000", "eu-central-1")
+    monkeypatch.setattr(firehose, "all", lambda *_: [stream] * quotas.STREAMS)
+    make: dict[str, Any] = {"ExtendedS3DestinationConfiguration": S3}
+    code, sentence = refused(client.create_delivery_stream, **make)
+    assert code == "ResourceInUseException"
+    monkeypatch.setattr(firehose, "exists", lambda *_: False)
+    code, sentence = refused(client.create_delivery_stream, **make)
+    assert code == "LimitExceededException"
+    assert sentence.startswith("You have already consumed your firehose quota of 5000 hoses.")
+    key = "arn:aws:kms:eu-central-1:000000000000:key/k"
+    others = [
+        replace(stream, stream_id=str(number), encryption={"KeyARN": key}) for number in range(500)
+    ]
+    quotas.check_key(others[1:], stream, key)
+    with pytest.raises(AwsError, match="LimitExceededException"):
+        quotas.check_key(others, stream, key)
+    # It does not count against the key that it has already.
+    quotas.check_key(others, others[0], key)
 
 
 def test_without_limits_nothing_is_refused(tmp_path: Path):

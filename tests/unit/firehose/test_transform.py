@@ -101,7 +101,7 @@ def test_a_function_that_is_not_there(lab: Lab):
     lab.functions.functions.clear()
     lab.put(b"one")
     lab.deliver()
-    assert errors(lab)[0]["errorCode"] == "Lambda.ResourceNotFoundException"
+    assert errors(lab)[0]["errorCode"] == "Lambda.ResourceNotFound"
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from headrace.spark_submit.arguments import deploy_mode, parse_submission
-from headrace.spark_submit.commands import local_arguments
+from headrace.spark_submit.commands import spark_arguments
 from headrace.spark_submit.configuration import properties_file, spark_properties
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.local_files import local_submission
 from headrace.spark_submit.spark_versions import traits_of
 
 
@@ -18,7 +19,7 @@ def local(uri: str) -> str:
 
 
 def turned(*arguments: str) -> list[str]:
-    return local_arguments(parse_submission(arguments), local, spark=traits_of((4, 0)))
+    return spark_arguments(local_submission(parse_submission(arguments), local), traits_of((4, 0)))
 
 
 def test_the_cluster_is_replaced_by_this_machine() -> None:

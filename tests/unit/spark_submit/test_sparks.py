@@ -12,6 +12,7 @@ from headrace.core.minor_versions import minor_of
 from headrace.spark_submit import sparks as sparks_module
 from headrace.spark_submit.environments import CACHE_VARIABLE, REUSE_VARIABLE, cached
 from headrace.spark_submit.errors import JobRefused
+from headrace.spark_submit.making import must_be_made
 from headrace.spark_submit.spark_home import find_newest_spark_home, find_spark_home
 from headrace.spark_submit.spark_versions import traits_of, version_at
 from headrace.spark_submit.sparks import Sparks
@@ -48,7 +49,7 @@ def make_java(home: Path, version: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_label_decides_which_spark_runs(machine: set[tuple[int, int]], tmp_path: Path) -> None:
     spark = Sparks().of("emr-7.12.0")
     assert spark.traits.minor == (3, 5)
-    assert spark.must_be_made
+    assert must_be_made(spark)
     assert spark.environment == cached("3.5.6", (3, 9))
     assert spark.home.is_relative_to(tmp_path / "cache" / "3.5.6-py3.9")
     assert Sparks().of("emr-spark-8.0.0").environment == cached("4.0.2", (3, 11))
@@ -73,7 +74,7 @@ def test_a_whole_environment_says_what_its_jars_are(machine: set[tuple[int, int]
     make_whole(environment, "#!/bin/sh\n")
     (environment.home / "jars" / "scala-library-2.13.1.jar").touch()
     spark = Sparks().of("emr-spark-8.0.0")
-    assert not spark.must_be_made
+    assert not must_be_made(spark)
     assert "Scala is 2.13.1; EMR's is 2.13.16" in spark.notes
 
 

@@ -24,6 +24,7 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.live_state import LiveState, live_state
 from headrace.services.cloudformation.live_state import take_over as take_over_live
+from headrace.services.cloudformation.request_checks import check_topics
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_checks import parse
@@ -312,7 +313,7 @@ def execute_change_set(
                 "shapes.RollbackConfiguration", change_set.rollback_configuration
             ),
         }
-        preparing.check_topics(cfn, stack, settings)
+        check_topics(cfn, stack, settings)
         template = replace(parse(change_set.body), original=change_set.original_body)
         deployed = take_over_live(stack, change_set.live)
         requests.take_over(stack, template, change_set.parameters, settings)

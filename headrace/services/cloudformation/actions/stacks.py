@@ -13,6 +13,7 @@ from headrace.services.cloudformation.errors import (
     stack_not_found,
     validation_error,
 )
+from headrace.services.cloudformation.request_checks import check_topics
 from headrace.services.cloudformation.stack_policy import FOR_NOW, policy_of
 from headrace.services.cloudformation.state import Stack
 
@@ -43,7 +44,7 @@ def create_stack(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
         template, values = preparing.prepare(cfn, stack, request, expanded)
-        preparing.check_topics(cfn, stack, request)
+        check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
         stack.note_caller(call)
@@ -79,7 +80,7 @@ def update_stack(
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):
             raise validation_error(requests.NO_UPDATES)
-        preparing.check_topics(cfn, stack, request)
+        check_topics(cfn, stack, request)
         policy = policy_of(cfn, request)
         temporary = policy_of(cfn, request, FOR_NOW)
         stack.request_token = request.get("ClientRequestToken") or ""

@@ -14,7 +14,6 @@ from headrace.services.cloudformation.errors import (
     stack_not_found,
     validation_error,
 )
-from headrace.services.cloudformation.fidelity import check_types
 from headrace.services.cloudformation.graph import check_acyclic
 from headrace.services.cloudformation.imports import identifiers_of, is_importable
 from headrace.services.cloudformation.references import all_dependencies
@@ -24,6 +23,7 @@ from headrace.services.cloudformation.template import SECTIONS, Template, templa
 from headrace.services.cloudformation.template_checks import parse
 from headrace.services.cloudformation.template_text import load
 from headrace.services.cloudformation.transforms.expansion import transforms_of
+from headrace.services.cloudformation.type_checks import check_types
 
 
 @operation("GetTemplate")

@@ -60,7 +60,6 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
         call,
         cluster.id,
         request.get("Steps") or [],
-        existing=[],
         role_arn=request.get("StepExecutionRoleArn"),
     )
     emr.add(cluster, steps)

@@ -38,13 +38,15 @@ def add_job_flow_steps(
         existing = emr.store.steps(cluster.id)
         if cluster.ending:
             raise ended_job_flow()
+        active = sum(step.active for step in existing)
         _check_actions(cluster, request["Steps"])
         steps = new_steps(
             emr,
             call,
             cluster.id,
             request["Steps"],
-            existing=existing,
+            before=len(existing),
+            active=active,
             role_arn=request.get("ExecutionRoleArn"),
         )
         emr.store.add_steps(cluster, steps)
@@ -58,17 +60,20 @@ def new_steps(
     cluster_id: str,
     configs: Sequence[shapes.StepConfig],
     *,
-    existing: list[Step],
+    before: int = 0,
+    active: int = 0,
     role_arn: str | None,
 ) -> list[Step]:
-    """Return Step values for StepConfigs. Raises AwsError when the cluster would have too many."""
-    active = sum(step.active for step in existing)
+    """Return Step values for StepConfigs of a cluster that has had `before` steps, of which some are `active`.
+
+    Raises AwsError when the cluster would have too many.
+    """
     if active + len(configs) > MOST_ACTIVE_STEPS:
         raise validation(
             "Maximum number of active steps(State = 'Running', 'Pending' or 'Cancel_Pending') for cluster exceeded."
         )
     steps: list[Step] = []
-    for number, config in enumerate(configs, len(existing) + 1):
+    for number, config in enumerate(configs, before + 1):
         jar = config["HadoopJarStep"]
         monitoring = config.get("StepMonitoringConfiguration") or {}
         logs = monitoring.get("S3MonitoringConfiguration") or {}

@@ -14,14 +14,11 @@ from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster
 from headrace.services.emr.steps.commands import script_command
 from headrace.spark_submit.cluster_pythons import make_cluster_pythons
-from headrace.spark_submit.commands import (
-    fetch,
-    job_environment,
-    make_folders,
-)
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import SupervisedJob
+from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.local_files import fetch
 from headrace.spark_submit.logs import JobLogs, LogPlace, log_location
 
 _LOGS = ("controller", "stdout", "stderr")

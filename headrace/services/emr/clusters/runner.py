@@ -170,11 +170,11 @@ class ClusterRunner:
                     self._store.change_cluster(
                         cluster, ClusterState.RUNNING, message="Running step"
                     )
-            run = StepRun(self._ports, cluster, step)
-            if run.start():
-                self._runs[step.id] = run
-            else:
+            run = StepRun.start(self._ports, cluster, step)
+            if run is None:
                 self._after_end(step)
+            else:
+                self._runs[step.id] = run
 
     def _after_end(self, step: Step) -> None:
         """Do what a failed step's ActionOnFailure says."""

@@ -16,25 +16,34 @@ from headrace.core.ports import ObjectStore
 from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step
 from headrace.services.emr.steps.jars import example_submission, jar_command
+from headrace.services.emr.steps.logs import StepLogs
 from headrace.services.emr.steps.submission import classification, spark_submission
 from headrace.spark_submit.arguments import (
     deploy_mode,
     properties_of,
 )
 from headrace.spark_submit.cluster_pythons import programs_in, with_cluster_python
-from headrace.spark_submit.commands import (
-    fetch,
-    job_environment,
-    make_folders,
-    spark_command,
-    with_spark,
-)
+from headrace.spark_submit.commands import spark_command
 from headrace.spark_submit.containers import fill_container, without_unpacked
 from headrace.spark_submit.context import Command, JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.sparks import JobSpark, python_settings
+from headrace.spark_submit.job_environment import job_environment, make_folders
+from headrace.spark_submit.local_files import fetch
+from headrace.spark_submit.making import with_spark
+from headrace.spark_submit.sparks import python_settings
 
 _LONGEST_SHEBANG = 256
+
+
+def command_of(context: JobContext, cluster: Cluster, step: Step, logs: StepLogs) -> Command:
+    """Fill the step's folder, begin its logs, and return what to run. Raises JobRefused."""
+    if logs.application is None:
+        return prepare(context, cluster, step, logs.folder)
+    logs.make_client_folder()
+    command = prepare(context, cluster, step, logs.folder)
+    # Before the process, so that whoever finds the process again finds the report begun.
+    logs.report_start()
+    return command
 
 
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
@@ -57,7 +66,8 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         **exported,
     }
     # Not headrace's own `python3`, when there is another: on EMR it has none of headrace's packages.
-    programs = programs_in(folder.parent) or context.sparks.programs_of(cluster.release_label)
+    own = programs_in(folder.parent)
+    programs = own or context.sparks.programs_of(cluster.release_label)
     if programs is not None:
         environment["PATH"] = f"{programs}{os.pathsep}{environment['PATH']}"
     jar = step.jar.rpartition("/")[2]
@@ -79,9 +89,9 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
         settings = python_settings(properties_of(submission, defaults), exported)
-        spark = with_cluster_python(
-            context.sparks.of(cluster.release_label, settings), folder.parent
-        )
+        spark = context.sparks.of(cluster.release_label, settings)
+        if own is not None:
+            spark = with_cluster_python(spark, folder.parent)
         mode = deploy_mode(submission, defaults)
         if arguments[0] == "spark-example":
             submission = example_submission(submission, spark)
@@ -91,11 +101,12 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             folder,
             spark,
             defaults=defaults,
+            exported=exported,
             logging=classification(
                 cluster, "spark-log4j2" if spark.traits.has_log4j2 else "spark-log4j"
             ),
         )
-        environment.update({**more, **_own_pythons(spark, exported)})
+        environment.update(more)
         if mode == "cluster":
             environment.update(fill_container(submission, defaults, work, environment))
             arguments = without_unpacked(submission, arguments)
@@ -108,14 +119,6 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
             )
         arguments[0] = program
     return Command(arguments, environment, work)
-
-
-def _own_pythons(spark: JobSpark, exported: dict[str, str]) -> dict[str, str]:
-    """Return the interpreters of `spark-env` that are not the image's: a bootstrap action may have made them."""
-    if spark.environment is None:
-        return {}
-    named = python_settings({}, exported).items()
-    return {name: value for name, value in named if spark.interpreter_for(value) is None}
 
 
 def script_command(path: str, arguments: list[str]) -> list[str]:

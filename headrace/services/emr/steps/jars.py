@@ -15,11 +15,11 @@ from xml.sax.saxutils import escape
 from headrace.services.emr.state import Step
 from headrace.spark_submit.access import CLASSES
 from headrace.spark_submit.arguments import Submission
-from headrace.spark_submit.commands import fetch
 from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.errors import JobRefused
-from headrace.spark_submit.making import mending
+from headrace.spark_submit.local_files import fetch
+from headrace.spark_submit.making import mending, must_be_made
 from headrace.spark_submit.sparks import JobSpark
 from headrace.spark_submit.utf8 import require_utf8
 
@@ -63,7 +63,7 @@ def example_submission(submission: Submission, spark: JobSpark) -> Submission:
 
     What pip installs of Spark has its examples in Python and not the jar, so the namesake in Python runs.
     """
-    if spark.must_be_made:
+    if must_be_made(spark):
         assert spark.release is not None
         raise JobRefused(
             f"The examples of Spark {spark.release.spark_version} are not here yet: {mending(spark.release.label)}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from headrace.core.clock import Clock
 from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.steps.yarn import Application, Report
+from headrace.services.emr.steps.yarn import Report, application_of
 from headrace.spark_submit.context import JobContext
 from headrace.spark_submit.logs import LOGS, JobLogs, LogPlace, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
@@ -26,7 +26,11 @@ class StepLogs:
 
     Args:
         root: EMR's folder, with a folder for each cluster.
+
+    Attributes:
+        folder: the step's own.
         application: the step's YARN application; None unless it runs in cluster mode.
+        in_s3: those of the step on their way to S3: kept while it runs, stored when it has ended.
     """
 
     def __init__(
@@ -36,15 +40,15 @@ class StepLogs:
         root: Path,
         cluster: Cluster,
         step: Step,
-        application: Application | None,
     ) -> None:
+        application = application_of(cluster, step)
         self.folder = root / cluster.id / step.id
         self._clock = clock
         # EMR's agent on the node writes them, as the instance profile, and not as a step's runtime role.
         role, session = actor_of(cluster)
         self._objects = context.as_role(cluster.account, role, session).objects
         self._step = step
-        self._application = application
+        self.application = application
         uri, below = step.log_uri_in(cluster), f"{cluster.id}/steps/{step.id}"
         self._location = None if uri is None else log_location(uri, below)
         self._driver_location = self._location
@@ -66,7 +70,7 @@ class StepLogs:
                 notes = LogPlace(self.folder, _NOTES, *self._location)
                 self._driver_place = LogPlace(self.folder, _PRINTED, *self._driver_location)
                 self._places = [client, self._driver_place, notes]
-        self._in_s3 = JobLogs(clock, self._objects, self.folder, self._places)
+        self.in_s3 = JobLogs(clock, self._objects, self.folder, self._places)
 
     def make_client_folder(self) -> None:
         """Make the folder of the client's report, with empty logs."""
@@ -95,25 +99,20 @@ class StepLogs:
     def refused(self, message: str) -> None:
         """Write to the step's stderr why no process could be started."""
         folder = self.folder
-        if self._application is not None:
+        if self.application is not None:
             # No container was begun, so none has logs.
             for name in _PRINTED:
                 (folder / name).unlink(missing_ok=True)
             places = [place for place in self._places if place is not self._driver_place]
-            self._in_s3 = JobLogs(self._clock, self._objects, folder, places)
+            self.in_s3 = JobLogs(self._clock, self._objects, folder, places)
             folder /= _CLIENT
         if folder.is_dir():
             (folder / "stderr").write_text(f"{message}\n", errors="replace")
 
-    def keep(self) -> None:
-        """Put the logs of the running step to S3, if it is time."""
-        self._in_s3.keep()
-
-    def store(self, state: StepState, diagnostics: str) -> None:
-        """Complete the logs of the step that has ended, put them to S3, and remove what it needed to run."""
+    def report_end(self, state: StepState, diagnostics: str) -> None:
+        """In cluster mode, have the client report how the driver ended."""
         if self._report is not None and self.folder.is_dir():
             self._report.end(state, self._step.started_ms or 0, diagnostics)
-        self._in_s3.store()
 
 
 def _uri(location: tuple[str, str] | None, name: str) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 from headrace.services.emr.ports import Ports
 from headrace.services.emr.state import Cluster, Step, StepState
-from headrace.services.emr.steps.commands import prepare
+from headrace.services.emr.steps.commands import command_of
 from headrace.services.emr.steps.logs import StepLogs
-from headrace.services.emr.steps.yarn import application_of
-from headrace.spark_submit.context import Command
 from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.job import Cancellation, JobEnd, SupervisedJob
 from headrace.spark_submit.logs import LOGS, failure_cause, tail
@@ -23,30 +23,31 @@ UNKNOWN_ERROR = "Unknown Error."
 class StepRun:
     """The process and the logs of one step, which is RUNNING or CANCEL_PENDING. Used by one thread at a time.
 
-    `start` or `find` comes first. Methods that end the step have stored its logs and its new state when they return.
+    Methods that end the step have stored its logs and its new state when they return.
     """
 
     def __init__(self, ports: Ports, cluster: Cluster, step: Step) -> None:
         self.step = step
         self._ports = ports
         self._cluster = cluster
-        self._application = application_of(cluster, step)
-        self._logs = StepLogs(
-            ports.clock, ports.context, ports.folder, cluster, step, self._application
-        )
+        self._logs = StepLogs(ports.clock, ports.context, ports.folder, cluster, step)
         self._job: SupervisedJob | None = None
 
-    def start(self) -> bool:
-        """Start the process; return whether it was started. If not, the step is FAILED."""
+    @classmethod
+    def start(cls, ports: Ports, cluster: Cluster, step: Step) -> StepRun | None:
+        """Start the step's process; None: it was not started, and the step is FAILED."""
+        run = cls(ports, cluster, step)
+        logs = run._logs
+        command = functools.partial(command_of, ports.context, cluster, step, logs)
         try:
-            self._job = SupervisedJob.start(
-                self._ports.clock, self._logs.folder, self._command, kind="step", logs=LOGS
+            run._job = SupervisedJob.start(
+                ports.clock, logs.folder, command, kind="step", logs=LOGS
             )
         except JobRefused as error:
-            self._logs.refused(str(error))
-            self._fail(str(error))
-            return False
-        return True
+            logs.refused(str(error))
+            run._fail(str(error))
+            return None
+        return run
 
     def find(self) -> bool:
         """Take over the process that an earlier cloud started; return whether there was one."""
@@ -58,14 +59,16 @@ class StepRun:
         number = self.step.cancel_signal
         end = self._started.watch(None if number is None else Cancellation(signal=number))
         if end is None:
-            self._logs.keep()
+            self._logs.in_s3.keep()
             return False
         self._end_as(end)
         return True
 
     def end(self, state: StepState, message: str = "", *, diagnostics: str | None = None) -> None:
         """Store the logs, then the end: who sees a step ended finds its logs."""
-        self._logs.store(state, diagnostics or message)
+        if self._logs.application is not None:
+            self._logs.report_end(state, diagnostics or message)
+        self._logs.in_s3.store()
         self.step.ended_ms = self._ports.clock.now_ms()
         self._ports.store.change_step(self._cluster, self.step, state, message)
 
@@ -97,16 +100,6 @@ class StepRun:
         assert self._job is not None, "start or find comes first"
         return self._job
 
-    def _command(self) -> Command:
-        """Fill the step's folder and return what to run. Raises JobRefused."""
-        if self._application is not None:
-            self._logs.make_client_folder()
-        command = prepare(self._ports.context, self._cluster, self.step, self._logs.folder)
-        if self._application is not None:
-            # Before the process, so that whoever finds the process again finds the report begun.
-            self._logs.report_start()
-        return command
-
     def _end_as(self, end: JobEnd) -> None:
         if self.step.cancel_signal is not None and end.exit_code != 0:
             self.end(StepState.CANCELLED, "Job terminated")
@@ -121,14 +114,15 @@ class StepRun:
         """End the step, whose program ended with this exit code, as FAILED with the cause."""
         folder = self._logs.folder
         name, cause = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
-        if self._application is None:
+        application = self._logs.application
+        if application is None:
             self._fail(cause, log_name=name)
             return
         # AWS gives only the client's sentence, and its users look for the cause in the container's log.
         uri = self._logs.driver_uri(name)
         self._fail(
-            f"{self._application.failure}; the driver said: {cause}{f' ({uri})' if uri else ''}",
-            diagnostics=self._application.diagnostics(code, cause),
+            f"{application.failure}; the driver said: {cause}{f' ({uri})' if uri else ''}",
+            diagnostics=application.diagnostics(code, cause),
         )
 
     def _fail(

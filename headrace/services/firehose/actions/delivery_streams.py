@@ -34,7 +34,8 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.opensearch import SEARCH_KINDS
 from headrace.services.firehose.errors import in_use, invalid, not_built
 from headrace.services.firehose.limits import LIST_DEFAULT
-from headrace.services.firehose.permits import check_roles
+from headrace.services.firehose.permits import check_roles, domain_of
+from headrace.services.firehose.quotas import check_count, check_key
 from headrace.services.firehose.state import DeliveryStream
 from headrace.services.firehose.wording import WORDING
 
@@ -89,11 +90,17 @@ def create_delivery_stream(
         tags=tags,
         settles_ms=firehose.settles_ms(),
     )
+    firehose.keys.require(stream)
     # Not under the lock: the catalogue may wait for what waits for Firehose.
     firehose.check_tables(stream)
+    firehose.check_domain(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
+        if firehose.throttle is not None:
+            present = firehose.all(call.account, call.region)
+            check_count(present)
+            check_key(present, stream, encryption.get("KeyARN", ""))
         check_roles(firehose.guard, stream)
         try:
             firehose.add(stream)
@@ -171,7 +178,10 @@ def update_destination(
     if request["CurrentDeliveryStreamVersionId"] == str(present.version):
         kind, destination = _changed(present, cast("dict[str, Any]", request))
         # Not under the lock, as above; another change meanwhile makes the version another.
-        firehose.check_tables(replace(present, destination_kind=kind, destination=destination))
+        changed = replace(present, destination_kind=kind, destination=destination)
+        firehose.check_tables(changed)
+        if domain_of(changed) != domain_of(present):
+            firehose.check_domain(changed)
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if request["CurrentDeliveryStreamVersionId"] != str(stream.version):
@@ -186,6 +196,8 @@ def update_destination(
         firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
+        changed = replace(stream, destination_kind=kind, destination=destination)
+        check_roles(firehose.guard, changed, before=stream)
         stream.destination_kind, stream.destination = kind, destination
         stream.version += 1
         stream.updated_ms = call.now_ms

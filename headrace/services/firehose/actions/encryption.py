@@ -13,6 +13,7 @@ from headrace.aws.shapes.firehose import (
 )
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import invalid
+from headrace.services.firehose.quotas import check_key
 
 
 def checked_encryption(
@@ -35,15 +36,20 @@ def only_direct(kind: str) -> AwsError:
 def start_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StartDeliveryStreamEncryptionInput
 ) -> StartDeliveryStreamEncryptionOutput:
-    """Mark a delivery stream as encrypted. Source: API_StartDeliveryStreamEncryption."""
+    """Mark a delivery stream as encrypted, by a key that can be used. Source: API_StartDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:
             raise only_direct(stream.kind)
-        stream.encryption = checked_encryption(
+        encryption = checked_encryption(
             request.get("DeliveryStreamEncryptionConfigurationInput")
             or {"KeyType": "AWS_OWNED_CMK"}
         )
+        firehose.keys.require(stream, encryption.get("KeyARN"))
+        if firehose.throttle is not None:
+            check_key(firehose.all(call.account, call.region), stream, encryption.get("KeyARN", ""))
+            firehose.throttle.note_encryption(stream, call.now_ms)
+        stream.encryption = encryption
         stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)
     return {}
@@ -56,6 +62,8 @@ def stop_delivery_stream_encryption(
     """Mark a delivery stream as not encrypted. Source: API_StopDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
+        if firehose.throttle is not None:
+            firehose.throttle.note_encryption(stream, call.now_ms)
         stream.encryption = {}
         stream.encryption_settles_ms = firehose.settles_ms()
         firehose.save(stream)

@@ -71,6 +71,8 @@ def _direct(firehose: Firehose, call: Call, name: str) -> DeliveryStream:
         acting = call.acting
         if acting is None or acting.session != LOGS_SESSION:
             raise invalid_source()
+    if stream.encryption_status(call.now_ms) == "ENABLED":
+        firehose.keys.require(stream)
     return stream
 
 

@@ -3,8 +3,6 @@
 from headrace.core.ports import FidelityLevel
 
 _OF_S3: dict[str, FidelityLevel] = {
-    "S3Configuration.EncryptionConfiguration": "stored",
-    "S3Configuration.CloudWatchLoggingOptions": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 _DELIMITER: dict[str, FidelityLevel] = {
@@ -33,12 +31,8 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
     "AmazonOpenSearchServerless": _SEARCH,
     # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
     "Elasticsearch": _SEARCH,
-    "Redshift": {
-        # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
-        **_OF_S3,
-        "S3BackupConfiguration.EncryptionConfiguration": "stored",
-        "S3BackupConfiguration.CloudWatchLoggingOptions": "stored",
-    },
+    # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
+    "Redshift": _OF_S3,
     # Its own configuration has no RoleARN.
     "Splunk": _OF_S3,
     "Iceberg": _ICEBERG,

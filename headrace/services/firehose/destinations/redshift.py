@@ -28,7 +28,7 @@ from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import DELIVERED, Failed
-from headrace.services.firehose.permits import SESSION, check_object
+from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import check_processors
 
@@ -158,7 +158,7 @@ def _check_credentials(made: Mapping[str, Any]) -> None:
 
 def _put(attempt: Attempt) -> int:
     """Put the records' object and its manifest; return the object's size in bytes."""
-    stream, objects = attempt.stream, attempt.ports.objects
+    stream = attempt.stream
     key = attempt.intent.keys[DELIVERED]
     delimiter = output.delimiter_of(stream.destination)
     body = delimiter.join([record.data for record in attempt.records])
@@ -169,14 +169,7 @@ def _put(attempt: Attempt) -> int:
         (key, body, encoding),
         (manifest_key(attempt), _manifest(attempt), None),
     ):
-        check_object(attempt.ports.guard, stream.s3, name)
-        objects.put(
-            stream.bucket,
-            name,
-            data,
-            content_type="application/octet-stream",
-            content_encoding=content,
-        )
+        output.put_beside(attempt.ports, stream.s3, name, data, content)
     return len(body)
 
 

@@ -20,7 +20,7 @@ from headrace.services.firehose.failures import (
 )
 from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.permits import Denied, check_object
+from headrace.services.firehose.permits import Denied
 from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:
@@ -119,14 +119,7 @@ def _put(attempt: Attempt, key: str, body: bytes, encoding: str | None) -> tuple
     """Put the object; return why a partition's prefix did not take it. Raises what is tried for ever."""
     stream, ports = attempt.stream, attempt.ports
     try:
-        check_object(ports.guard, stream.s3, key)
-        ports.objects.put(
-            stream.bucket,
-            key,
-            body,
-            content_type="application/octet-stream",
-            content_encoding=encoding,
-        )
+        output.put(ports, stream.s3, key, body, encoding)
     except Denied as error:
         if not is_partitioned(stream.destination):
             raise

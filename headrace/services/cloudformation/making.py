@@ -1,0 +1,123 @@
+"""Makes one resource: by its type's calls, each noted before its answer is used, and its physical id stored at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from headrace.core.commit_notes import stored_with_commit
+from headrace.core.ports import Acting
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.existing import already_exists, means_existing
+from headrace.services.cloudformation.resource_states import ResourceStates
+from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
+from headrace.services.cloudformation.resources.property_types import with_texts
+from headrace.services.cloudformation.state import Begun, Resource
+
+# Tells, in an event of the status in which a resource is, that its physical id is known.
+INITIATED = "Resource creation Initiated"
+
+
+def make(
+    states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
+) -> Made:
+    """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
+
+    `keep` stores the id, and the event of it.
+    """
+    if kind.find is not None:
+        properties = with_texts(kind.name, resource.properties)
+        found = kind.find(states.context(resource), properties)
+        if found:
+            raise _already_exists(states, kind, found)
+    noting = _Noting(states, resource, keep)
+    try:
+        made = kind.create(noting.context(), with_texts(kind.name, resource.properties))
+    except Exception as error:
+        noting.end()
+        name = kind.name_of(resource.properties)
+        if not resource.physical_id and name and means_existing(error):
+            raise _already_exists(states, kind, name) from error
+        raise
+    if not resource.physical_id:
+        noting.made(made.physical_id)
+    return made
+
+
+def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str) -> ResourceFailed:
+    return already_exists(states.stacks, states.ports.ids, states.stack, kind.name, identifier)
+
+
+@dataclass(slots=True)
+class _Noting:
+    """Notes what is done to make one resource, until its physical id is stored. One thread uses it at a time."""
+
+    states: ResourceStates
+    resource: Resource
+    keep: Callable[[], None]
+    begun: Begun = field(default_factory=Begun)
+    is_over: bool = False
+    is_stored: bool = False
+
+    def context(self) -> Context:
+        """Return a context whose calls and names are noted."""
+        context = self.states.context(self.resource, self.made)
+        return replace(context, control=self, made_up=self._name, note_begun=self._begin)
+
+    def call(
+        self,
+        service: str,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        account: str | None = None,
+        region: str | None = None,
+        acting: Acting | None = None,
+    ) -> dict[str, Any]:
+        """See `ControlPlane.call`."""
+
+        def note(answer: dict[str, Any] | None) -> None:
+            # Times and bytes are in no physical id.
+            plain = json.loads(json.dumps(answer, default=str))
+            call = {"service": service, "operation": operation, "answer": plain}
+            self.begun.calls.append(call)
+            self._store()
+
+        where: Any = {"account": account, "region": region, "acting": acting}
+        control = self.states.ports.control
+        if self.is_over:
+            return control.call(service, operation, params, **where)
+        with stored_with_commit(note):
+            return control.call(service, operation, params, **where)
+
+    def made(self, physical_id: str) -> None:
+        """Keep the physical id, with which the notes are over."""
+        self.resource.physical_id = physical_id
+        self.keep()
+        self.end()
+
+    def end(self) -> None:
+        """Forget the notes: the physical id is stored now, or nothing was made."""
+        self.is_over = True
+        if self.is_stored:
+            self.states.stacks.being_made.delete(self._key)
+
+    def _name(self, make: Callable[[], str]) -> str:
+        name = make()
+        self.begun.names.append(name)
+        return name
+
+    def _begin(self, physical_id: str) -> None:
+        self.begun.names.append(physical_id)
+        self._store()
+
+    def _store(self) -> None:
+        # It takes no lock but the database's.
+        self.states.stacks.being_made.put(self._key, asdict(self.begun))
+        self.is_stored = True
+
+    @property
+    def _key(self) -> str:
+        return f"{self.states.stack.stack_id} {self.resource.logical_id}"

@@ -1,0 +1,49 @@
+"""Says in which ways a job here is not run as on EMR: the Spark, its jars, the Python, the Java."""
+
+from __future__ import annotations
+
+from headrace.core.emr_releases import Release
+from headrace.core.minor_versions import dotted
+from headrace.spark_submit.environments import Environment
+from headrace.spark_submit.spark_versions import version_at
+
+
+def differences(release: Release, environment: Environment, java: int | None) -> list[str]:
+    """Return in which ways a job here is not run as on EMR, a line each."""
+    notes = facts_of(release, environment) if environment.whole else []
+    if "-amzn-" in release.spark:
+        notes.append(f"EMR's Spark is {release.spark}: Amazon's patches are not in this one")
+    python = dotted(environment.python)
+    if python == release.python:
+        pass
+    elif python in release.pythons:
+        notes.append(
+            f"Python is {python}, which the image has too; PySpark's default there is {release.python}"
+        )
+    else:
+        notes.append(
+            f"Python is {python}: this machine has no {' or '.join(release.pythons)}, as the image has"
+        )
+    if java is not None and java != release.java:
+        notes.append(f"Java is {java}; EMR's is {release.java}")
+    notes.append(
+        "of third-party packages the interpreter has NumPy, as EMR's image is assumed to have; all else a job brings"
+    )
+    return notes
+
+
+def facts_of(release: Release, environment: Environment) -> list[str]:
+    """Return in which ways the Spark of a whole environment is not EMR's, as its jars tell; a line each."""
+    notes: list[str] = []
+    version = version_at(environment.home)
+    if version != release.spark_version:
+        notes.append(f"pip has no Spark {release.spark_version}: this is {version}")
+    for name, jar, on_emr in (
+        ("Hadoop", "hadoop-client-api", release.hadoop),
+        ("Scala", "scala-library", release.scala),
+    ):
+        found = [path.name for path in environment.home.glob(f"jars/{jar}-*.jar")]
+        here = found[0].removeprefix(f"{jar}-").removesuffix(".jar") if found else None
+        if here is not None and on_emr and here != on_emr:
+            notes.append(f"{name} is {here}; EMR's is {on_emr}")
+    return notes

@@ -1,0 +1,49 @@
+"""Copies the files that a submission names in S3 to this machine, and has it name the copies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from headrace.core.ports import BucketNotFound, ObjectNotFound, ObjectStore
+from headrace.spark_submit.arguments import Submission
+from headrace.spark_submit.errors import JobRefused
+
+_FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
+
+
+def local_submission(submission: Submission, local: Callable[[str], str]) -> Submission:
+    """Return a submission that names files of this machine; `local` fetches a URI and returns its path."""
+    options = [
+        (name, ",".join(local(item) for item in value.split(",") if item))
+        if name in _FILE_LISTS and value is not None
+        else (name, value)
+        for name, value in submission.options
+    ]
+    return Submission(options, local(submission.application), submission.arguments)
+
+
+def local_copy(objects: ObjectStore, folder: Path, uri: str) -> str:
+    """Fetch `s3://bucket/key#name` into a folder, and return its path here; anything else stays as it is."""
+    path, mark, name = uri.partition("#")
+    if not path.startswith(("s3://", "s3a://", "s3n://")):
+        return uri
+    return f"{fetch(objects, path, folder)}{mark}{name}"
+
+
+def fetch(objects: ObjectStore, uri: str, folder: Path) -> Path:
+    """Copy the object `uri` names into `folder`. Raises JobRefused."""
+    bucket, _, key = uri.partition("://")[2].partition("/")
+    name = key.rpartition("/")[2]
+    if name in ("", ".", ".."):
+        raise JobRefused(f"{uri} does not name an object.")
+    try:
+        source = objects.file(bucket, key)
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, folder / name)
+    except BucketNotFound:
+        raise JobRefused(f"{uri} cannot be read: there is no bucket {bucket}.") from None
+    except (ObjectNotFound, FileNotFoundError):
+        raise JobRefused(f"{uri} cannot be read: there is no such object.") from None
+    return folder / name
