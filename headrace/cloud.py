@@ -121,7 +121,7 @@ class Cloud:
         )
         self.judge = build_judge(base, lambda: services)
         self.report = ReportKeeper(self.judge, config.data_dir)
-        self.gateway.permissions = None if config.iam == "off" else self.judge
+        self.gateway.ask_first(None if config.iam == "off" else self.judge)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         services = self._services = Services(base, self.judge)
         for api in services.apis(strict=config.strict):
@@ -238,9 +238,10 @@ def server_for(cloud: Cloud) -> Server:
     """Return the server that puts `cloud` on a socket."""
     return Server(
         cloud.handle,
-        is_inline=cloud.gateway.is_inline,
+        is_inline=cloud.gateway.inline.has,
         refuse=cloud.entrance.refuse,
         at_once=cloud.entrance.answer_at_once,
+        answer_or_handler=cloud.entrance.answer_or_handler,
         temp_dir=cloud.config.data_dir / TEMP_FOLDER,
-        service_of=cloud.gateway.service_of,
+        service_of=cloud.gateway.names.service_of,
     )

@@ -5,7 +5,7 @@ Usage: python -m scripts.ways [TREE]
 
 A cloud is started, every way is gone twice, and the second time each function is noted at its first call, on every
 thread. What is at the leaves (records, facts, errors, limits) is no part of a way: so is the second pair of figures.
-What a worker of BACKGROUND does meanwhile, on a thread of its own, is no part of a way either, and is not noted.
+What BACKGROUND names is no part of a way either: workers and a timer, with all that they call, are not noted.
 TREE is the folder that holds another `headrace`, an older one, say; it runs with this environment's libraries.
 """
 
@@ -44,8 +44,9 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "step to process": ("services/emr/", "spark_submit/"),
 }
 LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
-# The steps of workers that are no part of a way, whatever they call.
+# What workers and a timer do meanwhile, whatever is asked.
 BACKGROUND = frozenset({
+    ("aws/server.py", "Server._look_regularly"),
     ("services/emr/announcements.py", "Announcer.step"),
     ("spark_submit/event_bounds.py", "EventLogBounds.step"),
 })  # fmt: skip
@@ -77,7 +78,7 @@ class Tracer:
     package: str
     calls: list[Call] | None = None
     _files: dict[CodeType, str] = field(default_factory=dict[CodeType, str])
-    # By thread, the frame of the worker's step under way that is left out.
+    # By thread, the frame under way that is left out.
     _left_out: dict[int, FrameType] = field(default_factory=dict[int, FrameType])
 
     def begin(self) -> None:

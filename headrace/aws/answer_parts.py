@@ -11,14 +11,26 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any, cast
 
-from headrace.aws.http import FileSlice, HttpResponse
+from headrace.aws.http import Answer, FileSlice, Handler, HttpRequest, HttpResponse
 from headrace.aws.thread_pool import Job
 
 log = logging.getLogger(__name__)
 
 FILE_READ_BYTES = 256 * 1024
+READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 Submit = Callable[..., Job]
+
+
+def answer_in_memory(handler: Handler, request: HttpRequest) -> Answer:
+    """Answer a request on a thread that may block: what is in a file, and is short, is read there. Raises OSError."""
+    answer = handler(request)
+    if isinstance(answer, HttpResponse):
+        body = answer.body
+        if isinstance(body, FileSlice) and body.length_bytes < READ_WHOLE_BELOW_BYTES:
+            with body.file or body.path.open("rb") as file:
+                answer.body = os.pread(file.fileno(), body.length_bytes, body.offset_bytes)
+    return answer
 
 
 async def file_parts(part: FileSlice) -> AsyncGenerator[bytes, None]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from concurrent.futures import Future
 from typing import Protocol
 
 from headrace.aws.bounds import Bounds
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.request_body import Bodies
 
 # Takes a request's method, its path with a question mark and its query, and its headers (as `HttpRequest.headers`).
@@ -91,16 +90,17 @@ class Answerer(Receiver, Protocol):
     """All of the server that a connection uses to take requests and write their answers."""
 
     @property
-    def at_once(self) -> Callable[[HttpRequest], HttpResponse | Future[HttpResponse] | None]:
-        """Refuses a request that came whole, or answers it if it never blocks; None when it must go to a thread."""
+    def at_once(self) -> Callable[[HttpRequest], Answer | Handler]:
+        """Refuses a request that came whole, or answers it if it never blocks; else gives what does on a thread."""
+        ...
+
+    @property
+    def answer_or_handler(self) -> Callable[[HttpRequest], Answer | Handler]:
+        """Answers a request that is not refused, if it never blocks; else gives what does on a thread."""
         ...
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
         """Note how much of its answers a connection's client has not taken."""
-        ...
-
-    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
-        """Answer at once when the request never blocks; None when it must go to a thread."""
         ...
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:

@@ -17,7 +17,7 @@ from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError
 from headrace.aws.front_door import FrontDoor, is_of_a_browser
 from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.refusals import error_answer, refuse_large
 from headrace.aws.server_errors import internal_failure
@@ -26,7 +26,6 @@ from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
 
-Answer = HttpResponse | Future[HttpResponse]
 # Of a request to a function URL, on AWS too.
 MOST_FUNCTION_URL_BYTES = 6 * 1024 * 1024
 
@@ -108,18 +107,34 @@ class Entrance:
             return guard.head_refusal_of(request, self._clock.now_ms())
         return self._gateway.refusal_of(request)
 
-    def answer_at_once(self, request: HttpRequest) -> Answer | None:
-        """Refuse a request, or answer it if it never blocks; None when it must go to a thread. Never raises."""
-        try:
-            if self._page_guard is not None or not self._is_plain(request.headers):
+    def answer_at_once(self, request: HttpRequest) -> Answer | Handler:
+        """Refuse a request that came whole, or answer it as `answer_or_handler` does. Never raises."""
+        is_plain = self._is_plain(request.headers)
+        if self._page_guard is not None or not is_plain:
+            try:
                 path = f"{request.path}?{request.query}"
                 refusal = self.refuse(request.method, path, request.headers)
-                if refusal is not None:
-                    return refusal
-                return self.handle(request) if self._gateway.is_inline(request) else None
-            if request.path.startswith("/_"):
-                return self._answer(request) if self._gateway.is_inline(request) else None
-            return self._gateway.answer_inline(request)
+            except Exception:
+                log.exception(
+                    "whether to refuse %s %s cannot be told", request.method, request.path
+                )
+                return internal_failure()
+            if refusal is not None:
+                return refusal
+        return self._answer_or_handler(request, is_plain=is_plain)
+
+    def answer_or_handler(self, request: HttpRequest) -> Answer | Handler:
+        """Answer a request that is let in, if it never blocks; else return what does on a thread. Never raises."""
+        return self._answer_or_handler(request, is_plain=self._is_plain(request.headers))
+
+    def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
+        if not is_plain:
+            handler = self._visit
+        else:
+            # Unless it begins so, neither the host nor the path is the cloud's own or a function's.
+            handler = self._answer if request.path.startswith("/_") else self._gateway.handle
+        try:
+            return handler(request) if self._gateway.inline.has(request) else handler
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             return internal_failure()
@@ -128,7 +143,6 @@ class Entrance:
         """Answer a request."""
         if not self._is_plain(request.headers):
             return self._visit(request)
-        # Neither the host nor the path is the cloud's own or a function's.
         if not request.path.startswith("/_"):
             return self._gateway.handle(request)
         return self._answer(request)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest
 from headrace.aws.request_body import RequestBody
 from headrace.aws.thread_pool import Job
 
@@ -13,7 +11,7 @@ class Exchange:
     """One request, its body and its answer. Used on the event loop's thread.
 
     Attributes:
-        answer: when it is known already, or under way.
+        answer: when it is known already, or under way; else what gives it on a thread; None while nobody was asked.
         keep_alive: whether its connection is used again (HTTP/1.1).
         is_http10: whether the client knows no chunks.
         lingers: whether something that the client sent was not read; see `headrace.aws.lingering`.
@@ -37,7 +35,7 @@ class Exchange:
         request: HttpRequest,
         body: RequestBody | None = None,
         *,
-        answer: HttpResponse | Future[HttpResponse] | None = None,
+        answer: Answer | Handler | None = None,
         keep_alive: bool = True,
     ) -> None:
         self.request = request
@@ -48,11 +46,6 @@ class Exchange:
         self.lingers = False
         self.is_left = False
         self.job: Job | None = None
-
-    @property
-    def must_load(self) -> bool:
-        """Whether the body is in a file only for want of room."""
-        return self.body is not None and self.body.must_load
 
     def leave(self) -> None:
         """The client is gone: the request need not be run, unless it is running."""

@@ -21,13 +21,14 @@ from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
 from headrace.aws.fault_injection import answer_with_faults
 from headrace.aws.faults import Faults
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import HttpRequest, HttpResponse, Scope
+from headrace.aws.inline_requests import InlineRequests
 from headrace.aws.operation import Call
 from headrace.aws.owned_service import OwnedService
-from headrace.aws.permits import Permissions, is_restricted
+from headrace.aws.permits import Permissions
 from headrace.aws.refusals import error_answer
 from headrace.aws.service import Profile, ServiceApi
-from headrace.aws.service_names import Scope, ServiceNames, scope_of
+from headrace.aws.service_names import ServiceNames, scope_of
 from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
@@ -67,7 +68,13 @@ class Fallback(Protocol):
 
 
 class Gateway:
-    """Routes requests to owned services and to the fallback."""
+    """Routes requests to owned services and to the fallback.
+
+    Attributes:
+        names: which service a request is for.
+        inline: which requests never block.
+        faults: which requests are to fail.
+    """
 
     def __init__(
         self,
@@ -90,14 +97,12 @@ class Gateway:
         self._region = region
         self._fallback = fallback
         self.faults = Faults(ids)
-        # Who may do what; set before the first request. Without it, everybody may do everything.
+        self.inline = InlineRequests(self.faults, authentication)
         self.permissions: Permissions | None = None
         self._services: dict[str, OwnedService] = {}
-        self._names = ServiceNames()
+        self.names = ServiceNames()
         for name, profile in fallback.profiles.items():
             self._add(name, profile)
-        # Those that answer some operations on the event loop, by what stands before the dot in `X-Amz-Target`.
-        self._inline: dict[str, OwnedService] = {}
         self._accounts: dict[str, str] = {}
         # Request ids need to be unlike, not unguessable: a random start and a counter cost nothing.
         prefix = ids.hex(20)
@@ -106,13 +111,16 @@ class Gateway:
 
     def register(self, api: ServiceApi) -> None:
         """Add an owned service. That its actions fit AWS's model is held by `check_api`, in a test."""
-        owned = self._services[api.name] = OwnedService(api, strict=self._strict)
+        self._services[api.name] = OwnedService(api, strict=self._strict)
         self._add(api.name, api.profile)
-        if api.inline:
-            self._inline[api.profile.target_prefix] = owned
+        self.inline.add(api)
+
+    def ask_first(self, permissions: Permissions | None) -> None:
+        """Ask who may do what, from the first request on. Without permissions, everybody may do everything."""
+        self.permissions = self.inline.permissions = permissions
 
     def _add(self, name: str, profile: Profile) -> None:
-        self._names.add(name, profile)
+        self.names.add(name, profile)
         self.faults.errors[name] = profile.fault_errors
 
     @property
@@ -122,41 +130,14 @@ class Gateway:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def service_of(self, request: HttpRequest) -> str:
-        """Return botocore's name of the service that a request is for; empty when nothing tells."""
-        return self.service_of_head(request) or self._names.of_body(request.body)
-
     def service_of_head(self, request: HttpRequest) -> str | None:
-        """Return the same of a request of which only the head has come; None when only its body can tell."""
-        return self._names.of_head(request, scope_of(request))
+        """Return the service of a request of which only the head has come; None when only its body can tell."""
+        return self.names.of_head(request, scope_of(request))
 
     def exposed_headers(self, service: str) -> str | None:
         """See `Profile.exposed_headers`."""
         owned = self._services.get(service)
         return None if owned is None else owned.api.profile.exposed_headers
-
-    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
-        """Answer a request at once when it never blocks; None when it must go to a thread."""
-        return self.handle(request) if self.is_inline(request) else None
-
-    def is_inline(self, request: HttpRequest) -> bool:
-        """Whether a request never blocks and may run on the event loop's thread."""
-        target = request.headers.get("x-amz-target")
-        if target is None or self.faults.is_slow:
-            return False
-        prefix, _, operation = target.rpartition(".")
-        owned = self._inline.get(prefix)
-        if owned is None or operation not in owned.api.inline:
-            return False
-        authentication, permissions = self._authentication, self.permissions
-        if (
-            permissions is not None
-            and permissions.enforces
-            # Policies may have to be read, for which moto may have to be loaded.
-            and is_restricted(scope_of(request).access_key)
-        ):
-            return False
-        return authentication is None or authentication.is_quick(scope_of(request).access_key)
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a request of which only the head has come; None to go on. Never blocks.
@@ -164,7 +145,7 @@ class Gateway:
         Without `--auth` nothing is refused so early, nor what only the body says the service of.
         """
         scope = scope_of(request)
-        service = self._names.of_head(request, scope)
+        service = self.names.of_head(request, scope)
         if self._authentication is None or service is None:
             return None
         try:
@@ -175,8 +156,9 @@ class Gateway:
 
     def handle(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
         """Answer a request; never raises. An answer may have `waits`, or be a Future of one."""
-        scope = scope_of(request)
-        service = self._names.of_head(request, scope) or self._names.of_body(request.body)
+        service = self.names.service_of(request)
+        scope = request.scope
+        assert scope is not None
         owned = self._services.get(service)
         call = self._call(scope, service, request.headers)
         request.call = call

@@ -45,6 +45,15 @@ DROPPED = 0
 Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Who signed: the parts of a request's credential scope, empty where there is none."""
+
+    access_key: str = ""
+    region: str = ""
+    service: str = ""
+
+
 @dataclass(slots=True)
 class HttpRequest:
     """A request, its body read whole.
@@ -56,6 +65,7 @@ class HttpRequest:
         body: empty when `body_file` is set.
         body_file: a body over 16 MiB, as a temporary file under the data directory; the receiver may
             move it away, and what is left is removed after the answer.
+        scope, service: who signed, and botocore's name of the service that it is for; set by `ServiceNames.service_of`.
         call: set by the gateway.
         chunk_signatures: with `--auth`, what checks the chunks of a body that is signed chunk by chunk.
     """
@@ -66,6 +76,8 @@ class HttpRequest:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
     body_file: Path | None = None
+    scope: Scope | None = None
+    service: str = ""
     call: Call | None = None
     chunk_signatures: ChunkSignatures | None = None
 
@@ -95,3 +107,7 @@ class HttpResponse:
     body: Body = b""
     waits: list[Future[None]] | None = None
     failure: Callable[[], HttpResponse] | None = None
+
+
+Answer = HttpResponse | Future[HttpResponse]
+Handler = Callable[[HttpRequest], Answer]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Future
 from typing import cast
 
 from headrace.aws.connection import Answerer
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import DROPPED, HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.http1_answers import BODILESS, head
 from headrace.aws.http1_reader import RequestReader
 from headrace.aws.http1_requests import usual_request
@@ -136,19 +135,14 @@ class Http1Connection(asyncio.Protocol):
         self._writer.stop_sending()
 
     def data_received(self, data: bytes) -> None:
-        if self._is_free:
-            request = usual_request(data)
-            if request is not None:
-                self._since_s = self._server.now_s
-                self._take_usual(request)
-                return
-        self._receive(data)
+        if not (self._is_free and self._take_usual(data)):
+            self._receive(data)
 
     def _receive(self, data: bytes) -> None:
         if self._ended:
             return
         self._since_s = self._server.now_s
-        self._is_free = False
+        was_free, self._is_free = self._is_free, False
         if not self._begun:
             data = self._first + data
             if PREFACE.startswith(data[: len(PREFACE)]):
@@ -161,8 +155,8 @@ class Http1Connection(asyncio.Protocol):
             self._reader.forget()
         if self._current is not None or self._has_more or not self._writable.is_set():
             self._held += data
-        elif not self._reader.is_arriving and (request := usual_request(data)) is not None:
-            self._take_usual(request)
+        elif not (was_free or self._reader.is_arriving) and self._take_usual(data):
+            pass
         elif len(data) <= max(self._bounds.turn_bytes, self._reader.body_left_bytes):
             self._feed(data)
         else:
@@ -245,10 +239,7 @@ class Http1Connection(asyncio.Protocol):
         size_bytes = max(self._bounds.turn_bytes, self._reader.body_left_bytes)
         piece = bytes(self._held[:size_bytes])
         del self._held[:size_bytes]
-        request = None if self._held or self._reader.is_arriving else usual_request(piece)
-        if request is not None:
-            self._take_usual(request)
-        else:
+        if self._held or self._reader.is_arriving or not self._take_usual(piece):
             self._feed(piece)
 
     def _feed(self, data: bytes) -> None:
@@ -276,7 +267,12 @@ class Http1Connection(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _take_usual(self, request: HttpRequest) -> None:
+    def _take_usual(self, data: bytes) -> bool:
+        """Answer the one whole request that `data` is, or begin to; False when it is anything else."""
+        request = usual_request(data)
+        if request is None:
+            return False
+        self._since_s = self._server.now_s
         answer = self._server.at_once(request)
         if (
             isinstance(answer, HttpResponse)
@@ -288,17 +284,16 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(head(answer, len(answer.body)) + answer.body)
         else:
             self._begin_with(Exchange(request), answer)
+        return True
 
     def _begin(self, exchange: Exchange) -> None:
         """Answer a request at once if that can be done; else begin to."""
         answer = exchange.answer
-        if answer is None and not exchange.must_load:
-            answer = self._server.answer_inline(exchange.request)
+        if answer is None and exchange.request.body_file is None:
+            answer = self._server.answer_or_handler(exchange.request)
         self._begin_with(exchange, answer)
 
-    def _begin_with(
-        self, exchange: Exchange, answer: HttpResponse | Future[HttpResponse] | None
-    ) -> None:
+    def _begin_with(self, exchange: Exchange, answer: Answer | Handler | None) -> None:
         if isinstance(answer, HttpResponse) and isinstance(answer.body, bytes):
             if answer.waits:
                 self._current, self._is_free = exchange, False
@@ -315,14 +310,17 @@ class Http1Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
         self._write(exchange, settled(answer))
-        self._end_exchange(exchange)
+        exchange.release()
+        self._end_exchange()
 
     async def _serve(self, exchange: Exchange) -> None:
         answer = await self._server.answer(exchange, self)
         try:
             if isinstance(answer.body, bytes):
-                self._write(exchange, answer)
-            elif await self._writer.write_long(exchange, answer) and not exchange.keep_alive:
+                is_written = self._writer.write(exchange, answer)
+            else:
+                is_written = await self._writer.write_long(exchange, answer)
+            if is_written and not exchange.keep_alive:
                 self._close_after(exchange)
         except ConnectionError:
             self.abort()
@@ -333,20 +331,16 @@ class Http1Connection(asyncio.Protocol):
             log.exception("the answer to %s broke off", exchange.request.path)
             self.abort()
         finally:
-            self._end_exchange(exchange)
+            exchange.release()
+            self._end_exchange()
 
-    def _end_exchange(self, exchange: Exchange) -> None:
+    def _end_exchange(self) -> None:
         self._since_s = max(self._since_s, self._writer.since_s)
-        exchange.release()
         self._current = None
         self._advance()
 
     def _write(self, exchange: Exchange, answer: HttpResponse) -> None:
-        if answer.status == DROPPED:
-            self.abort()
-            return
-        self._writer.write(exchange, answer)
-        if not exchange.keep_alive:
+        if self._writer.write(exchange, answer) and not exchange.keep_alive:
             self._close_after(exchange)
 
     def _close_after(self, exchange: Exchange) -> None:

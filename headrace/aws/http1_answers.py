@@ -1,4 +1,4 @@
-"""The bytes of an HTTP/1.1 answer's status line and header fields."""
+"""The bytes of an HTTP/1.1 answer: status line, header fields and, if it is bytes, the body."""
 
 from __future__ import annotations
 
@@ -13,6 +13,19 @@ _STATUS_LINES = {
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
 # Neither they nor what drops the connection has a body.
 BODILESS = frozenset({0, 204, 304})
+# Header and body of a small answer leave in one packet; of a large one the copy would cost more.
+WRITE_APART_ABOVE_BYTES = 256 * 1024
+
+
+def whole(answer: HttpResponse, method: str, *, keep_alive: bool) -> tuple[bytes, ...]:
+    """Return an answer whose body is bytes, in the pieces to write: the answer to a request with this method."""
+    body = answer.body
+    assert isinstance(body, bytes)
+    length_bytes = None if answer.status in BODILESS else len(body)
+    data = head(answer, length_bytes, keep_alive=keep_alive)
+    if not has_body(method, answer.status):
+        return (data,)
+    return (data + body,) if len(body) < WRITE_APART_ABOVE_BYTES else (data, body)
 
 
 def has_body(method: str, status: int) -> bool:

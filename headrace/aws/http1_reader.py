@@ -220,7 +220,14 @@ class RequestReader:
             return self._refusal or self._answer_to(error.__context__)
         except httptools.HttpParserError:
             return plain(400, "bad request")
-        return self._count_fed(len(data), arriving, had_bytes)
+        # What the parser keeps or swallows without a word is bounded: an endless header field, or chunk extension.
+        if self._head_since_s is not None:
+            self._head_fed_bytes += len(data)
+            if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
+                return plain(431, "request header fields too large")
+        elif arriving is not None and self._body is arriving:
+            return self._count_framing(len(data), arriving.size_bytes - had_bytes)
+        return None
 
     def _answer_to(self, error: BaseException | None) -> HttpResponse:
         """Return the answer to a request that a callback did not take."""
@@ -250,19 +257,12 @@ class RequestReader:
             self._parser.feed_data(self._head.without_offer())
             self._is_repeated = False
 
-    def _count_fed(
-        self, fed_bytes: int, arriving: RequestBody | None, had_bytes: int
-    ) -> HttpResponse | None:
-        """Bound what the parser keeps or swallows without a word: an endless header field, or chunk extension."""
-        if self._head_since_s is not None:
-            self._head_fed_bytes += fed_bytes
-            if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
-                return plain(431, "request header fields too large")
-        elif arriving is not None and self._body is arriving:
-            extra_bytes = fed_bytes - 3 * (arriving.size_bytes - had_bytes)
-            self._framing_bytes = max(0, self._framing_bytes + extra_bytes)
-            if self._framing_bytes > self._bounds.framing_bytes:
-                return plain(400, "too little body between chunk extensions")
+    def _count_framing(self, fed_bytes: int, body_bytes: int) -> HttpResponse | None:
+        """Return the last answer to a body of which too little came in what was fed; None to go on."""
+        extra_bytes = fed_bytes - 3 * body_bytes
+        self._framing_bytes = max(0, self._framing_bytes + extra_bytes)
+        if self._framing_bytes > self._bounds.framing_bytes:
+            return plain(400, "too little body between chunk extensions")
         return None
 
     def late(self, now_s: float) -> tuple[bool, HttpResponse | None]:

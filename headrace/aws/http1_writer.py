@@ -11,11 +11,9 @@ from collections.abc import AsyncGenerator
 from headrace.aws.answer_parts import length_of
 from headrace.aws.connection import Answerer, Connection
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import FileSlice, HttpResponse
-from headrace.aws.http1_answers import BODILESS, has_body, head
+from headrace.aws.http import DROPPED, FileSlice, HttpResponse
+from headrace.aws.http1_answers import has_body, head, whole
 
-# Header and body of a small answer leave in one packet; of a large one the copy would cost more.
-WRITE_APART_ABOVE_BYTES = 256 * 1024
 FILE_PIECE_BYTES = 16 * 1024 * 1024
 
 
@@ -55,19 +53,16 @@ class AnswerWriter:
         if self.transport is not None:
             self.transport.write(data)
 
-    def write(self, exchange: Exchange, answer: HttpResponse) -> None:
-        """Write an answer whose body is bytes."""
-        body = answer.body
-        assert isinstance(body, bytes)
-        length_bytes = None if answer.status in BODILESS else len(body)
-        data = head(answer, length_bytes, keep_alive=exchange.keep_alive)
-        if not has_body(exchange.request.method, answer.status):
-            self.send(data)
-        elif len(body) < WRITE_APART_ABOVE_BYTES:
-            self.send(data + body)
-        else:
-            self.send(data)
-            self.send(body)
+    def write(self, exchange: Exchange, answer: HttpResponse) -> bool:
+        """Write an answer whose body is bytes; return whether there was one, and the connection was not dropped."""
+        if answer.status == DROPPED:
+            self._owner.abort()
+            return False
+        pieces = whole(answer, exchange.request.method, keep_alive=exchange.keep_alive)
+        if self.transport is not None:
+            for piece in pieces:
+                self.transport.write(piece)
+        return True
 
     async def write_long(self, exchange: Exchange, answer: HttpResponse) -> bool:
         """Write an answer whose body is a file or comes in parts; return whether all of it was written.

@@ -357,8 +357,8 @@ class Http2Connection(asyncio.Protocol):
 
     def _answer(self, stream_id: int, exchange: Exchange) -> None:
         started = exchange.answer
-        if started is None and not exchange.must_load:
-            started = self._server.answer_inline(exchange.request)
+        if started is None and exchange.request.body_file is None:
+            started = self._server.answer_or_handler(exchange.request)
         if isinstance(started, HttpResponse) and self._sender.write_at_once(
             stream_id, exchange.request.method, started
         ):

@@ -145,8 +145,9 @@ class OwnedService:
             output = self.run(operation, params, call)
         except AwsError as error:
             return self._json_error(error, request)
+        headers = [("Content-Type", codec_json.answer_type(content_type))]
         body = codec_json.encode_output(self.api.name, operation, output, content_type)
-        return HttpResponse(200, [("Content-Type", codec_json.answer_type(content_type))], body)
+        return HttpResponse(200, headers, body)
 
     def _json_error(self, error: AwsError, request: HttpRequest) -> HttpResponse:
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)

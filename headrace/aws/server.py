@@ -9,7 +9,6 @@ import asyncio
 import functools
 import heapq
 import logging
-import os
 import resource
 import shutil
 import socket
@@ -20,24 +19,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from headrace.aws.answer_parts import file_parts, iterator_parts
-from headrace.aws.body_memory import NoRoom
+from headrace.aws.answer_parts import answer_in_memory, file_parts, iterator_parts
 from headrace.aws.bounds import Bounds
 from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange
-from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
+from headrace.aws.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
-from headrace.aws.request_body import Bodies, RequestBody
+from headrace.aws.request_body import Bodies, NoRoom, RequestBody
 from headrace.aws.server_errors import body_not_stored, busy, internal_failure
 from headrace.aws.thread_pool import FairPool
 from headrace.aws.waiting import call_when_done, when_done
 
 log = logging.getLogger(__name__)
 
-Answer = HttpResponse | Future[HttpResponse]
-Handler = Callable[[HttpRequest], Answer]
-
-READ_WHOLE_BELOW_BYTES = 1024 * 1024
 LOOK_EVERY_S = 1.0
 COMPLAIN_EVERY_S = 30.0
 
@@ -65,8 +59,9 @@ class Server:
     `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
     returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
     request go on. `service_of` names the service that a request is for, by which threads are shared out.
-    `at_once` does for a request that came whole what `refuse`, `is_inline` and `handle` do: it refuses it, or answers
-    it if it never blocks, or returns None. It never raises.
+    `answer_or_handler` does for a request that is not refused what `is_inline` and `handle` do: it answers it if it
+    never blocks, or returns what answers it on a thread. `at_once` does the same for a request that came whole, and
+    `refuse` too. They never raise.
 
     Attributes:
         now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
@@ -81,7 +76,8 @@ class Server:
         temp_dir: Path,
         refuse: Refuse | None = None,
         service_of: Callable[[HttpRequest], str] | None = None,
-        at_once: Callable[[HttpRequest], Answer | None] | None = None,
+        at_once: Callable[[HttpRequest], Answer | Handler] | None = None,
+        answer_or_handler: Callable[[HttpRequest], Answer | Handler] | None = None,
         bounds: Bounds | None = None,
     ) -> None:
         self.bounds = bounds or Bounds()
@@ -90,6 +86,7 @@ class Server:
         self._is_inline = is_inline
         self.refuse = refuse
         self._service_of = service_of
+        self.answer_or_handler = answer_or_handler or self._answer_or_handler
         self.at_once = at_once or self._refuse_or_answer
         self.bodies = Bodies(temp_dir, self.bounds)
         self._pool = FairPool(
@@ -217,16 +214,26 @@ class Server:
             log.exception("whether to refuse %s %s could not be told", method, path)
             return internal_failure()
 
-    def _refuse_or_answer(self, request: HttpRequest) -> Answer | None:
+    def _refuse_or_answer(self, request: HttpRequest) -> Answer | Handler:
         refusal = self.refusal(request.method, request.path, request.query, request.headers)
-        return refusal or self.answer_inline(request)
+        return refusal or self.answer_or_handler(request)
+
+    def _answer_or_handler(self, request: HttpRequest) -> Answer | Handler:
+        if not self._is_inline(request):
+            return self._handle
+        try:
+            return self._handle(request)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return internal_failure()
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
         """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises.
 
         The answer to one that was left before it ran is DROPPED.
         """
-        if self._answering >= self.bounds.requests and exchange.answer is None:
+        is_under_way = exchange.answer is not None and not callable(exchange.answer)
+        if self._answering >= self.bounds.requests and not is_under_way:
             return busy(exchange.request.headers)
         self._answering += 1
         try:
@@ -246,19 +253,21 @@ class Server:
 
     async def _answer(self, exchange: Exchange, owner: object) -> HttpResponse:
         request, answer = exchange.request, exchange.answer
-        if answer is None:
+        if answer is None or callable(answer):
             try:
                 was_loaded = await self._hold_body(exchange)
             except OSError:
                 log.exception("the body of %s %s cannot be held", request.method, request.path)
                 return body_not_stored(request.headers)
             if was_loaded:
-                answer = self.answer_inline(request)
-        if answer is None:
+                answer = self.answer_or_handler(request)
+        if answer is None or callable(answer):
             if exchange.is_left:
                 return HttpResponse(DROPPED)
-            exchange.job = self._pool.submit(owner, self._service(request), self._run, request)
-            answer = cast("HttpResponse | Future[HttpResponse]", await exchange.job.done)
+            handler = answer or self._handle
+            service = self._service(request)
+            exchange.job = self._pool.submit(owner, service, answer_in_memory, handler, request)
+            answer = cast("Answer", await exchange.job.done)
         if isinstance(answer, Future):
             answer = await asyncio.wrap_future(answer)
         if answer.waits:
@@ -280,25 +289,6 @@ class Server:
             await body.load(self.now_s)
         request.body, request.body_file = body.data, body.file
         return had_to
-
-    def _run(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-        answer = self._handle(request)
-        if isinstance(answer, HttpResponse):
-            body = answer.body
-            if isinstance(body, FileSlice) and body.length_bytes < READ_WHOLE_BELOW_BYTES:
-                # Here is a thread that may block.
-                answer.body = _read(body)
-        return answer
-
-    def answer_inline(self, request: HttpRequest) -> HttpResponse | Future[HttpResponse] | None:
-        """Answer at once when the request never blocks; None when it must go to a thread."""
-        if not self._is_inline(request):
-            return None
-        try:
-            return self._handle(request)
-        except Exception:
-            log.exception("%s %s failed", request.method, request.path)
-            return internal_failure()
 
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done.
@@ -335,8 +325,3 @@ class Server:
 
     def _service(self, request: HttpRequest) -> str:
         return "" if self._service_of is None else self._service_of(request)
-
-
-def _read(part: FileSlice) -> bytes:
-    with part.file or part.path.open("rb") as file:
-        return os.pread(file.fileno(), part.length_bytes, part.offset_bytes)

@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 from headrace.aws import sigv2
-from headrace.aws.http import HttpRequest
+from headrace.aws.http import HttpRequest, Scope
 from headrace.aws.service import Profile
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Who signed: the parts of a request's credential scope, empty where there is none."""
-
-    access_key: str = ""
-    region: str = ""
-    service: str = ""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -63,6 +53,14 @@ class ServiceNames:
             self._of_version[f"Version={profile.query_version}".encode()] = name
         if profile.takes_the_rest:
             self._rest = name
+
+    def service_of(self, request: HttpRequest) -> str:
+        """Return botocore's name of the service that a request is for, worked out once; empty when nothing tells."""
+        if request.scope is None:
+            request.scope = scope_of(request)
+            known = self.of_head(request, request.scope)
+            request.service = known or self.of_body(request.body)
+        return request.service
 
     def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
         """Return botocore's name of the service that a request is for; None when only its body can tell."""

@@ -190,10 +190,11 @@ class ShardLog:
     ) -> None:
         """Write one frame, into a new segment when it is time. The caller holds `lock`."""
         index = segment.end_index
-        encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
         try:
-            if self._is_due_to_roll(segment, len(encoded), arrival_ms):
+            frame_bytes = frame.FRAME_HEADER_BYTES + len(payload)
+            if self._is_due_to_roll(segment, frame_bytes, arrival_ms):
                 segment = self._roll(segment)
+            encoded = frame.encode(payload, count, data_bytes, index, arrival_ms)
             segment.append(encoded, index, count, arrival_ms)
         except OSError as error:
             raise LogFull(os.strerror(error.errno or 0)) from error

@@ -30,9 +30,9 @@ from headrace.services.lambda_.runtime.environment import (
     SandboxSpec,
     build_environment,
 )
-from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
+    OutputLog,
     PlatformLog,
     Usage,
     error_document,

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from scripts.ways import returns
+import sys
+from pathlib import Path
+
+from scripts.ways import Tracer, returns
+
+
+def asked() -> None:
+    """Stand for a function of a way."""
+
+
+class Server:
+    """Stands for the server, with the function that its timer calls."""
+
+    def _look_regularly(self) -> None:
+        asked()
+
+    def answer(self) -> None:
+        """Stand for another function, and call `asked` as well."""
+        asked()
 
 
 def test_a_file_that_is_come_back_to_counts_once_a_time() -> None:
@@ -14,3 +32,16 @@ def test_a_file_that_is_come_back_to_counts_once_a_time() -> None:
 def test_a_function_counts_at_its_first_call_and_in_the_ways_folders_alone() -> None:
     calls = [("a/x.py", "f"), ("b/z.py", "g"), ("a/x.py", "h"), ("a/y.py", "i"), ("a/x.py", "f")]
     assert returns(calls, ("a/",)) == (0, [("a/x.py", "f"), ("a/x.py", "h"), ("a/y.py", "i")])
+
+
+def test_what_a_timer_calls_is_not_noted() -> None:
+    calls: list[tuple[str, str]] = []
+    tracer, server = Tracer(f"{Path(__file__).parent}/", calls), Server()
+    before = sys.getprofile()
+    sys.setprofile(tracer._note)
+    try:
+        server._look_regularly()
+        server.answer()
+    finally:
+        sys.setprofile(before)
+    assert calls == [("test_ways.py", "Server.answer"), ("test_ways.py", "asked")]

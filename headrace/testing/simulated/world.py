@@ -330,7 +330,7 @@ class SimulatedCloud(InProcessAccess):
     def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request of the test, or of a function. A request of which the cloud dies gets no answer."""
         inside = self._in_function > 0
-        service = self.cloud.gateway.service_of(request)
+        service = self.cloud.gateway.names.service_of(request)
         if service in _NOT_HERE:
             raise NotSimulated(
                 "A simulation has no EMR: call the step's function yourself, or leave it out."

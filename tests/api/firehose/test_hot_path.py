@@ -130,7 +130,7 @@ def test_puts_run_on_the_event_loop_unless_they_wait_for_the_disk(
         ):
             target = {"x-amz-target": f"Firehose_20150804.{operation}"}
             request = HttpRequest("POST", "/", headers=target)
-            assert cloud.cloud.gateway.is_inline(request) == (never_waits and durability == "os")
+            assert cloud.cloud.gateway.inline.has(request) == (never_waits and durability == "os")
 
 
 def test_puts_do_not_wait_while_another_stream_is_deleted(twins: list[InProcessCloud]) -> None:

@@ -291,13 +291,13 @@ def test_latency_is_waited_on_the_clock_and_off_the_event_loop(
 ) -> None:
     streams.create()
     inline = HttpRequest("POST", "/", "", {"x-amz-target": "Kinesis_20131202.PutRecord"})
-    assert cloud.cloud.gateway.is_inline(inline)
+    assert cloud.cloud.gateway.inline.has(inline)
     page.add("latency", service="kinesis", action="PutRecord", latency_ms=30)
-    assert not cloud.cloud.gateway.is_inline(inline)
+    assert not cloud.cloud.gateway.inline.has(inline)
     put(kinesis)
     assert page.acted() == [1]
     page.ask("DELETE")
-    assert cloud.cloud.gateway.is_inline(inline)
+    assert cloud.cloud.gateway.inline.has(inline)
 
 
 def test_a_connection_is_dropped_before_or_after_the_request_is_done(

@@ -160,7 +160,9 @@ def test_a_package_that_still_runs_is_kept(lab: LambdaLab, place: Path) -> None:
 def test_a_function_that_writes_for_ever_fills_no_memory(
     lab: LambdaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.services.lambda_.runtime.output.LOG_INVOCATION_BYTES", 100 * 1000)
+    monkeypatch.setattr(
+        "headrace.services.lambda_.runtime.platform_log.LOG_INVOCATION_BYTES", 100 * 1000
+    )
     lab.create("floods", "def handler(e, c):\n    for n in range(e): print('x' * 900)\n")
     for _ in range(2):
         lab.logs.lines.clear()

@@ -16,8 +16,9 @@ import msgspec
 
 from headrace.aws import event_stream
 from headrace.services.kinesis.consumers.registry import Consumers
-from headrace.services.kinesis.data_path.get import child_shards, read
+from headrace.services.kinesis.data_path.get import child_shards
 from headrace.services.kinesis.data_path.positions import number_before
+from headrace.services.kinesis.data_path.read import read
 from headrace.services.kinesis.data_path.stored_records import cbor_answer, json_answer
 from headrace.services.kinesis.errors import in_use
 from headrace.services.kinesis.limits import (

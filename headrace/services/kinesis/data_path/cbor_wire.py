@@ -17,8 +17,9 @@ from headrace.aws.http import HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import Placed, UsualPut, put_usual
+from headrace.services.kinesis.data_path.put import Placed
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
+from headrace.services.kinesis.data_path.usual_put import UsualPut, put_usual
 from headrace.services.kinesis.limits import (
     GET_RECORDS_COUNT,
     PARTITION_KEY_CHARS,

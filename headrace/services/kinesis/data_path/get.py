@@ -1,4 +1,4 @@
-"""Reads records: makes shard iterators, and reads a shard's log from one. Every way to read shares this.
+"""Makes shard iterators, and reads records by them: GetRecords.
 
 An iterator is opaque and authenticated, and lives five minutes. It is base64 of eight bytes that say 1, a MAC and the
 fields that the MAC covers, as long as AWS's, which depends on the stream's name: clients size columns by it. The key is
@@ -16,20 +16,18 @@ import hmac
 import struct
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
 from headrace.aws.shapes.kinesis import ChildShard
 from headrace.core.clock import Clock
 from headrace.services.kinesis.data_path.permits import ask
+from headrace.services.kinesis.data_path.read import read_and_count
 from headrace.services.kinesis.errors import invalid_argument, shard_absent
 from headrace.services.kinesis.limits import GET_RECORDS_BYTES, ITERATOR_LIFE_MS
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.services.kinesis.throttle import Throttle
-from headrace.store.batch import Batch
-from headrace.store.shard_log import ShardLog
 
 _HEAD = bytes(7) + b"\x01"
 _BODY = struct.Struct(">16sQQQB")
@@ -65,14 +63,6 @@ class Got:
     next_iterator: str | None
     behind_ms: int
     children: list[ChildShard]
-
-
-class Reading(NamedTuple):
-    """The result of one read. `at_end`: the shard is closed, and no record follows."""
-
-    batch: Batch
-    behind_ms: int
-    at_end: bool
 
 
 class Iterators:
@@ -163,44 +153,6 @@ class Iterators:
 def _length(name_bytes: int) -> int:
     """Return how many bytes an iterator has, by those of its stream's name."""
     return 152 + (name_bytes + 2) // 16 * 16
-
-
-def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
-    """Read the records that readers may see: with `durability=fsync`, only those on the disk."""
-    if log.synced_index is not None:
-        left = log.synced_index - max(index, log.first_index)
-        max_records = min(max_records, max(0, left))
-    return log.read(index, max_records, max_bytes)
-
-
-def read_and_count(
-    stream: Stream,
-    shard: Shard,
-    index: int,
-    *,
-    max_records: int,
-    max_bytes: int,
-    clock: Clock,
-    started_ms: int,
-) -> Reading:
-    """Read a shard's log, and count the read for CloudWatch; it began at `started_ms`. Raises LogDamaged."""
-    log = shard.log
-    assert log is not None
-    # Before the read: a shard that is closed meanwhile may have records that this read does not see.
-    closed = log.closed
-    batch = read(log, index, max_records, max_bytes)
-    behind_ms = 0
-    if batch.last_arrival_ms is not None and batch.next_index < log.readable_index:
-        behind_ms = max(0, started_ms - batch.last_arrival_ms)
-    counters, size, count = stream.counters, batch.data_bytes, batch.count
-    counters.get_records(size, count, behind_ms, max(0, clock.now_ms() - started_ms))
-    if stream.enhanced_metrics:
-        shard_id = shard.shard_id
-        counters.note("OutgoingBytes", size, shard=shard_id)
-        counters.note("OutgoingRecords", count, shard=shard_id)
-        counters.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
-        counters.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
-    return Reading(batch, behind_ms, closed and batch.next_index >= log.next_index)
 
 
 def _check_rate(throttle: Throttle, stream: Stream, shard: Shard, now_ms: int) -> None:

@@ -13,8 +13,9 @@ from headrace.aws.http import HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import Placed, UsualPut, put_one, put_usual
+from headrace.services.kinesis.data_path.put import Placed
 from headrace.services.kinesis.data_path.stored_records import json_answer
+from headrace.services.kinesis.data_path.usual_put import UsualPut, put_one, put_usual
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
 from headrace.services.kinesis.state import Stream
 

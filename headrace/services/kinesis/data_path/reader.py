@@ -21,7 +21,7 @@ from headrace.core.ports import (
     TrimHorizon,
 )
 from headrace.services.kinesis.consumers.registry import Consumers
-from headrace.services.kinesis.data_path.get import read_and_count
+from headrace.services.kinesis.data_path.read import read_and_count
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.store import sequence

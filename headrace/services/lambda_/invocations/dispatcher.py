@@ -99,7 +99,15 @@ class Dispatcher:
             with self.concurrency.hold(function, target.qualifier, version) as slot:
                 if on_start is not None:
                     on_start(target.number)
-                outcome = self._run(function, version, invocation, sink)
+                outcome, lent = self._pools.invoke(function, version, invocation, sink)
+                if self._permits.may_log(function, lent.spec, lent.log_stream):
+                    self._logs.put(
+                        lent.spec.log_group,
+                        lent.log_stream,
+                        outcome.lines,
+                        account=function.account,
+                        region=function.region,
+                    )
         except FunctionThrottled:
             self._count(function, target.qualifier, {"Throttles": 1.0})
             raise
@@ -117,29 +125,6 @@ class Dispatcher:
         trace = self._ids.hex(40)
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
         return f"Root=1-{trace[:8]}-{trace[8:32]};Parent={trace[24:]};Sampled={sampled}"
-
-    def _run(
-        self,
-        function: Function,
-        version: Version,
-        invocation: Invocation,
-        sink: AnswerSink | None,
-    ) -> Outcome:
-        pool = self._pools.pool(function, version)
-        sandbox = pool.acquire()
-        try:
-            outcome = sandbox.invoke(invocation, sink)
-        finally:
-            pool.release(sandbox)
-        if self._permits.may_log(function, sandbox.spec, sandbox.log_stream):
-            self._logs.put(
-                sandbox.spec.log_group,
-                sandbox.log_stream,
-                outcome.lines,
-                account=function.account,
-                region=function.region,
-            )
-        return outcome
 
     def _count(
         self,

@@ -19,11 +19,12 @@ from headrace.services.lambda_.limits import CREDENTIALS_SECONDS, SANDBOX_IDLE_S
 from headrace.services.lambda_.names import FunctionRef
 from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
+from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.sandbox import Sandbox
+from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome, Sandbox
 from headrace.services.lambda_.runtime.walls import Walls
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
@@ -87,6 +88,24 @@ class Pools:
         self._retired: list[SandboxPool] = []
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
         self._stopped = False
+
+    def invoke(
+        self,
+        function: Function,
+        version: Version,
+        invocation: Invocation,
+        sink: AnswerSink | None,
+    ) -> tuple[Outcome, ExecutionEnvironment]:
+        """Run an invocation in a process of a version's; return how it ended, and the process, given back by then.
+
+        Raises Throttled while stopping.
+        """
+        pool = self.pool(function, version)
+        environment = pool.acquire()
+        try:
+            return environment.invoke(invocation, sink), environment
+        finally:
+            pool.release(environment)
 
     def pool(self, function: Function, version: Version) -> SandboxPool:
         """Return the version's pool; one that was made from older code or configuration is drained.

@@ -15,9 +15,9 @@ SHORTEST_RETENTION_MS = 24 * 3600 * 1000
 def split_gone(
     batch: Batch, streams: StreamReader, stream_arn: str, shard_id: str, *, now_ms: int
 ) -> tuple[Batch | None, Batch | None]:
-    """Return the part of a failing batch that the stream no longer has, and the rest."""
+    """Return the part of a batch, which has failed before, that the stream no longer has, and the rest."""
     first = batch.records[0]
-    if not batch.attempts or now_ms - first.approximate_arrival_ms < SHORTEST_RETENTION_MS:
+    if now_ms - first.approximate_arrival_ms < SHORTEST_RETENTION_MS:
         return None, batch
     at = AtSequence(first.sequence_number)
     try:

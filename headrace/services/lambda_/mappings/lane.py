@@ -195,9 +195,10 @@ class Lane:
             self._disposal.give_up(expired.of(history), AGE_EXCEEDED, self._events)
             self._replace(() if alive is None else (alive,), expired.records[-1])
             return 0.0
-        gone, alive = split_gone(
-            batch, self._ports.streams, self._settings.read_arn, self._place.shard_id, now_ms=now_ms
-        )
+        gone: Batch | None = None
+        if batch.attempts:
+            streams, read_arn = self._ports.streams, self._settings.read_arn
+            gone, alive = split_gone(batch, streams, read_arn, self._place.shard_id, now_ms=now_ms)
         if gone is not None:
             self._disposal.note_expired(gone.of(history))
             self._replace(() if alive is None else (alive,), gone.records[-1])

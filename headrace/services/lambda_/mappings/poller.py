@@ -84,7 +84,8 @@ class ShardPoller:
                 return lane.work(settings)
             more = may_read and self._gather(settings)
             wait_s = lane.work(settings)
-            self._rest()
+            if not (lane.batches or lane.buffer):  # while it has some, there is nothing to save
+                self._rest()
             return 0.0 if more else min(wait_s, self._later_s)
         more = may_read and self._gather(settings)
         for handle in self._handles:

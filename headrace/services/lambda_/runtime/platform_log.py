@@ -1,6 +1,7 @@
-"""Lambda's own lines in a function's log, as text or as JSON, and the errors that end a process.
+"""A function's log: its output line by line, Lambda's own lines between, and the errors that end a process.
 
-Forms: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-advanced.html and
+Lambda's lines are text or JSON. Their forms:
+https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-advanced.html and
 https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html (documented).
 """
 
@@ -13,11 +14,19 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES, STREAM_BYTES
+from headrace.core.ports import LogLine
+from headrace.services.lambda_.limits import (
+    LOG_EVENT_BYTES,
+    LOG_INVOCATION_BYTES,
+    LOG_TAIL_BYTES,
+    RESPONSE_PAYLOAD_BYTES,
+    STREAM_BYTES,
+)
 from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.services.lambda_.runtime.output import OutputLog
 
 _LEVELS = ("DEBUG", "INFO", "WARN")
+# The memory that a line takes beside its text.
+_LINE_BYTES = 100
 
 
 class Broken(Exception):
@@ -47,6 +56,72 @@ class Usage:
     duration_ms: float
     init_ms: float | None
     memory_mib: int
+
+
+class OutputLog:
+    """Collects one sandbox's log lines. Not thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._partial = b""
+        self._lines: list[LogLine] = []
+        self._kept_bytes = 0
+        self._dropped = 0
+        self._tail = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what the process wrote."""
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        for line in whole:
+            self._add(line)
+        while len(self._partial) > LOG_EVENT_BYTES:
+            self._add(self._partial[:LOG_EVENT_BYTES])
+            self._partial = self._partial[LOG_EVENT_BYTES:]
+
+    def platform(self, *lines: str, of_invocation: bool = True) -> None:
+        """Add lines of Lambda's own, such as START; they are kept however much the function has written.
+
+        A caller gets those of its invocation only, not that of the process's beginning (recorded).
+        """
+        self.flush()
+        for line in lines:
+            self._keep(line.encode(), in_tail=of_invocation)
+
+    def flush(self) -> None:
+        """End a line that the process left open."""
+        if self._partial:
+            self._add(self._partial)
+            self._partial = b""
+
+    def _add(self, line: bytes) -> None:
+        self._kept_bytes += len(line) + _LINE_BYTES
+        if self._kept_bytes > LOG_INVOCATION_BYTES:
+            self._dropped += 1
+        else:
+            self._keep(line)
+
+    def _keep(self, line: bytes, *, in_tail: bool = True) -> None:
+        if in_tail:
+            self._tail += line + b"\n"
+        if len(self._tail) > 4 * LOG_TAIL_BYTES:
+            del self._tail[:-LOG_TAIL_BYTES]
+        now_ms = self._clock.now_ms()
+        for start in range(0, len(line), LOG_EVENT_BYTES):
+            part = line[start : start + LOG_EVENT_BYTES]
+            # The Python runtime client ends an error's inner lines with a carriage return, to
+            # keep them one event.
+            text = part.decode("utf-8", "replace").replace("\r", "\n")
+            self._lines.append(LogLine(now_ms, text))
+
+    def take(self) -> tuple[list[LogLine], bytes]:
+        """Return and forget the lines, and the last 4 KB of them."""
+        if self._dropped:
+            self._keep(f"headrace dropped {self._dropped} more lines of this invocation".encode())
+        lines, self._lines = self._lines, []
+        self._kept_bytes = self._dropped = 0
+        tail = bytes(self._tail[-LOG_TAIL_BYTES:])
+        self._tail.clear()
+        return lines, tail
 
 
 class PlatformLog:

@@ -46,9 +46,9 @@ from headrace.services.lambda_.runtime.environment import (
     wrapper,
 )
 from headrace.services.lambda_.runtime.isolation import plan
-from headrace.services.lambda_.runtime.output import OutputLog
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
+    OutputLog,
     PlatformLog,
     Usage,
     answer_too_large,
@@ -143,6 +143,8 @@ class Sandbox:
         # Whether it was killed, for whatever reason; it is not used again.
         self.is_killed = False
         self._most_memory_bytes = 0
+        # When the invocation began that runs: with a process that is ready for it, unless there never was one.
+        self._began_s = 0.0
         self._installing_s = 0.0
         self.idle_since_s = clock.monotonic_s()
 
@@ -167,21 +169,17 @@ class Sandbox:
         """
         request_id = invocation.request_id
         init_ms: float | None = None
-        started_s = self._clock.monotonic_s()
+        self._began_s = self._clock.monotonic_s()
         function_error: str | None = "Unhandled"
         why: Broken | None = None
         try:
             if self._process is None:
                 init_ms = self._initialise(request_id)
-            self._platform.start(request_id)
-            if not self._channel.ready:
-                self._await_ready(request_id)
-            started_s = self._clock.monotonic_s()
             payload, function_error = self._run(invocation, sink)
         except Broken as broken:
             payload, why = broken.payload, broken
             self.kill()
-        duration_ms = (self._clock.monotonic_s() - started_s) * 1000
+        duration_ms = (self._clock.monotonic_s() - self._began_s) * 1000
         self._channel.drain_output()
         for line in () if why is None else why.log_lines:
             self._output.platform(line)
@@ -222,8 +220,15 @@ class Sandbox:
         invocation: Invocation,
         sink: AnswerSink | None,
     ) -> tuple[bytes, str | None]:
-        """Send an invocation and return its answer, or an error document and `Unhandled`. Raises Broken."""
+        """Send an invocation to the process and return its answer, or an error document and `Unhandled`.
+
+        Raises Broken.
+        """
         request_id, timeout_s = invocation.request_id, self.spec.timeout_s
+        self._platform.start(request_id)
+        if not self._channel.ready:
+            self._await_ready(request_id)
+        self._began_s = self._clock.monotonic_s()
         stream: _Stream | None = None
         for message in self._messages(timeout_s, request_id, invocation):
             match message:

@@ -1,0 +1,48 @@
+"""Tells which requests never block, so that the event loop's thread answers them itself."""
+
+from __future__ import annotations
+
+from headrace.aws.authentication import Authentication
+from headrace.aws.faults import Faults
+from headrace.aws.http import HttpRequest
+from headrace.aws.permits import Permissions, is_restricted
+from headrace.aws.service import ServiceApi
+from headrace.aws.service_names import scope_of
+
+
+class InlineRequests:
+    """Which requests never block: to operations that services declare so, while nothing else of them has to wait.
+
+    Attributes:
+        permissions: as the gateway's; set before the first request.
+    """
+
+    def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
+        self.permissions: Permissions | None = None
+        self._faults = faults
+        self._authentication = authentication
+        # The operations of services that have some, by what stands before the dot in `X-Amz-Target`.
+        self._operations: dict[str, frozenset[str]] = {}
+
+    def add(self, api: ServiceApi) -> None:
+        """Note the operations of a service that never block."""
+        if api.inline:
+            self._operations[api.profile.target_prefix] = frozenset(api.inline)
+
+    def has(self, request: HttpRequest) -> bool:
+        """Whether a request never blocks and may run on the event loop's thread."""
+        target = request.headers.get("x-amz-target")
+        if target is None or self._faults.is_slow:
+            return False
+        prefix, _, operation = target.rpartition(".")
+        if operation not in self._operations.get(prefix, ()):
+            return False
+        authentication, permissions = self._authentication, self.permissions
+        if (
+            permissions is not None
+            and permissions.enforces
+            # Policies may have to be read, for which moto may have to be loaded.
+            and is_restricted(scope_of(request).access_key)
+        ):
+            return False
+        return authentication is None or authentication.is_quick(scope_of(request).access_key)

@@ -1,0 +1,34 @@
+"""Which service a request is for, and whether it never blocks, is found once and by what services declare."""
+
+from __future__ import annotations
+
+from headrace.aws.faults import Faults
+from headrace.aws.http import HttpRequest
+from headrace.aws.inline_requests import InlineRequests
+from headrace.aws.service_names import ServiceNames
+from headrace.core.ids import Ids
+from headrace.services.kinesis.profile import PROFILE
+
+
+def asked(**headers: str) -> HttpRequest:
+    return HttpRequest("POST", "/", headers={n.replace("_", "-"): v for n, v in headers.items()})
+
+
+def test_the_service_is_found_once_and_kept_with_who_signed() -> None:
+    names = ServiceNames()
+    names.add("kinesis", PROFILE)
+    credential = (
+        "AWS4-HMAC-SHA256 Credential=k/20260101/eu-west-1/kinesis/aws4_request, Signature=a"
+    )
+    request = asked(authorization=credential)
+    assert names.service_of(request) == "kinesis"
+    assert request.scope is not None
+    assert (request.scope.access_key, request.scope.region) == ("k", "eu-west-1")
+    request.headers.clear()
+    assert names.service_of(request) == "kinesis"
+
+
+def test_without_a_service_that_never_blocks_no_request_is_inline() -> None:
+    requests = InlineRequests(Faults(Ids()), None)
+    assert not requests.has(asked(x_amz_target="Kinesis_20131202.PutRecord"))
+    assert not requests.has(asked())
