@@ -63,7 +63,7 @@ class Processing:
     def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> Processed:
         """Process records, by shard; in the shards' order. With `backup`, also return the records as they were.
 
-        Raises FunctionThrottled and Stopping: the records are to be processed later.
+        Raises Stopping: the records are to be processed later.
         """
         made = Processed()
         made.records = self._taken_apart(batch)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from headrace.core.arn import Arn, InvalidArn
-from headrace.core.ports import FunctionNotFound, InvokeResult
+from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.limits import (
@@ -38,6 +38,8 @@ from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
+# After the first attempt that Lambda throttles; it doubles with each.
+_THROTTLED_PAUSE_S = 1.0
 # What Lambda answers for a function that took too long.
 _TIMED_OUT = b'"Sandbox.Timedout"'
 # Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
@@ -121,7 +123,7 @@ def transform(
         ports: invokes the function.
         measured: values of the metrics of processing are added to it.
 
-    Raises FunctionThrottled (it is to be tried later; no record counts as failed) and Stopping.
+    Raises Stopping.
     """
     done: list[Record] = []
     failed: list[Failed] = []
@@ -131,7 +133,7 @@ def transform(
         return done, failed
     for batch in _batches(records, function.batch_bytes):
         answer, attempts = _invoke(batch, stream, function, ports, measured)
-        if answer is None or answer.function_error:
+        if isinstance(answer, Exception) or answer.function_error:
             if ports.stopping.is_set():
                 raise Stopping(function.arn)
             _fail(batch, _reason(answer), attempts, function, failed)
@@ -208,22 +210,28 @@ def _invoke(
     function: Function,
     ports: Ports,
     measured: list[Measure],
-) -> tuple[InvokeResult | None, int]:
-    """Return the answer (None: there is no such function) and the attempts made.
+) -> tuple[InvokeResult | FunctionNotFound | FunctionThrottled, int]:
+    """Return the last attempt's answer, or why there is none, and the attempts made.
 
-    Each attempt has an invocation id of its own; the records keep theirs (observed by others on AWS, 2026).
+    Each attempt has an invocation id of its own; the records keep theirs (observed by others on AWS, 2026). An
+    invocation that Lambda throttles is an attempt like others (documented); the pause after it is assumed.
     """
-    answer: InvokeResult | None = None
+    answer: InvokeResult | FunctionNotFound | FunctionThrottled = FunctionNotFound(function.arn)
     attempts = 0
+    pause_s = _THROTTLED_PAUSE_S
     while attempts <= function.retries:
         attempts += 1
         payload = _payload(batch, stream, ports.ids.uuid())
         began_s = ports.clock.monotonic_s()
         try:
             answer = ports.functions.invoke(function.arn, payload)
-        except FunctionNotFound:
-            answer = None
+        except (FunctionNotFound, FunctionThrottled) as error:
+            answer = error
             measured.append(("ExecuteProcessing.Success", 0, "Count"))
+            if isinstance(error, FunctionThrottled) and attempts <= function.retries:
+                if ports.clock.wait(ports.stopping, pause_s):
+                    break
+                pause_s *= 2
             continue
         took_ms = (ports.clock.monotonic_s() - began_s) * 1000
         measured.append(("ExecuteProcessing.Duration", took_ms, "Milliseconds"))
@@ -235,8 +243,13 @@ def _invoke(
     return answer, attempts
 
 
-def _reason(answer: InvokeResult | None) -> tuple[str, str]:
-    if answer is None:
+def _reason(answer: InvokeResult | FunctionNotFound | FunctionThrottled) -> tuple[str, str]:
+    if isinstance(answer, FunctionThrottled):
+        return (
+            "Lambda.InvokeLimitExceeded",
+            "The limit of concurrent executions is exceeded. Raise it, or the function's reserved concurrency.",
+        )
+    if isinstance(answer, FunctionNotFound):
         return "Lambda.ResourceNotFound", "The specified Lambda function does not exist."
     if answer.function_error == "Unhandled" and _TIMED_OUT in answer.payload:
         # Observed by others: an error line of 2022 in a public test of a pipeline.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.aws.errors import AwsError
-from headrace.core.ports import InvokeResult
+from headrace.core.ports import FunctionThrottled, InvokeResult
 from headrace.services.firehose.destination import check_processors
 from headrace.services.firehose.transform import Stopping
 from headrace.services.lambda_.runtime.platform_log import timed_out
@@ -102,6 +103,45 @@ def test_a_function_that_is_not_there(lab: Lab):
     lab.put(b"one")
     lab.deliver()
     assert errors(lab)[0]["errorCode"] == "Lambda.ResourceNotFound"
+
+
+@pytest.mark.parametrize("throttled", [3, 4])
+def test_a_function_that_is_throttled_is_tried_four_times(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, throttled: int
+):
+    # Documented: data-transformation.html, "you've reached the Lambda invocation limit"; the pauses are assumed.
+    tries_s: list[float] = []
+    invoke = lab.functions.invoke
+
+    def refuse(arn: str, payload: bytes) -> InvokeResult:
+        tries_s.append(lab.clock.monotonic_s())
+        if len(tries_s) <= throttled:
+            raise FunctionThrottled
+        return invoke(arn, payload)
+
+    monkeypatch.setattr(lab.functions, "invoke", refuse)
+    lab.put(b"one")
+    lab.deliver()
+    assert [then - first for first, then in pairwise(tries_s)] == [1, 2, 4]
+    if throttled == 3:
+        assert list(lab.objects.objects.values()) == [b"ONE"]
+        return
+    (failure,) = errors(lab)
+    assert (failure["errorCode"], failure["attemptsMade"]) == ("Lambda.InvokeLimitExceeded", 4)
+
+
+def test_a_throttled_function_s_records_wait_for_a_cloud_that_stops(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(arn: str, payload: bytes) -> InvokeResult:
+        lab.ports.stopping.set()
+        raise FunctionThrottled
+
+    monkeypatch.setattr(lab.functions, "invoke", refuse)
+    lab.put(b"one")
+    with pytest.raises(Stopping):
+        lab.deliver()
+    assert not lab.objects.objects
 
 
 @pytest.mark.parametrize(
