@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from email.utils import formatdate
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.core.clock import SystemClock
 from headrace.services.kinesis.shards.retention import Retention
 from tests.api.kinesis.live import LiveCloud
@@ -21,6 +21,7 @@ from tests.spark.test_source import drain, numbers, stream_of
 pytestmark = pytest.mark.spark
 
 DAY_S = 86_400
+Answers = Callable[[HttpRequest], Answer | Handler]
 
 
 class ShiftedClock:
@@ -48,21 +49,31 @@ class Cloud(LiveCloud):
 
     def __init__(self, data_dir: Path, clock: ShiftedClock) -> None:
         super().__init__(data_dir, clock=clock)
-        handle = self.cloud.handle
+        entrance = self.cloud.entrance
 
-        def dated(given: Future[HttpResponse]) -> None:
-            if given.exception() is None:
-                given.result().headers.append(("Date", formatdate(clock.now_ms() / 1000)))
+        def date(given: HttpResponse) -> None:
+            given.headers.append(("Date", formatdate(clock.now_ms() / 1000)))
 
-        def answer(request: HttpRequest) -> HttpResponse | Future[HttpResponse]:
-            given = handle(request)
+        def dated(given: Answer) -> Answer:
             if isinstance(given, Future):
-                given.add_done_callback(dated)
+                given.add_done_callback(
+                    lambda done: date(done.result()) if done.exception() is None else None
+                )
             else:
-                given.headers.append(("Date", formatdate(clock.now_ms() / 1000)))
+                date(given)
             return given
 
-        self.cloud.handle = answer  # type: ignore[method-assign]
+        def answers(find: Answers) -> Answers:
+            def answer(request: HttpRequest) -> Answer | Handler:
+                found = find(request)
+                if callable(found):
+                    return lambda request: dated(found(request))
+                return dated(found)
+
+            return answer
+
+        entrance.answer_at_once = answers(entrance.answer_at_once)  # type: ignore[method-assign]
+        entrance.answer_or_handler = answers(entrance.answer_or_handler)  # type: ignore[method-assign]
 
     def trim(self) -> None:
         """Do what retention does once in a while."""

@@ -27,6 +27,7 @@ _SOUND = {
     "authenticationcode1": "123456",
     "authenticationcode2": "123456",
     "tokencode": "123456",
+    "owneraccount": "123456789012",
     "applicationid": "00abcdefghijkl01",
     "jobrunid": "00abcdefghijkl02",
     "code": {"ZipFile": b"PK"},
