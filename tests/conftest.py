@@ -162,7 +162,7 @@ def pytest_collection_finish() -> None:
     """Look for garbage from now on, among what tests make."""
     gc.enable()
     gc.freeze()
-    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 20, 50)
+    gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 10, 20)
 
 
 @pytest.fixture
