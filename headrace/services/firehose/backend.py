@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import logging
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from headrace.aws.errors import AwsError
 from headrace.core.ports import StreamReader
 from headrace.core.search import SearchDomainNotFound
 from headrace.core.warehouse import WarehouseUnavailable
@@ -177,6 +179,22 @@ class Firehose:
         except SearchDomainNotFound as error:
             raise no_domain(arn) from error
         check_domain(self.guard, stream)
+
+    def find_vpc(self, stream: DeliveryStream) -> None:
+        """Note in which VPC the subnets of a VpcConfiguration are; of subnets that EC2 does not have, nothing."""
+        given: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
+        control = self._ports.control
+        if not given or control is None:
+            return
+        asked = {"SubnetIds": given["SubnetIds"]}
+        with contextlib.suppress(AwsError):
+            found = control.call(
+                "ec2", "DescribeSubnets", asked, account=stream.account, region=stream.region
+            )
+            stream.destination["VpcConfiguration"] = {
+                **given,
+                "VpcId": found["Subnets"][0]["VpcId"],
+            }
 
     def check_tables(self, stream: DeliveryStream) -> None:
         """Refuse a destination of tables that its role cannot read. Raises AwsError."""

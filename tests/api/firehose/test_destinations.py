@@ -115,6 +115,28 @@ def test_records_are_found_in_the_domain(cloud: InProcessCloud, firehose: Any):
     )
 
 
+def test_a_domain_s_vpc_is_that_of_its_subnets(cloud: InProcessCloud, firehose: Any):
+    # DescribeDeliveryStream's model requires VpcId, which no caller gives.
+    ec2 = cloud.client("ec2")
+    vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.1.0/24")["Subnet"]["SubnetId"]
+    given = {"SubnetIds": [subnet], "RoleARN": ROLE, "SecurityGroupIds": ["sg-1"]}
+    firehose.create_delivery_stream(
+        DeliveryStreamName="v",
+        AmazonopensearchserviceDestinationConfiguration={
+            "RoleARN": ROLE,
+            "DomainARN": "arn:aws:es:us-east-1:000000000000:domain/flights",
+            "IndexName": "f",
+            "S3Configuration": S3,
+            "VpcConfiguration": given,
+        },
+    )
+    described = firehose.describe_delivery_stream(DeliveryStreamName="v")
+    (destination,) = described["DeliveryStreamDescription"]["Destinations"]
+    shown = destination["AmazonopensearchserviceDestinationDescription"]
+    assert shown["VpcConfigurationDescription"] == {**given, "VpcId": vpc}
+
+
 def test_another_destination_takes_over(cloud: InProcessCloud, firehose: Any, server: Endpoint):
     """UpdateDestination may name another kind: nothing of the present one is kept."""
     firehose.create_delivery_stream(

@@ -94,6 +94,7 @@ def create_delivery_stream(
     # Not under the lock: the catalogue may wait for what waits for Firehose.
     firehose.check_tables(stream)
     firehose.check_domain(stream)
+    firehose.find_vpc(stream)
     with firehose.lock:
         if firehose.exists(call.account, call.region, name):
             raise in_use(name, call.account)
