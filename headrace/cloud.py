@@ -30,7 +30,7 @@ from headrace.fallback import MotoServices, keep_log_groups_within
 from headrace.fallback.execute_api.front import ExecuteApi
 from headrace.fallback.schedules import Schedules
 from headrace.fallback.strictness import FallbackStrictness
-from headrace.iam.keeping import ReportKeeper
+from headrace.iam.report_file import ReportKeeper
 from headrace.pages.access import PageAccess
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.services.s3.cors import BucketRules
@@ -127,7 +127,7 @@ class Cloud:
         for api in services.apis(strict=config.strict):
             self.gateway.register(api)
         self.s3, self.kinesis, self.lambda_ = services.s3, services.kinesis, services.lambda_
-        self.firehose, self.emr = services.firehose, services.emr
+        self.objects, self.firehose, self.emr = services.objects, services.firehose, services.emr
         self.emr_serverless, self.cloudformation = services.emr_serverless, services.cloudformation
         self.search, self.warehouses = services.search, services.warehouses
         self._hosts = Hosts(config.allow_hosts, bound=config.host)

@@ -30,6 +30,7 @@ from headrace.services.redshift_serverless.api import (
 )
 from headrace.services.s3.api import build_s3, s3_api
 from headrace.services.s3.encryption import KmsKeys
+from headrace.services.s3.object_store import S3Objects
 from headrace.services.s3.targets import ServiceTargets
 from headrace.services.tagging.api import build_tagging, tagging_api
 from headrace.spark_submit.sparks import Sparks
@@ -63,6 +64,7 @@ class Services:
         self.s3 = build_s3(
             data_dir=base.config.data_dir, durability=base.config.durability, **shared
         )
+        self.objects = S3Objects(self.s3)
         self.kinesis = build_kinesis(
             data_dir=base.config.data_dir,
             supervisor=base.supervisor,
@@ -82,7 +84,7 @@ class Services:
             data_dir=base.config.data_dir,
             supervisor=base.supervisor,
             config=base.config,
-            objects=self.s3.objects,
+            objects=self.objects,
             streams=streams,
             queues=queues,
             topics=Topics(base.gateway),
@@ -128,7 +130,7 @@ class Services:
         self.warehouses = base.moto.warehouses = WarehouseHome(
             base.config.data_dir,
             control=base.gateway,
-            objects=self.s3.objects,
+            objects=self.objects,
             supervisor=base.supervisor,
             real_url=base.config.redshift_url,
         )
@@ -139,7 +141,7 @@ class Services:
             data_dir=base.config.data_dir,
             supervisor=base.supervisor,
             durability=base.config.durability,
-            objects=self.s3.objects,
+            objects=self.objects,
             streams=self.kinesis.reader,
             schemas=Schemas(base.gateway),
             functions=self.lambda_.invoker,
@@ -167,7 +169,7 @@ class Services:
         self.emr = build_emr(
             data_dir=base.config.data_dir,
             supervisor=base.supervisor,
-            objects=self.s3.objects,
+            objects=self.objects,
             endpoint_url=base.endpoint_url,
             credentials=credentials,
             access=access,
@@ -181,7 +183,7 @@ class Services:
         self.emr_serverless = build_emr_serverless(
             data_dir=base.config.data_dir,
             supervisor=base.supervisor,
-            objects=self.s3.objects,
+            objects=self.objects,
             endpoint_url=base.endpoint_url,
             credentials=credentials,
             access=access,
@@ -192,7 +194,7 @@ class Services:
         self.cloudformation = build_cloudformation(
             supervisor=base.supervisor,
             control=base.gateway,
-            objects=self.s3.objects,
+            objects=self.objects,
             functions=self.lambda_.invoker,
             endpoint_url=base.endpoint_url,
             strict=base.config.strict,

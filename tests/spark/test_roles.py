@@ -62,7 +62,7 @@ class Shell:
     def __init__(self, cloud: ServedCloud, role: str, folder: Path) -> None:
         inner = cloud.cloud
         properties = spark_properties(
-            buckets=inner.s3.objects.buckets(),
+            buckets=inner.objects.buckets(),
             cores=1,
             spark=traits_of((4, 3)),
             file_system=FILE_SYSTEM,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
-from headrace.core.ports import BucketNotFound, KeyRefused, ObjectInfo, ObjectNotFound
+from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.services.s3 import (
     encryption,
     limits,
@@ -22,9 +22,8 @@ from headrace.services.s3 import (
 from headrace.services.s3.checksums import DEFAULT, FULL_OBJECT, Body, compute, verify
 from headrace.services.s3.encryption import AnyKey, Keys
 from headrace.services.s3.errors import is_marker, marked_deleted, no_such_version
-from headrace.services.s3.files import ObjectFiles, copy_file
+from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories, Version, check_version_id
-from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import (
     CREATED_PUT,
     EXPIRED,
@@ -66,7 +65,6 @@ class S3:
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
         # Whether IAM has a principal that a policy names: of which account, and the principal's ARN or unique id.
         self.has_principal: Callable[[str, str], bool] = lambda _, __: True
-        self.objects = Objects(self)
         self._clock = clock
         self._store = buckets
         self._buckets: dict[str, Bucket] = {}
@@ -339,69 +337,3 @@ def _checked_size(body: Body) -> int:
             {"ProposedSize": str(size_bytes), "MaxSizeAllowed": str(limits.PUT_BYTES)},
         )
     return size_bytes
-
-
-class Objects:
-    """Implements `headrace.core.ports.ObjectStore`."""
-
-    def __init__(self, s3: S3) -> None:
-        self._s3 = s3
-
-    def put(
-        self,
-        bucket: str,
-        key: str,
-        body: bytes | Path,
-        *,
-        content_type: str = "binary/octet-stream",
-        content_encoding: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        kms_key: str = "",
-    ) -> str:
-        """See `ObjectStore.put`."""
-        self._s3.bucket(bucket)
-        check_key(key)
-        params: dict[str, Any] = {"ContentType": content_type, "Metadata": dict(metadata or {})}
-        if content_encoding:
-            params["ContentEncoding"] = content_encoding
-        if kms_key:
-            params |= {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
-        if isinstance(body, bytes):
-            whole = Body(data=body)
-        else:
-            temporary = self._s3.files.temporary()
-            try:
-                copy_file(body, temporary, 0, body.stat().st_size)
-            except OSError:
-                temporary.unlink(missing_ok=True)
-                raise
-            whole = Body(file=temporary)
-        try:
-            return self._s3.write(bucket, key, whole, params).etag
-        except AwsError as error:
-            if error.code.startswith("KMS."):
-                raise KeyRefused(error.code, error.message) from error
-            raise
-
-    def get(self, bucket: str, key: str) -> bytes:
-        """See `ObjectStore.get`."""
-        return self._s3.read(bucket, key)[1]
-
-    def delete(self, bucket: str, key: str) -> None:
-        """See `ObjectStore.delete`."""
-        self._s3.bucket(bucket)
-        self._s3.remove(bucket, key)
-
-    def list(self, bucket: str, prefix: str = "") -> Iterator[ObjectInfo]:
-        """See `ObjectStore.list`."""
-        self._s3.bucket(bucket)
-        for stored in self._s3.files.scan(bucket, prefix):
-            yield ObjectInfo(stored.key, stored.size_bytes, stored.etag, stored.last_modified_ms)
-
-    def file(self, bucket: str, key: str) -> Path:
-        """See `ObjectStore.file`."""
-        return self._s3.object(bucket, key).path
-
-    def buckets(self) -> Mapping[str, Path]:
-        """See `ObjectStore.buckets`."""
-        return {name: self._s3.files.bucket_folder(name) for name in self._s3.buckets()}

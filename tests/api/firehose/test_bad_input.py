@@ -231,7 +231,7 @@ def test_a_disk_that_is_full_at_delivery_delays_it_and_the_log_says_so(
 ):
     lab.stream("stuck")
     lab.put("stuck", b"patient")
-    objects: Any = lab.cloud.cloud.s3.objects
+    objects: Any = lab.cloud.cloud.objects
     put = objects.put
 
     def full(bucket: str, key: str, *rest: Any, **more: Any) -> Any:

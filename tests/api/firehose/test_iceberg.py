@@ -76,7 +76,7 @@ def put(firehose: Any, *records: dict[str, Any]) -> None:
 
 def rows(cloud: InProcessCloud, name: str) -> list[dict[str, Any]]:
     glue = Glue(cloud.cloud.gateway, ACCOUNT, REGION, "")
-    catalog = CloudCatalog(glue, cloud.cloud.s3.objects, NoGuard())
+    catalog = CloudCatalog(glue, cloud.cloud.objects, NoGuard())
     found = catalog.load_table(("db", name)).scan().to_arrow().to_pylist()
     return sorted(found, key=lambda row: row["id"])
 
@@ -98,7 +98,7 @@ def test_records_become_rows_of_the_table(cloud: InProcessCloud, firehose: Any):
     (line,) = wait_until(lambda: errors(cloud, "bad/iceberg-failed/"))
     assert line["errorCode"] == "Iceberg.SchemaTypeMismatch"
     # The files are plain Parquet for whoever looks.
-    s3 = cloud.cloud.s3.objects
+    s3 = cloud.cloud.objects
     keys = [item.key for item in s3.list("lake", "t/data/")]
     assert any(pq.read_table(s3.file("lake", key)).num_rows == 2 for key in keys)
 

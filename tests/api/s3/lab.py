@@ -14,6 +14,7 @@ from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
 from headrace.aws.service import Profile
 from headrace.core.ids import Ids
 from headrace.services.s3.api import build_s3, s3_api
+from headrace.services.s3.object_store import S3Objects
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock
@@ -62,6 +63,7 @@ class S3Lab:
             database=self._database,
             durability=self._durability,
         )
+        self.objects = S3Objects(self.s3)
         self.gateway = Gateway(
             clock=self.clock, ids=ids, account=ACCOUNT, region=REGION, fallback=NoFallback()
         )

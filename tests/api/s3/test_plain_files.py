@@ -36,8 +36,8 @@ def write(lab: S3Lab, key: str, data: bytes) -> Path:
 def test_an_object_is_a_file_of_its_key(lab: S3Lab, s3: Any):
     s3.put_object(Bucket=BUCKET, Key="year=2013/month=1/part 0.parquet", Body=b"PAR1")
     assert files_under(lab.folder(BUCKET)) == {"year=2013/month=1/part 0.parquet"}
-    assert lab.s3.objects.file(BUCKET, "year=2013/month=1/part 0.parquet").read_bytes() == b"PAR1"
-    assert lab.s3.objects.buckets() == {BUCKET: lab.folder(BUCKET)}
+    assert lab.objects.file(BUCKET, "year=2013/month=1/part 0.parquet").read_bytes() == b"PAR1"
+    assert lab.objects.buckets() == {BUCKET: lab.folder(BUCKET)}
 
 
 def test_a_write_removes_the_checksum_that_hadoop_left_for_the_file_before(lab: S3Lab, s3: Any):
@@ -187,7 +187,7 @@ def test_readers_see_one_write_or_another_never_a_mixture(lab: S3Lab, s3: Any):
     # Of one size, so that only the write itself tells them apart.
     bodies = [bytes([number]) * 100 for number in range(8)]
     expected = {hashlib.md5(body).hexdigest(): (body, {"n": str(body[0])}) for body in bodies}
-    lab.s3.objects.put(BUCKET, "k", bodies[0], metadata={"n": "0"})
+    lab.objects.put(BUCKET, "k", bodies[0], metadata={"n": "0"})
     done = threading.Event()
     wrong: list[Any] = []
 
@@ -203,7 +203,7 @@ def test_readers_see_one_write_or_another_never_a_mixture(lab: S3Lab, s3: Any):
     for reader in readers:
         reader.start()
     for number in range(600):
-        lab.s3.objects.put(BUCKET, "k", bodies[number % 8], metadata={"n": str(number % 8)})
+        lab.objects.put(BUCKET, "k", bodies[number % 8], metadata={"n": str(number % 8)})
     done.set()
     for reader in readers:
         reader.join()
@@ -212,7 +212,7 @@ def test_readers_see_one_write_or_another_never_a_mixture(lab: S3Lab, s3: Any):
 
 def test_writes_in_one_tick_of_the_clock_are_told_apart(lab: S3Lab, s3: Any):
     files = lab.s3.files
-    lab.s3.objects.put(BUCKET, "k", b"0")
+    lab.objects.put(BUCKET, "k", b"0")
     stored = lab.s3.object(BUCKET, "k")
     times: list[int] = []
     for number in range(5):

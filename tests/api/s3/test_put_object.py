@@ -239,9 +239,9 @@ def test_in_process_calls_write_the_same_object(lab: S3Lab, s3: Any):
 def test_the_store_takes_a_file_and_leaves_it(lab: S3Lab, s3: Any, tmp_path: Path):
     source = tmp_path / "source"
     source.write_bytes(b"from a file")
-    etag = lab.s3.objects.put(BUCKET, "k", source, content_type="text/plain")
+    etag = lab.objects.put(BUCKET, "k", source, content_type="text/plain")
     assert source.read_bytes() == b"from a file"
-    assert lab.s3.objects.get(BUCKET, "k") == b"from a file"
+    assert lab.objects.get(BUCKET, "k") == b"from a file"
     assert s3.head_object(Bucket=BUCKET, Key="k")["ETag"] == f'"{etag}"'
 
 
