@@ -30,6 +30,7 @@ from headrace.services.lambda_.runtime.environment import (
     SandboxSpec,
     build_environment,
 )
+from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
     OutputLog,
@@ -40,7 +41,6 @@ from headrace.services.lambda_.runtime.platform_log import (
     iso_time,
     timed_out,
 )
-from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 from headrace.testing import environment as variables_of
 from headrace.testing.handlers import (
     FunctionNotLoadable,

@@ -14,7 +14,7 @@ from headrace.services.lambda_.invocations.pools import Pools
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
-from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
+from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
 

@@ -21,10 +21,11 @@ from headrace.services.lambda_.packages.bytecode import Bytecode
 from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.pool import ExecutionEnvironment, SandboxPool
 from headrace.services.lambda_.runtime.process import NotStarted
 from headrace.services.lambda_.runtime.reaper_client import ReaperClient
-from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome, Sandbox
+from headrace.services.lambda_.runtime.sandbox import Sandbox
 from headrace.services.lambda_.runtime.walls import Walls
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore

@@ -12,8 +12,8 @@ from headrace.core.ports import FunctionThrottled
 from headrace.services.lambda_.limits import SANDBOX_WAIT_SECONDS
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
+from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import Broken
-from headrace.services.lambda_.runtime.sandbox import AnswerSink, Outcome
 
 
 class ExecutionEnvironment(Protocol):

@@ -10,20 +10,15 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 from headrace.aws.sessions import Credentials
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import LogLine
 from headrace.services.lambda_.limits import (
     CREDENTIALS_LEFT_SECONDS,
     INIT_SECONDS,
-    RESPONSE_PAYLOAD_BYTES,
-    STREAM_BYTES,
 )
 from headrace.services.lambda_.runtime import sdk_modules
 from headrace.services.lambda_.runtime.channel import (
@@ -46,6 +41,7 @@ from headrace.services.lambda_.runtime.environment import (
     wrapper,
 )
 from headrace.services.lambda_.runtime.isolation import plan
+from headrace.services.lambda_.runtime.outcome import AnswerParts, AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import (
     Broken,
     OutputLog,
@@ -68,47 +64,6 @@ _TICK_S = 0.1
 _MIB = 1024 * 1024
 # How a shell exits that cannot start a program, by what the system says.
 _SHELL_STATUS = {os.strerror(errno.ENOENT): 127, os.strerror(errno.EACCES): 126}
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How an invocation ended. `function_error` is None, or `Unhandled`."""
-
-    payload: bytes
-    function_error: str | None
-    duration_ms: float
-    lines: list[LogLine] = field(default_factory=list[LogLine])
-    tail: bytes = b""
-
-
-class AnswerSink(Protocol):
-    """Takes an answer that the function streams, part by part. Called on the invoking thread."""
-
-    def __call__(self, content_type: str, data: bytes) -> None:
-        """Take the next part; the first may be empty."""
-        ...
-
-
-class _Stream:
-    """An answer in parts: handed to the sink, or gathered when there is none."""
-
-    def __init__(self, sink: AnswerSink | None) -> None:
-        self._sink = sink
-        self._gathered = bytearray()
-        self.size_bytes = 0
-
-    def take(self, content_type: str, data: bytes) -> bool:
-        """Take a part; False when the answer is over its limit."""
-        self.size_bytes += len(data)
-        if self._sink is not None:
-            self._sink(content_type, data)
-            return self.size_bytes <= STREAM_BYTES
-        self._gathered += data
-        return self.size_bytes <= RESPONSE_PAYLOAD_BYTES
-
-    def whole(self, body: bytes) -> bytes:
-        """Return the answer of a function that has come to its end."""
-        return body or bytes(self._gathered)
 
 
 class Sandbox:
@@ -229,7 +184,7 @@ class Sandbox:
         if not self._channel.ready:
             self._await_ready(request_id)
         self._began_s = self._clock.monotonic_s()
-        stream: _Stream | None = None
+        stream: AnswerParts | None = None
         for message in self._messages(timeout_s, request_id, invocation):
             match message:
                 case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
@@ -237,7 +192,7 @@ class Sandbox:
                         return answer_too_large(), "Unhandled"
                     return body if stream is None else stream.whole(body), None
                 case Streamed(answered_id, content_type, data) if answered_id == request_id:
-                    stream = stream or _Stream(sink)
+                    stream = stream or AnswerParts(sink)
                     if not stream.take(content_type, data):
                         raise Broken(answer_too_large(streamed=sink is not None))
                 case Failed(failed_id, _, body) if failed_id == request_id:
