@@ -106,7 +106,7 @@ def _taken(tree: ast.Module, module: str) -> Iterator[str]:
 
 
 def inputs(service: str, module: str) -> set[str]:
-    """Return the inputs of the operations that are built: `headrace.aws.newer` compares them with later botocores."""
+    """Return the inputs of the operations that are built; `newer_parameters` compares them with later botocores."""
     built = map(operation_name, import_module(f"headrace.services.{module}.actions").ACTIONS)
     return {f"{name}Input" for name in built if operation_model(service, name).input_shape}
 

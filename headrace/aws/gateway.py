@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from headrace.aws import codec_json, half_signed, presigned, requested, rpc_cbor
+from headrace.aws import codec_json, half_signed, operation_parser, presigned, rpc_cbor
 from headrace.aws.auth_errors import wording_of
 from headrace.aws.authentication import Authentication
 from headrace.aws.errors import AwsError, internal_failure
@@ -257,9 +257,9 @@ class Gateway:
         assert call.permit is not None
         service = self._fallback.service_of(request, call.service)
         try:
-            operation, params = requested.operation_of(service, request)
+            operation, params = operation_parser.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
-        except requested.Unreadable:
+        except operation_parser.Unreadable:
             return None  # what is wrong with it, the service says
         except AwsError as error:
             return error_answer(request, service, error, call.request_id)

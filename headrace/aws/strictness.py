@@ -9,7 +9,7 @@ from headrace.aws import codec_moto
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.model import operation_model, service_model
-from headrace.aws.newer import with_newer
+from headrace.aws.newer_parameters import with_newer
 from headrace.aws.operation import Action, operation_name
 from headrace.aws.service import FidelityTable, RawAnswer
 

@@ -14,7 +14,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.copying_again import Copier, NotCopied, copier_of
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.redriving import (
     Bucket,
@@ -30,6 +29,7 @@ from headrace.cli.redriving import (
     fixed,
     redrive_object,
 )
+from headrace.cli.redshift_copies import Copier, NotCopied, copier_of
 
 _SAMPLE_CHARS = 60
 

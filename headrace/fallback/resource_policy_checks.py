@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-from headrace.aws import requested
+from headrace.aws import operation_parser
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.operation import Call
@@ -65,8 +65,8 @@ def check_put(
     if find is None:
         return
     try:
-        params = requested.operation_of(service, request)[1]
-    except requested.Unreadable:
+        params = operation_parser.operation_of(service, request)[1]
+    except operation_parser.Unreadable:
         return  # what is wrong with it, the service says
     text = find(params)
     call = request.call

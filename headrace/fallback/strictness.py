@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.aws import requested
+from headrace.aws import operation_parser
 from headrace.aws.http import HttpRequest
 from headrace.aws.strictness import Strictness
 from headrace.fallback.fidelity import FIDELITY
@@ -20,7 +20,7 @@ class FallbackStrictness:
         if strictness is None:
             return
         try:
-            operation, params = requested.operation_of(service, request)
-        except requested.Unreadable:
+            operation, params = operation_parser.operation_of(service, request)
+        except operation_parser.Unreadable:
             return  # what is wrong with it, the service says
         strictness.check(operation, params)

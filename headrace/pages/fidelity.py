@@ -11,7 +11,7 @@ from functools import partial
 
 from headrace.aws.documents import json_response
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.newer import with_newer
+from headrace.aws.newer_parameters import with_newer
 from headrace.aws.service import FidelityTable, ServiceApi
 from headrace.fallback.fidelity import FIDELITY, NOTES
 from headrace.pages.routes import Route

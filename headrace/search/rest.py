@@ -27,7 +27,7 @@ from headrace.search.rest_parts import (
 )
 from headrace.search.searching import Searching
 from headrace.search.store import Index, Store
-from headrace.store.room import DiskFull
+from headrace.store.disk_space import DiskFull
 
 VERSION = "2.19.0"
 # Parameters that change how an answer is written or when it comes, and that nothing here depends on.

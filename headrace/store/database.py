@@ -5,7 +5,7 @@ with `fsync=True` it survives a power cut too. Thread-safe: one connection behin
 small and rare beside the data plane.
 
 When the disk is full nothing is written and DiskFull (an OSError) is raised, except for what gives room back: DELETE
-statements and `transaction(frees=True)` go on, in the room that `headrace.store.room` keeps for them.
+statements and `transaction(frees=True)` go on, in the space that `headrace.store.disk_space` reserves for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.commit_notes import has_note, write_note
-from headrace.store.room import DiskFull, Room
+from headrace.store.disk_space import DiskFull, DiskReserve
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
 _GROWING = ("INSERT", "UPDATE", "REPLACE")
@@ -44,8 +44,8 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._depth = 0
-        self._room = Room(path)
-        self._room.give_up_if_low()
+        self._reserve = DiskReserve(path)
+        self._reserve.give_up_if_low()
         # Autocommit; transactions are opened by hand in `transaction`.
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._run("PRAGMA journal_mode=WAL")
@@ -57,12 +57,12 @@ class Database:
         self._versions = dict(self.query("SELECT component, version FROM headrace_migrations"))
         tables = self.query("SELECT name FROM sqlite_master WHERE type = 'table'")
         self.first_tables = frozenset(str(name) for (name,) in tables)
-        self._room.keep()
+        self._reserve.keep()
 
     def keep_room(self) -> None:
         """Keep room for deletions on a disk that may fill up; call it now and then."""
         with self._lock:
-            self._room.keep()
+            self._reserve.keep()
 
     def close(self) -> None:
         """Close the file. No method may be called after."""
@@ -96,7 +96,7 @@ class Database:
                 self._depth -= 1
 
     def _check_room(self) -> None:
-        if self._room.is_low:
+        if self._reserve.is_low:
             raise DiskFull
 
     def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:

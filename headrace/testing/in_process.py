@@ -12,7 +12,7 @@ from typing import Any, cast
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.cloud import Cloud
 from headrace.core.arn import is_account_id
-from headrace.store.room import free_bytes
+from headrace.store.disk_space import free_bytes
 from headrace.testing import transport
 from headrace.testing.access import CloudAccess
 from headrace.testing.waiting import NoSuchPage

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from headrace.store import room
+from headrace.store import disk_space
 from tests.support.cloud import InProcessCloud
 from tests.support.lambda_lab import ROLE, zipped
 
@@ -139,7 +139,7 @@ def test_a_change_that_cannot_be_stored_has_not_happened(
 ):
     before = state(cloud)
     with monkeypatch.context() as full:
-        full.setattr(room, "free_bytes", lambda _: 0)
+        full.setattr(disk_space, "free_bytes", lambda _: 0)
         with pytest.raises(ClientError) as caught:
             CHANGES[name](cloud)
         assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] in (500, 503)
@@ -150,7 +150,7 @@ def test_a_change_that_cannot_be_stored_has_not_happened(
 def test_what_was_refused_is_taken_when_there_is_room_again(tmp_path: Path):
     with InProcessCloud(tmp_path) as cloud:
         with pytest.MonkeyPatch.context() as full:
-            full.setattr(room, "free_bytes", lambda _: 0)
+            full.setattr(disk_space, "free_bytes", lambda _: 0)
             with pytest.raises(ClientError):
                 cloud.client("kinesis").create_stream(StreamName="s", ShardCount=1)
         cloud.client("kinesis").create_stream(StreamName="s", ShardCount=1)

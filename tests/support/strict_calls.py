@@ -8,7 +8,7 @@ from botocore.exceptions import ClientError
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 
 from headrace.aws.model import operation_model
-from headrace.aws.newer import with_newer
+from headrace.aws.newer_parameters import with_newer
 from headrace.fallback.fidelity import FIDELITY as OF_MOTO
 from tests.support.cloud import InProcessCloud
 

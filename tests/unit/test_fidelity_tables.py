@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from headrace.aws.model import operation_model, service_model
-from headrace.aws.newer import newer_parameters
+from headrace.aws.newer_parameters import newer_parameters
 from headrace.aws.operation import operation_name
 from headrace.aws.shapes import MODULES
 

@@ -25,7 +25,7 @@ from headrace.services.cloudformation.values import (
 )
 
 
-class Surroundings(Protocol):
+class TemplateContext(Protocol):
     """What functions see of the template that they stand in."""
 
     @property
@@ -44,7 +44,7 @@ class Surroundings(Protocol):
         ...
 
 
-def join(arguments: list[Any], around: Surroundings) -> Any:
+def join(arguments: list[Any], context: TemplateContext) -> Any:
     """Fn::Join."""
     delimiter, items = arguments
     if is_unknown(items):
@@ -52,20 +52,20 @@ def join(arguments: list[Any], around: Surroundings) -> Any:
     if not isinstance(items, list) or not isinstance(delimiter, str):
         raise forms.template_error(forms.JOIN)
     texts = [scalar(item) for item in cast("list[Any]", items)]
-    around.allowance.take(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
+    context.allowance.take(sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1))
     return delimiter.join(texts)
 
 
-def sub(text: str, values: Mapping[str, Any], around: Surroundings) -> Any:
+def sub(text: str, values: Mapping[str, Any], context: TemplateContext) -> Any:
     """Fn::Sub, with the values of the names in its text."""
     if is_unknown(values):
         return UNKNOWN
     texts = {name: scalar(value) for name, value in values.items()}
-    around.allowance.take(len(text) + sum(len(texts[name]) for name in sub_names(text)))
+    context.allowance.take(len(text) + sum(len(texts[name]) for name in sub_names(text)))
     return substitute(text, texts)
 
 
-def select(arguments: list[Any], around: Surroundings) -> Any:
+def select(arguments: list[Any], context: TemplateContext) -> Any:
     """Fn::Select."""
     index, items = arguments
     if is_unknown(items):
@@ -84,18 +84,18 @@ def _not_selectable() -> TemplateError:
     return forms.template_error(forms.SELECT)
 
 
-def split(arguments: list[Any], around: Surroundings) -> Any:
+def split(arguments: list[Any], context: TemplateContext) -> Any:
     """Fn::Split."""
     delimiter, text = arguments
     if is_unknown(text):
         return [UNKNOWN]
     if not isinstance(text, str) or not isinstance(delimiter, str) or not delimiter:
         raise forms.template_error(forms.SPLIT)
-    around.allowance.take(len(text) + 3 * text.count(delimiter))
+    context.allowance.take(len(text) + 3 * text.count(delimiter))
     return text.split(delimiter)
 
 
-def equals(arguments: list[Any], around: Surroundings) -> bool:
+def equals(arguments: list[Any], context: TemplateContext) -> bool:
     """Fn::Equals."""
     left, right = arguments
     return _loosely(left) == _loosely(right)
@@ -106,56 +106,56 @@ def _loosely(value: Any) -> Any:
     return cast("Any", value) if isinstance(value, dict | list) else scalar(value)
 
 
-def negate(arguments: list[Any], around: Surroundings) -> bool:
+def negate(arguments: list[Any], context: TemplateContext) -> bool:
     """Fn::Not."""
     return not arguments[0]
 
 
-def contains(arguments: list[Any], around: Surroundings) -> bool:
+def contains(arguments: list[Any], context: TemplateContext) -> bool:
     """Fn::Contains."""
     items, wanted = arguments
     return wanted in items
 
 
-def find_in_map(keys: list[Any], around: Surroundings) -> Any:
+def find_in_map(keys: list[Any], context: TemplateContext) -> Any:
     """Fn::FindInMap; with `DefaultValue` as its fourth argument, as AWS::LanguageExtensions has it."""
-    value: Any = around.mappings
+    value: Any = context.mappings
     for key in keys[:3]:
         if is_unknown(key):
             return UNKNOWN
         if len(keys) > 3 and (not isinstance(value, Mapping) or key not in value):
             return keys[3]["DefaultValue"]
-        if value is around.mappings and isinstance(key, str):
-            forms.check_map(key, around.mappings)
+        if value is context.mappings and isinstance(key, str):
+            forms.check_map(key, context.mappings)
         if not isinstance(value, Mapping) or not isinstance(key, str) or key not in value:
             raise TemplateError(
                 f"Template error: Unable to get mapping for {'::'.join(map(str, keys[:3]))}"
             )
         value = cast("Mapping[str, Any]", value)[key]
-    around.allowance.take_value(value)
+    context.allowance.take_value(value)
     return value
 
 
-def encode_base64(text: Any, around: Surroundings) -> Any:
+def encode_base64(text: Any, context: TemplateContext) -> Any:
     """Fn::Base64."""
     if is_unknown(text):
         return UNKNOWN
     if isinstance(text, dict | list):
         raise forms.string_typed("Fn::Base64")
     data = scalar(text).encode("utf-8", "surrogatepass")
-    around.allowance.take(len(data) * 4 // 3)
+    context.allowance.take(len(data) * 4 // 3)
     return base64.b64encode(data).decode()
 
 
-def get_azs(region: Any, around: Surroundings) -> list[str]:
+def get_azs(region: Any, context: TemplateContext) -> list[str]:
     """Fn::GetAZs."""
     if isinstance(region, dict | list):
         raise forms.string_typed("Fn::GetAZs")
-    region = region or around.names["AWS::Region"]
+    region = region or context.names["AWS::Region"]
     return [f"{region}{letter}" for letter in "abc"]
 
 
-def cidr(arguments: list[Any], around: Surroundings) -> Any:
+def cidr(arguments: list[Any], context: TemplateContext) -> Any:
     """Fn::Cidr."""
     if is_unknown(arguments):
         return [UNKNOWN]
@@ -174,16 +174,16 @@ def cidr(arguments: list[Any], around: Surroundings) -> Any:
     return [str(next(subnets)) for _ in range(wanted)]
 
 
-def to_json_string(value: Any, around: Surroundings) -> Any:
+def to_json_string(value: Any, context: TemplateContext) -> Any:
     """Fn::ToJsonString."""
     if is_unknown(value):
         return UNKNOWN
-    around.allowance.take_value(value)
+    context.allowance.take_value(value)
     text = json.dumps(value, separators=(",", ":"))
-    around.allowance.take(len(text))
+    context.allowance.take(len(text))
     return text
 
 
-def length(value: Any, around: Surroundings) -> int:
+def length(value: Any, context: TemplateContext) -> int:
     """Fn::Length."""
     return len(value)

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Action, Call, operation_name
-from headrace.core.rates import Bucket
+from headrace.core.token_bucket import TokenBucket
 from headrace.services.firehose.state import DeliveryStream
 
 MIB: Final = 1024 * 1024
@@ -56,9 +56,9 @@ def quota_of(region: str) -> Quota:
 
 class _Limits:
     def __init__(self, quota: Quota, now_ms: int) -> None:
-        self.records = Bucket(quota.records, now_ms)
-        self.requests = Bucket(quota.requests, now_ms)
-        self.size = Bucket(quota.size_bytes, now_ms)
+        self.records = TokenBucket(quota.records, now_ms)
+        self.requests = TokenBucket(quota.requests, now_ms)
+        self.size = TokenBucket(quota.size_bytes, now_ms)
 
 
 class Throttle:
@@ -67,7 +67,7 @@ class Throttle:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._streams: dict[str, _Limits] = {}
-        self._calls: dict[tuple[str, str, str], Bucket] = {}
+        self._calls: dict[tuple[str, str, str], TokenBucket] = {}
         # By delivery stream, when its encryption was changed in the last 24 hours.
         self._encrypted_ms: dict[str, list[int]] = {}
 
@@ -114,7 +114,7 @@ class Throttle:
         """Count a call of an operation that is no put. Raises AwsError when there are too many."""
         with self._lock:
             key = (operation, call.account, call.region)
-            bucket = self._calls.setdefault(key, Bucket(CALLS_PER_S, call.now_ms))
+            bucket = self._calls.setdefault(key, TokenBucket(CALLS_PER_S, call.now_ms))
             if bucket.has(1, call.now_ms):
                 bucket.take(1)
                 return

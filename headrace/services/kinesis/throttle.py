@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
-from headrace.core.rates import Bucket
+from headrace.core.token_bucket import TokenBucket
 from headrace.services.kinesis.errors import limit_exceeded
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
 
@@ -103,9 +103,9 @@ class ShardLimits:
     __slots__ = ("in_bytes", "in_records", "out_bytes", "out_calls")
 
     def __init__(self, now_ms: int) -> None:
-        self.in_bytes = Bucket(WRITE_BYTES_PER_S, now_ms)
-        self.in_records = Bucket(WRITE_RECORDS_PER_S, now_ms)
-        self.out_calls = Bucket(READ_CALLS_PER_S, now_ms)
+        self.in_bytes = TokenBucket(WRITE_BYTES_PER_S, now_ms)
+        self.in_records = TokenBucket(WRITE_RECORDS_PER_S, now_ms)
+        self.out_calls = TokenBucket(READ_CALLS_PER_S, now_ms)
         self.out_bytes = ReadBytes(READ_BYTES_PER_S)
 
 
@@ -115,7 +115,7 @@ class Throttle:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._shards: dict[tuple[str, int], ShardLimits] = {}
-        self._calls: dict[tuple[str, ...], Bucket] = {}
+        self._calls: dict[tuple[str, ...], TokenBucket] = {}
         self._consumers: dict[tuple[str, str], ReadBytes] = {}
 
     def _shard(self, stream: Stream, shard: Shard, now_ms: int) -> ShardLimits:
@@ -183,7 +183,7 @@ class Throttle:
             bucket = self._calls.get(key)
             if bucket is None:
                 self._make_room(call.now_ms)
-                bucket = self._calls[key] = Bucket(rate.calls, call.now_ms)
+                bucket = self._calls[key] = TokenBucket(rate.calls, call.now_ms)
             if bucket.has(1, call.now_ms):
                 bucket.take(1)
                 return

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli import copying_again, manifests
+from headrace.cli import manifests, redshift_copies
 from headrace.cli import redrive as command
 from headrace.cli.commands import headrace
 from headrace.testing.clock import MovableClock
@@ -131,7 +131,7 @@ def test_what_was_given_up_is_loaded_once_also_over_kills(
     assert lab.numbers("late") == Counter()
 
     fates = ["before its end", "", "after its end"]
-    end = copying_again.Copier._end
+    end = redshift_copies.Copier._end
 
     def killed(self: Any, statement_id: str) -> None:
         described = self.data.describe_statement(Id=statement_id)
@@ -143,7 +143,7 @@ def test_what_was_given_up_is_loaded_once_also_over_kills(
             raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(copying_again.Copier, "_end", killed)
+        patch.setattr(redshift_copies.Copier, "_end", killed)
         for _ in range(2):
             with pytest.raises(Killed):
                 lab.run("s3://lake/late/errors/", "--to", "redshift:late")

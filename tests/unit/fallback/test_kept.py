@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.store.database import Database
-from headrace.store.room import Room
+from headrace.store.disk_space import DiskReserve
 from tests.support.clock import FakeClock
 from tests.support.moto_lab import ACCOUNT, MotoLab
 from tests.support.policies import TRUST_TEXT
@@ -384,7 +384,7 @@ def test_a_name_cannot_lead_through_a_module_of_ours(module: str, name: str):
 def full_disk() -> Generator[None]:
     """Have the database take nothing but what gives room back."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Room, "is_low", property(lambda _: True))
+        patched.setattr(DiskReserve, "is_low", property(lambda _: True))
         yield
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store import room
+from headrace.store import disk_space
 from headrace.store.database import Database, NewerFormat
-from headrace.store.room import DiskFull
+from headrace.store.disk_space import DiskFull
 
 
 def test_documents_are_there_again_when_the_file_is_opened_again(tmp_path: Path):
@@ -69,7 +69,7 @@ def full(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Tell the database that the disk is full, or not."""
 
     def tell(yes: bool) -> None:
-        monkeypatch.setattr(room, "free_bytes", lambda _: 0 if yes else 1 << 40)
+        monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0 if yes else 1 << 40)
 
     return tell
 
@@ -102,8 +102,8 @@ def test_a_full_disk_takes_what_frees_room_and_nothing_else(
 def test_room_for_deletions_is_kept_on_the_disk(tmp_path: Path, full: Callable[[bool], None]):
     full(False)
     Database(tmp_path / "state.sqlite").documents("things")
-    assert (tmp_path / "state.sqlite-wal").stat().st_blocks * 512 >= room.LOG_BYTES
-    assert (tmp_path / "state.reserve").stat().st_blocks * 512 >= room.RESERVE_BYTES
+    assert (tmp_path / "state.sqlite-wal").stat().st_blocks * 512 >= disk_space.LOG_BYTES
+    assert (tmp_path / "state.reserve").stat().st_blocks * 512 >= disk_space.RESERVE_BYTES
 
 
 def test_the_room_kept_survives_a_kill_and_what_was_written_too(tmp_path: Path):
@@ -116,7 +116,7 @@ def test_the_room_kept_survives_a_kill_and_what_was_written_too(tmp_path: Path):
     path = tmp_path / "state.sqlite"
     for count in (1, 500, 3000):
         subprocess.run([sys.executable, "-c", program, str(path), str(count)], check=False)
-        assert (tmp_path / "state.sqlite-wal").stat().st_size >= room.LOG_BYTES
+        assert (tmp_path / "state.sqlite-wal").stat().st_size >= disk_space.LOG_BYTES
         database = Database(path)
         assert len(database.documents("things").items()) == count
         database.close()

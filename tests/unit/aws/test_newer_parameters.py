@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.aws import model, newer
+from headrace.aws import model, newer_parameters
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import operation_name
 from headrace.aws.strictness import Strictness
@@ -23,16 +23,20 @@ def newer_botocore(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     shapes["ContinueUpdateRollbackInput"]["members"]["ForceRollback"] = {"shape": "StackName"}
     shapes["Tag"]["members"]["Colour"] = {"shape": "StackName"}
     later = model.ServiceModel(description, service_name="cloudformation")
-    newer.newer_parameters.cache_clear()
-    monkeypatch.setattr(newer, "operation_model", lambda _, name: later.operation_model(name))
+    newer_parameters.newer_parameters.cache_clear()
+    monkeypatch.setattr(
+        newer_parameters, "operation_model", lambda _, name: later.operation_model(name)
+    )
     yield
-    newer.newer_parameters.cache_clear()
+    newer_parameters.newer_parameters.cache_clear()
 
 
 @pytest.mark.usefixtures("newer_botocore")
 def test_newer_parameters_are_told_as_ignored():
     names = [operation_name(action) for action in ACTIONS]
-    table = newer.with_newer("cloudformation", names, {"CreateStack": {"RoleARN": "stored"}})
+    table = newer_parameters.with_newer(
+        "cloudformation", names, {"CreateStack": {"RoleARN": "stored"}}
+    )
     assert table["ContinueUpdateRollback"] == {"ForceRollback": "ignored"}
     assert table["CreateStack"] == {"Tags[].Colour": "ignored", "RoleARN": "stored"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Bucket:
+class TokenBucket:
     """Holds up to one second's worth. A larger amount passes when the bucket is full, and leaves a debt."""
 
     __slots__ = ("_at_ms", "_level", "_per_s")

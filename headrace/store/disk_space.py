@@ -39,7 +39,7 @@ def free_bytes(folder: Path) -> int:
     return blocks * status.f_frsize
 
 
-class Room:
+class DiskReserve:
     """The room kept for one state database. Used under the database's lock."""
 
     def __init__(self, database: Path) -> None:
