@@ -60,22 +60,15 @@ MATRIX = {
     "4.2": Tested("4.2.1", "3.11"),
     "4.3": Tested("4.3.0", "3.11"),
 }
-# What `make test` runs on the oldest, and nightly on the newest: the source, the sink, a job as a step, a kill.
+# What `make test` runs on the oldest, and nightly on the newest: the source, the sink, a job as a step.
 _DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
 _ON_EVERY_SPARK = (
     "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
     "tests/spark_jobs/test_matrix_step.py",
 )
-_KILLED = "test_every_record_is_written_once_whatever_was_killed"
 # Spark 3.5 has no sources in Python, and so a way of its own.
-_CORE_OF_35 = (
-    f"tests/spark/test_streams.py::test_{_DRAINED}",
-    f"tests/spark/test_streams_kills.py::{_KILLED}",
-)
-_CORE_OF_4 = (
-    "tests/spark/test_source.py::test_limits_cut_a_backlog_into_batches",
-    f"tests/spark/test_kills.py::{_KILLED}",
-)
+_CORE_OF_35 = (f"tests/spark/test_streams.py::test_{_DRAINED}",)
+_CORE_OF_4 = ("tests/spark/test_source.py::test_limits_cut_a_backlog_into_batches",)
 ALL = ("tests/spark", "tests/spark_jobs")
 # Of 2026, and their last versions for Python 3.9.
 _TOOLS = ("pytest>=8.4,<10", "pytest-xdist>=3.8,<4", "hypothesis>=6.140")

@@ -25,7 +25,7 @@ from tests.support.server import ServerProcess, wait_until
 
 SEED = 15
 # Moments of each operation that the default suite looks at.
-SAMPLED = 3
+SAMPLED = 2
 KILLS = 3
 NIGHTLY_KILLS = 200
 IAM = {"Capabilities": ["CAPABILITY_IAM"]}

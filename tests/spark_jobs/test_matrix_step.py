@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 def test_departures_by_hour_in_a_step(tmp_path: Path, nightly: bool) -> None:
     if "HEADRACE_PYTHON" not in os.environ and not nightly:
         pytest.skip(
-            "test_step.py runs steps on this Spark; this one is for the others of the matrix"
+            "tests/pipeline runs this job as a step on this Spark; this test is for the others of the matrix"
         )
     some = flights(200)
     with ServerProcess(tmp_path / "data") as server:

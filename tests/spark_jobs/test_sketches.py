@@ -21,11 +21,11 @@ pytestmark = [
 
 
 def test_merged_sketches_are_within_the_error_of_their_theory(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, nightly: bool
 ) -> None:
-    some = flights(3000)
+    some = flights(3000 if nightly else 1500)
     feed = Feed(spark, tmp_path / "input")
-    for batch in cut(some, 1500):
+    for batch in cut(some, len(some) // 2):
         feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "60 days")
     sketches.run(spark, feed.stream(), sketches.parse_arguments(argv))
@@ -125,9 +125,9 @@ def test_merged_heavy_hitters_are_those_of_theory_in_whatever_order() -> None:
 
 
 def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, nightly: bool
 ) -> None:
-    some = flights(3000)
+    some = flights(3000 if nightly else 1500)
     # Three aircraft fly more than theory demands; the rest are as they were.
     often: list[Event] = [
         event | {"tailnum": f"HEAVY{place % 30 // 10}"}
@@ -136,7 +136,7 @@ def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
         for place, event in enumerate(some)
     ]
     feed = Feed(spark, tmp_path / "input")
-    for batch in cut(often, 1000):
+    for batch in cut(often, len(often) // 3):
         feed.put(batch)
     argv = arguments(tmp_path, "--watermark", "60 days")
     sketches.run(spark, feed.stream(), sketches.parse_arguments(argv))

@@ -103,6 +103,7 @@ def found_view(rows: list[dict[str, Any]]) -> set[tuple[str, str, int]]:
     return {(str(day), origin, n) for (day, origin), n in frame.items()}  # type: ignore[misc]
 
 
+@pytest.mark.slow
 def test_departures_meet_their_weather_in_a_step(steps: Steps) -> None:
     some = flights(120)
     hours = sorted({event["event_time"][:13] for event in some})

@@ -58,9 +58,10 @@ def test_a_batch_gives_the_windows_of_all_flights(spark: SparkSession, tmp_path:
 
 
 def test_sessions_of_late_flights_are_those_of_pandas_each_once(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, nightly: bool
 ) -> None:
-    batches = cut(late(flights(3200)), 800)
+    count = 3200 if nightly else 1600
+    batches = cut(late(flights(count)), count // 4)
     expected = reference.kept(batches, DELAY)
     feed = Feed(spark, tmp_path / "input")
     argv = arguments(tmp_path, "--watermark", WATERMARK)
@@ -76,7 +77,7 @@ def test_sessions_of_late_flights_are_those_of_pandas_each_once(
     wanted = reference.aircraft_days(expected.rows, expected.closed)
     found = table(tmp_path / "output" / "sessions")
     assert wanted["flights"].max() > 2
-    assert len(wanted) > 300
+    assert len(wanted) > count // 12
     assert reference.differing(wanted, found, ["tailnum", "session_start"]).empty
 
 

@@ -44,7 +44,7 @@ threading.Event().wait()
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_cloud_goes_on_from_its_checkpoints(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     out = tmp_path / "seen"

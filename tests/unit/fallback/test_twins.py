@@ -48,7 +48,7 @@ quiet = settings(
 )
 
 
-@settings(quiet, max_examples=8)
+@settings(quiet, max_examples=4)
 @given(steps)
 def test_a_killed_moto_answers_as_one_that_was_not(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Ask | None]
