@@ -24,8 +24,7 @@ from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.carry import Pending, carry, delivered, objects_of
-from headrace.services.firehose.destinations import DESTINATIONS, common
-from headrace.services.firehose.destinations.base import Hints
+from headrace.services.firehose.destinations.base import MIB, Hints
 from headrace.services.firehose.intending import intend, renamed
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
@@ -42,7 +41,6 @@ from headrace.services.firehose.state import (
 )
 from headrace.services.firehose.store import DeliveryStreams
 
-MIB = 1024 * 1024
 # While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
 LOOK_EVERY_S = 0.25
 # Of memory, for all buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
@@ -165,8 +163,8 @@ class Delivery:
 
     def _hints(self, partition: str = WHOLE) -> Hints:
         if partition == BACKUP and self._stream.backup is not None:
-            return common.hints(self._stream.backup)
-        return DESTINATIONS[self._stream.destination_kind].hints(self._stream.destination)
+            return Hints.of(self._stream.backup)
+        return Hints.of(self._stream.destination)
 
     @property
     def _is_changed(self) -> bool:
