@@ -1,27 +1,19 @@
-"""Carries a delivery out: its objects, its destination, the retries, and the records that end in the error output."""
+"""Carries a delivery out: it has the destination deliver, plans the retries, and reports what was done."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headrace.core.ports import BucketNotFound
-from headrace.services.firehose import output
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile, Outcome
-from headrace.services.firehose.failures import (
-    DELIVERED,
-    PROCESSING_FAILED,
-    SOURCE_BACKUP,
-    Failed,
-    as_lines,
-    processing_line,
-)
+from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
+from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP, Failed
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.reports import Delivered, Reports
+from headrace.services.firehose.side_outputs import put_side_outputs
 from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
 
 
@@ -43,9 +35,6 @@ class Pending:
     retry_at_s: float = 0.0
     size_bytes: int = 0
     objects: int = 0
-    outputs: int = 0
-    backup_records: int = 0
-    backup_bytes: int = 0
     outcome: tuple[int, Outcome] | None = None
 
     @property
@@ -55,7 +44,14 @@ class Pending:
 
 
 def carry(
-    stream: DeliveryStream, intent: Intent, pending: Pending, ports: Ports, reports: Reports
+    stream: DeliveryStream,
+    intent: Intent,
+    pending: Pending,
+    ports: Ports,
+    reports: Reports,
+    *,
+    partitions: int,
+    exceeded: bool,
 ) -> Intent | None:
     """Try to deliver. Return None when it is done, else the intent to store, to be tried again at `retry_at_s`.
 
@@ -64,8 +60,11 @@ def carry(
         intent: what was stored before the first try.
         pending: what is left to deliver; it is changed.
         ports: the rest of the cloud.
-        reports: is told of what fails.
+        reports: is told of what fails, and of what is delivered.
+        partitions: how many are active.
+        exceeded: whether there were to be more than there may be.
     """
+    is_empty = pending.is_empty
     stream = replace(
         stream,
         destination=intent.destination,
@@ -92,7 +91,7 @@ def carry(
             failure.attempts = number
         pending.refused += outcome.retry
     try:
-        _put_outputs(attempt, destination, pending)
+        side = put_side_outputs(attempt, destination, pending.buffer, pending.refused)
     except Exception:
         # The next try finds again what is refused; what is reported already is not reported again.
         del pending.refused[before[0] :]
@@ -102,6 +101,25 @@ def carry(
     for bucket, key in intent.renamed:
         with contextlib.suppress(BucketNotFound):
             ports.objects.delete(bucket, key)
+    failed = [*pending.buffer.failed, *pending.refused]
+    if failed:
+        reports.refused(failed)
+    if not is_empty:
+        reports.delivered(
+            Delivered(
+                records=len(pending.buffer.records) - len(pending.refused),
+                size_bytes=pending.size_bytes,
+                objects=pending.objects,
+                oldest_ms=intent.oldest_ms,
+                backup_records=side.backup_records,
+                backup_bytes=side.backup_bytes,
+                outputs=side.outputs,
+                partitions=partitions if is_partitioned(intent.destination) else None,
+                exceeded=exceeded,
+                is_backup=intent.partition == BACKUP,
+                refused=len(pending.refused),
+            )
+        )
     return None
 
 
@@ -128,70 +146,6 @@ def _again(
     return replace(intent, attempts=intent.attempts + 1, failing_since_ms=since_ms)
 
 
-def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -> None:
-    """Put the error output and the backup; delete those that an earlier try put and this one does not."""
-    intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
-    bodies: dict[str, bytes] = {}
-    by_kind: dict[str, list[Failed]] = {}
-    for failure in pending.buffer.failed:
-        kind = failure.error_type or PROCESSING_FAILED
-        # An intent that an earlier version stored may not name an object of every kind.
-        by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
-    for kind, failed in by_kind.items():
-        bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
-    if pending.refused:
-        for kind in {failure.error_type or destination.error_type for failure in pending.refused}:
-            of_kind = [
-                failure
-                for failure in pending.refused
-                if (failure.error_type or destination.error_type) == kind
-            ]
-            # Beside records that were not processed, there may be those that no object could take.
-            bodies[kind] = bodies.get(kind, b"") + (
-                destination.error_body(of_kind, attempt)
-                if isinstance(destination, ErrorFile)
-                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
-            )
-    backup = stream.backup
-    if backup is not None:
-        if stream.destination["S3BackupMode"] == "Enabled":
-            datas = [record.source.data for record in pending.buffer.sources]
-        else:
-            kept = pending.buffer.sources if intent.partition == BACKUP else pending.buffer.records
-            datas = [record.data for record in kept]
-        if datas:
-            delimiter = output.delimiter_of(stream.destination)
-            bodies[SOURCE_BACKUP] = delimiter.join(datas)
-            pending.backup_records, pending.backup_bytes = len(datas), sum(map(len, datas))
-    pending.outputs = len(bodies.keys() - {SOURCE_BACKUP})
-    for name, key in intent.keys.items():
-        if name == DELIVERED:
-            continue
-        s3 = backup if name == SOURCE_BACKUP and backup is not None else stream.s3
-        _put(ports, s3, key, bodies.get(name), again=attempt.again, plain=name != SOURCE_BACKUP)
-
-
-def _put(
-    ports: Ports,
-    s3: Mapping[str, object],
-    key: str,
-    body: bytes | None,
-    *,
-    again: bool,
-    plain: bool,
-) -> None:
-    bucket = str(s3["BucketARN"]).rpartition(":")[2]
-    if body is None:
-        if again and any(item.key == key for item in ports.objects.list(bucket, key)):
-            ports.objects.delete(bucket, key)
-        return
-    encoding = None
-    kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
-    if not plain and kind != "UNCOMPRESSED":
-        body, encoding = output.compressed_as(kind, body, key)
-    output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
-
-
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
     """Return bucket and key of all objects that an intent names."""
     stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
@@ -200,20 +154,3 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
         [backup if name == SOURCE_BACKUP else stream.bucket, key]
         for name, key in intent.keys.items()
     ]
-
-
-def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bool) -> Delivered:
-    """Return what a delivery that is done reports; `partitions` were active, `exceeded` as many as there may be."""
-    return Delivered(
-        records=len(pending.buffer.records) - len(pending.refused),
-        size_bytes=pending.size_bytes,
-        objects=pending.objects,
-        oldest_ms=intent.oldest_ms,
-        backup_records=pending.backup_records,
-        backup_bytes=pending.backup_bytes,
-        outputs=pending.outputs,
-        partitions=partitions if is_partitioned(intent.destination) else None,
-        exceeded=exceeded,
-        is_backup=intent.partition == BACKUP,
-        refused=len(pending.refused),
-    )

@@ -23,9 +23,8 @@ from typing import Any
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.carry import Pending, carry, delivered, objects_of
-from headrace.services.firehose.destinations import DESTINATIONS, common
-from headrace.services.firehose.destinations.base import Hints
+from headrace.services.firehose.carry import Pending, carry, objects_of
+from headrace.services.firehose.destinations.base import MIB, Hints
 from headrace.services.firehose.intending import intend, renamed
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
@@ -34,19 +33,14 @@ from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
-from headrace.services.firehose.state import (
-    DeliveryStream,
-    Intent,
-    Progress,
-    as_held,
-)
-from headrace.services.firehose.store import DeliveryStreams
+from headrace.services.firehose.state import DeliveryStream, Intent, Progress, as_held
+from headrace.services.firehose.store import DeliveryStreams, StreamProgress
 
-MIB = 1024 * 1024
 # While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
 LOOK_EVERY_S = 0.25
 # Of memory, for all buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
 MOST_HELD_BYTES = 512 * MIB
+_NONE = Buffer()
 
 
 class Delivery:
@@ -68,21 +62,21 @@ class Delivery:
         self._streams = streams
         self._ports = ports
         self._is_current = is_current
-        self._progress = streams.progress(stream.stream_id)
+        self._progress = StreamProgress(streams, stream.stream_id, is_current)
         self._pending: Pending | None = None
-        self._reading = Reading(source, self._progress.positions)
+        self._reading = Reading(source, self._progress.now.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
-        self._as_of = as_held(self._stream, self._progress)
+        self._as_of = as_held(self._stream, self._progress.now)
         self._sorter = self._made_sorter()
 
     def _made_sorter(self) -> Sorter:
         routes = self._streams.routes(self._stream.stream_id)
-        return Sorter(self._as_of, self._ports, self._progress.passed, routes)
+        return Sorter(self._as_of, self._ports, self._progress, routes)
 
     @property
     def progress(self) -> Progress:
         """How far the deliveries have come."""
-        return self._progress
+        return self._progress.now
 
     def status(self) -> dict[str, Any]:
         """Return how far the deliveries have come, as plain JSON.
@@ -90,8 +84,8 @@ class Delivery:
         `behind_ms` is the age of the oldest record that waits. `is_drained` says whether everything that the source
         has is delivered.
         """
-        progress, intent = self._progress, self._progress.intent
-        buffered, oldest_ms = self._waiting()
+        progress, intent = self._progress.now, self._progress.now.intent
+        buffered, oldest_ms = self._reading.waiting(list(self._sorter.buffers.values()))
         if intent is not None:
             oldest_ms = min(oldest_ms or intent.oldest_ms, intent.oldest_ms)
         waiting = buffered or intent is not None
@@ -107,13 +101,9 @@ class Delivery:
             "is_drained": not waiting and not self._has_unread(),
         }
 
-    def _waiting(self) -> tuple[int, int]:
-        """Return how many records wait in the buffers, and when the first of them arrived (0: none waits)."""
-        return self._reading.waiting(list(self._sorter.buffers.values()))
-
     def _has_unread(self) -> bool:
         """Whether the source has records that no delivery has been told of."""
-        found = read_shards(self._source, self._progress.positions, READ_BYTES)
+        found = read_shards(self._source, self._progress.now.positions, READ_BYTES)
         return any(read.records for read in found)
 
     # --- the worker ---------------------------------------------------------------------------
@@ -135,7 +125,7 @@ class Delivery:
     def _step(self) -> float:
         self.reports.send()
         check_source(self._ports.guard, self._stream)
-        intent = self._progress.intent
+        intent = self._progress.now.intent
         if intent is not None:
             wait_s = self._finish(intent)
             if wait_s > 0:
@@ -144,29 +134,36 @@ class Delivery:
         # Set before reading: a record that is appended from here on is read, or wakes the worker.
         self.wants_waking = True
         more = self._fill()
-        self._process_due()
+        intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
+        if intake.records and (
+            self._sorter.is_batch(intake, self._hints().interval_s, now_s)
+            or self._is_changed
+            or self._room_bytes() <= 0
+        ):
+            made = self._sorter.take(intake)
+            self._reading.intake = Intake()
+            self.reports.measure(*made.measured)
+        if not self._reading.intake.records and not self._sorter.buffers:
+            if self._is_changed and self._settle_change():
+                return 0.0
+            if self._reading.read_to != self._progress.now.positions:
+                # Only ends of shards, or records that were all dropped: there is nothing to write.
+                self._advance(self._progress.now, dict(self._reading.read_to))
+                return 0.0
+            return 0.0 if more else math.inf
         due, wait_s = self._next()
         if due is not None:
             self._deliver(due)
             return 0.0
-        if not self._reading.intake.records and not self._sorter.buffers:
-            if self._settle_change():
-                return 0.0
-            if self._reading.read_to != self._progress.positions:
-                # Only ends of shards, or records that were all dropped: there is nothing to write.
-                self._advance(self._progress, dict(self._reading.read_to))
-                return 0.0
         if more:
             return 0.0
-        if wait_s < math.inf:
-            self.wants_waking = False
-            return min(wait_s, LOOK_EVERY_S)
-        return math.inf
+        self.wants_waking = False
+        return min(wait_s, LOOK_EVERY_S)
 
     def _hints(self, partition: str = WHOLE) -> Hints:
         if partition == BACKUP and self._stream.backup is not None:
-            return common.hints(self._stream.backup)
-        return DESTINATIONS[self._stream.destination_kind].hints(self._stream.destination)
+            return Hints.of(self._stream.backup)
+        return Hints.of(self._stream.destination)
 
     @property
     def _is_changed(self) -> bool:
@@ -174,8 +171,8 @@ class Delivery:
         return self._as_of.version != self._stream.version
 
     def _settle_change(self) -> bool:
-        """Go over to the stream's destination of now, once nothing waits for that of before; return whether it did."""
-        if not self._is_changed or self._progress.passed:
+        """Go over to the stream's changed destination, once nothing waits for that of before; return whether it did."""
+        if self._progress.now.passed:
             return False
         self._as_of = replace(self._stream)
         self._sorter = self._made_sorter()
@@ -184,7 +181,7 @@ class Delivery:
     def _fill(self) -> bool:
         """Read what is new; return whether there is more."""
         if self._is_changed and self._sorter.has_several:
-            if not self._progress.passed:
+            if not self._progress.now.passed:
                 return False
         elif self._is_changed and not self._sorter.buffers:
             self._settle_change()
@@ -201,26 +198,11 @@ class Delivery:
     def _room_bytes(self) -> int:
         if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
-        rooms = [self._hints().size_bytes - self._sorter.size_of(WHOLE)]
+        buffers = self._sorter.buffers
+        rooms = [self._hints().size_bytes - buffers.get(WHOLE, _NONE).size_bytes]
         if self._sorter.has_own_backup:
-            rooms.append(self._hints(BACKUP).size_bytes - self._sorter.size_of(BACKUP))
+            rooms.append(self._hints(BACKUP).size_bytes - buffers.get(BACKUP, _NONE).size_bytes)
         return max(0, min(rooms) - self._reading.intake.size_bytes)
-
-    def _process_due(self) -> None:
-        intake, function = self._reading.intake, self._sorter.function
-        if not intake.records:
-            return
-        if function is not None and intake.size_bytes < function.batch_bytes:
-            interval_s = min(function.interval_s, self._hints().interval_s)
-            if (
-                self._ports.clock.monotonic_s() - intake.since_s < interval_s
-                and not self._is_changed
-                and self._room_bytes() > 0
-            ):
-                return
-        made = self._sorter.take(intake)
-        self._reading.intake = Intake()
-        self.reports.measure(*made.measured)
 
     def _next(self) -> tuple[str | None, float]:
         """Return the partition whose buffer is due, if any, and the seconds until the next may be."""
@@ -248,10 +230,10 @@ class Delivery:
     # --- delivering ---------------------------------------------------------------------------
 
     def _deliver(self, partition: str) -> None:
-        buffer = self._sorter.buffers[partition]
+        buffer, held = self._sorter.buffers[partition], self._held()
         intent = self._intend(partition, buffer)
         # Only when the intent is stored does the buffer leave the others.
-        self._save(replace(self._progress, intent=intent, held=self._held()))
+        self._progress.save(replace(self._progress.now, intent=intent, held=held))
         self._sorter.pop(partition)
         self._pending = Pending(buffer, buffer.records, again=False)
         self._finish(intent)
@@ -264,8 +246,8 @@ class Delivery:
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
         stream = self._as_of if self._sorter.has_several else self._stream
         others = [other for name, other in self._sorter.buffers.items() if name != partition]
-        after = self._reading.positions_before(others)
-        starts = {**self._progress.positions, **self._reading.starts}
+        after, _ = self._reading.before(others)
+        starts = {**self._progress.now.positions, **self._reading.starts}
         return intend(stream, partition, buffer, starts, after, self._ports)
 
     def _finish(self, intent: Intent) -> float:
@@ -277,19 +259,24 @@ class Delivery:
         wait_s = pending.retry_at_s - self._ports.clock.monotonic_s()
         if wait_s > 0:
             return wait_s
-        if pending.is_empty and not pending.again:
-            self._done(intent, pending)
-            return 0.0
         # What waits is encrypted: AWS cannot read it either, and waits.
         self._ports.keys.check(self._stream)
         try:
-            again = carry(self._stream, intent, pending, self._ports, self.reports)
+            again = carry(
+                self._stream,
+                intent,
+                pending,
+                self._ports,
+                self.reports,
+                partitions=self._sorter.active + 1,
+                exceeded=self._sorter.exceeded > 0,
+            )
         except Exception:
             pending.again = True
             self._rename(intent)
             raise
         if again is not None:
-            self._save(replace(self._progress, intent=again))
+            self._progress.save(replace(self._progress.now, intent=again))
             # As documented, a retry goes to where the destination is by then.
             self._rename(again)
             return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
@@ -297,26 +284,20 @@ class Delivery:
         return 0.0
 
     def _done(self, intent: Intent, pending: Pending) -> None:
-        buffer, done = pending.buffer, self._progress
-        failed = [*buffer.failed, *pending.refused]
-        if failed:
-            self.reports.refused(failed)
+        buffer, done = pending.buffer, self._progress.now
         if not pending.is_empty:
-            exceeded, self._sorter.exceeded = self._sorter.exceeded, 0
-            self.reports.delivered(
-                delivered(intent, pending, self._sorter.active + 1, exceeded=bool(exceeded))
-            )
+            self._sorter.exceeded = 0
+            failed = len(buffer.failed) + len(pending.refused)
             done = replace(
                 done,
                 delivered_records=done.delivered_records + len(buffer.records) + len(buffer.failed),
                 delivered_objects=done.delivered_objects + pending.objects,
                 delivered_bytes=done.delivered_bytes + pending.size_bytes,
-                failed_records=done.failed_records + len(failed),
+                failed_records=done.failed_records + failed,
             )
         marks = {**buffer.refused, intent.partition: intent.last}
         # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
-        after = self._reading.positions_before(self._sorter.buffers.values())
-        _, oldest_ms = self._waiting()
+        after, oldest_ms = self._reading.before(self._sorter.buffers.values())
         self._advance(done, after, marks)
         self._pending = None
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
@@ -337,7 +318,7 @@ class Delivery:
             keys=keys,
             renamed=[*intent.renamed, *objects_of(self._stream, intent)],
         )
-        self._save(replace(self._progress, intent=moved))
+        self._progress.save(replace(self._progress.now, intent=moved))
 
     # --- reading again ------------------------------------------------------------------------
 
@@ -379,7 +360,7 @@ class Delivery:
         for shard_id in after:
             if positions[shard_id] != progress.positions.get(shard_id):
                 self._reading.starts[shard_id] = positions[shard_id]
-        self._save(
+        self._progress.save(
             replace(
                 progress,
                 positions=positions,
@@ -388,11 +369,5 @@ class Delivery:
                 held=self._held() if passed else None,
             )
         )
-
-    def _save(self, progress: Progress) -> None:
-        if not self._is_current():
-            raise WorkerDone
-        self._streams.save_progress(self._stream.stream_id, progress)
-        # Set last: memory is never ahead of the disk.
-        self._progress = progress
-        self._sorter.advanced(progress.positions, progress.passed)
+        if self._sorter.routes is not None:
+            self._sorter.routes.forget(positions)

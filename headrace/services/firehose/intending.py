@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
@@ -33,15 +33,16 @@ def intend(
     """
     if len(buffer.first) > 1:
         buffer.records.sort(key=lambda record: record.shard_id)
+    kinds = _kinds_of(stream, partition, buffer)
+    naming, values = stream.naming, values_of(partition)
+    now_ms = ports.clock.now_ms()
     return Intent(
         version=stream.version,
         destination=stream.destination,
-        keys=_names(
-            stream, partition, buffer.oldest_ms, _kinds_of(stream, partition, buffer), ports
-        ),
+        keys=name_objects(naming, kinds, buffer.oldest_ms, ports.ids, now_ms, values),
         oldest_ms=buffer.oldest_ms,
         newest_ms=buffer.newest_ms,
-        decided_ms=ports.clock.now_ms(),
+        decided_ms=now_ms,
         counts=dict(buffer.counts),
         start={shard_id: starts[shard_id] for shard_id in buffer.last},
         last=dict(buffer.last),
@@ -72,14 +73,9 @@ def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[st
 
 def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
     """Return the objects' names under another destination; the same where its prefix has other partition keys."""
+    naming, values = stream.naming, values_of(intent.partition)
+    now_ms = ports.clock.now_ms()
     try:
-        return _names(stream, intent.partition, intent.oldest_ms, intent.keys, ports)
+        return name_objects(naming, list(intent.keys), intent.oldest_ms, ports.ids, now_ms, values)
     except StopIteration:
         return intent.keys
-
-
-def _names(
-    stream: DeliveryStream, partition: str, oldest_ms: int, kinds: Iterable[str], ports: Ports
-) -> dict[str, str]:
-    now_ms = ports.clock.now_ms()
-    return name_objects(stream, list(kinds), oldest_ms, ports.ids, now_ms, values_of(partition))

@@ -107,12 +107,11 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
 
     What else AWS documents as needed is noted only.
     """
-    role, bucket = str(s3.get("RoleARN") or ""), str(s3["BucketARN"])
+    role, bucket, key_arn = str(s3.get("RoleARN") or ""), str(s3["BucketARN"]), key_of(s3)
     for action in _OF_BUCKET:
         guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
         guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
-    key_arn = key_of(s3)
     # With the key in its headers, the bucket's own is not used.
     headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]

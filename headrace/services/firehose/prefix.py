@@ -18,7 +18,7 @@ from headrace.core.values import section
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP
 from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS, EXTENSIONS
-from headrace.services.firehose.state import DeliveryStream
+from headrace.services.firehose.state import Naming
 
 RANDOM_CHARS = 11
 ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
@@ -45,7 +45,7 @@ _LETTERS: dict[str, Callable[[datetime, int], str]] = {
 
 
 def name_objects(
-    stream: DeliveryStream,
+    naming: Naming,
     kinds: Sequence[str],
     oldest_ms: int,
     ids: Ids,
@@ -55,7 +55,7 @@ def name_objects(
     """Return a delivery's object keys by what the objects hold. The random parts are drawn here, once.
 
     Args:
-        stream: whose prefixes are evaluated.
+        naming: what the delivery stream says of the names.
         kinds: what the delivery may write: see `failures`.
         oldest_ms: when the first of the records arrived.
         ids: draws the random parts.
@@ -63,22 +63,21 @@ def name_objects(
         values: of the prefix's partition expressions, in order.
     """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
-    name = f"{stream.name}-{stream.version}-{at}-{ids.uuid()}"
-    time_zone, extension = stream.time_zone, _extension(stream)
+    name = f"{naming.begin}-{at}-{ids.uuid()}"
+    extension = _extension(naming)
     keys: dict[str, str] = {}
     for kind in kinds:
-        text, s3, given, error_type = stream.prefix, stream.s3, list(values), ""
+        text, given, error_type = naming.prefix, list(values), ""
         if kind == SOURCE_BACKUP:
-            s3 = stream.backup or s3
-            text, given = str(s3.get("Prefix") or ""), []
+            text, given = str(naming.backup.get("Prefix") or ""), []
         elif kind:
             error_type = kind.partition(":")[0]
-            text = error_prefix(stream.prefix, stream.error_prefix_of(kind), error_type)
-            given = []
+            own = naming.own_errors.get(kind) or naming.error_prefix
+            text, given = error_prefix(naming.prefix, own, error_type), []
         folder = evaluate(
             text,
             oldest_ms,
-            time_zone=time_zone,
+            time_zone=naming.time_zone,
             random=lambda: ids.hex(RANDOM_CHARS),
             error_type=error_type,
             values=given,
@@ -87,19 +86,19 @@ def name_objects(
         if kind == DELIVERED:
             suffix = extension
         elif kind == SOURCE_BACKUP:
-            suffix = EXTENSIONS.get(str(s3.get("CompressionFormat")), "")
+            suffix = EXTENSIONS.get(str(naming.backup.get("CompressionFormat")), "")
         keys[kind] = folder + name + suffix
     return keys
 
 
-def _extension(stream: DeliveryStream) -> str:
-    given = stream.s3.get("FileExtension")
+def _extension(naming: Naming) -> str:
+    given = naming.s3.get("FileExtension")
     if given:
         return str(given)
-    if stream.conversion is not None:
-        serializer = section(stream.conversion, "OutputFormatConfiguration", "Serializer")
+    if naming.conversion is not None:
+        serializer = section(naming.conversion, "OutputFormatConfiguration", "Serializer")
         return ".orc" if "OrcSerDe" in serializer else ".parquet"
-    return EXTENSIONS.get(str(stream.s3.get("CompressionFormat")), "")
+    return EXTENSIONS.get(str(naming.s3.get("CompressionFormat")), "")
 
 
 def partition_names(prefix: str) -> list[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from headrace.core.ports import StreamRecord
@@ -47,10 +47,11 @@ class Reading:
                 intake.size_bytes += read.size_bytes
             yield read
 
-    def positions_before(self, buffers: Iterable[Buffer]) -> dict[str, str]:
+    def before(self, buffers: Collection[Buffer]) -> tuple[dict[str, str], int]:
         """Return, by shard, the position before the first record that waits here or in the buffers.
 
-        Where none waits, it is the position that reading goes on from.
+        Where none waits, it is the position that reading goes on from. Also return when the first of all that wait
+        arrived (0: none waits).
         """
         first: dict[str, int] = {}
         names: dict[str, str] = {}
@@ -66,17 +67,20 @@ class Reading:
         for shard_id, records in self.intake.records.items():
             if records:
                 take(shard_id, records[0].sequence_number)
-        return {
+        positions = {
             shard_id: at_position(names[shard_id]) if shard_id in names else position
             for shard_id, position in self.read_to.items()
         }
+        return positions, self._oldest_ms(buffers)
 
     def waiting(self, buffers: Collection[Buffer]) -> tuple[int, int]:
         """Return how many records wait here and in the buffers, and when the first arrived (0: none waits)."""
         full = [buffer for buffer in buffers if buffer.first]
-        arrivals = [buffer.oldest_ms for buffer in full]
-        unprocessed = list(self.intake.records.values())
-        for records in unprocessed:
-            arrivals += [record.approximate_arrival_ms for record in records[:1]]
         held = sum(max(len(buffer.records) + len(buffer.failed), 1) for buffer in full)
-        return held + sum(map(len, unprocessed)), min(arrivals, default=0)
+        return held + sum(map(len, list(self.intake.records.values()))), self._oldest_ms(buffers)
+
+    def _oldest_ms(self, buffers: Collection[Buffer]) -> int:
+        arrivals = [buffer.oldest_ms for buffer in buffers if buffer.first]
+        for records in list(self.intake.records.values()):
+            arrivals += [record.approximate_arrival_ms for record in records[:1]]
+        return min(arrivals, default=0)

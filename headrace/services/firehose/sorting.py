@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.failures import Failed
@@ -20,6 +20,7 @@ from headrace.services.firehose.records import Record
 from headrace.services.firehose.routes import Routes, RouteStore
 from headrace.services.firehose.sources import is_past
 from headrace.services.firehose.state import DeliveryStream, is_partitioned
+from headrace.services.firehose.store import StreamProgress
 from headrace.services.firehose.transform import Function
 
 _FAILED_BEFORE = (
@@ -37,9 +38,10 @@ class Sorter:
 
     Attributes:
         buffers: those that hold something, by partition.
-        passed: by partition and shard, up to where records are delivered already: see `Progress.passed`.
         must_empty: all buffers are to be delivered before more is read.
         active: how many partitions are active.
+        function: what transforms records, None without.
+        routes: the partitions that a function's answers gave; only with both a function and partitions.
         exceeded: how many records were beyond the limit of active partitions since it was last asked.
         is_partitioned: whether the destination has dynamic partitioning.
         has_own_backup: whether the backup has a buffer of its own.
@@ -50,28 +52,24 @@ class Sorter:
         self,
         stream: DeliveryStream,
         ports: Ports,
-        passed: Mapping[str, Mapping[str, str]],
+        progress: StreamProgress,
         store: RouteStore,
     ) -> None:
         self.buffers: dict[str, Buffer] = {}
-        self.passed = passed
+        self._progress = progress
         self.must_empty = False
         self.exceeded = 0
         self.active = 0
         self.size_bytes = 0
         self._processing = Processing(stream, ports)
+        self.function: Function | None = self._processing.function
         self.is_partitioned = is_partitioned(stream.destination)
         # Asked only where a function's answer says where a record goes.
-        has_routes = self.is_partitioned and self._processing.function is not None
-        self._routes = Routes(store) if has_routes else None
+        has_routes = self.is_partitioned and self.function is not None
+        self.routes = Routes(store) if has_routes else None
         self._backs_up = stream.destination.get("S3BackupMode") == "Enabled"
         self.has_own_backup = stream.has_own_backup
         self.has_several = stream.has_several_buffers
-
-    @property
-    def function(self) -> Function | None:
-        """The function that transforms records, None without."""
-        return self._processing.function
 
     @property
     def held_bytes(self) -> int:
@@ -84,14 +82,6 @@ class Sorter:
         """Make a partition active."""
         self._buffer(partition)
 
-    def advanced(
-        self, positions: Mapping[str, str], passed: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        """Take notice of new progress."""
-        self.passed = passed
-        if self._routes is not None:
-            self._routes.forget(positions)
-
     def pop(self, partition: str) -> Buffer:
         """Take a buffer out; an empty one when there is none."""
         buffer = self.buffers.pop(partition, None)
@@ -103,14 +93,16 @@ class Sorter:
             self.must_empty = False
         return buffer
 
-    def size_of(self, partition: str) -> int:
-        """Return the bytes of data that a buffer holds, 0 when there is none."""
-        buffer = self.buffers.get(partition)
-        return 0 if buffer is None else buffer.size_bytes
-
     def largest(self) -> str:
         """Return the partition that holds most."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
+
+    def is_batch(self, intake: Intake, interval_s: float, now_s: float) -> bool:
+        """Whether what was read is as much, or waits as long, as the function asks for; without one anything is."""
+        function = self.function
+        if function is None or intake.size_bytes >= function.batch_bytes:
+            return True
+        return now_s - intake.since_s >= min(function.interval_s, interval_s)
 
     def take(self, intake: Intake) -> Processed:
         """Process what was read and sort it in. What raises leaves the buffers as they were."""
@@ -119,8 +111,8 @@ class Sorter:
             if self.has_own_backup and not self._backs_up:
                 # What is delivered, and not what came: all documents, data or events.
                 made.sources = made.records
-            if self._routes is not None:
-                self._routes.settle(made)
+            if self.routes is not None:
+                self.routes.settle(made)
             self._sort(made, intake.since_s)
         elif made.records or made.failed or made.sources:
             size_bytes = sum([len(record.data) for record in made.records])
@@ -130,18 +122,19 @@ class Sorter:
         return made
 
     def _sort(self, made: Processed, since_s: float) -> None:
+        has_passed = bool(self._progress.now.passed)
         for record in self._not_passed(BACKUP, made.sources):
             self._back_up(record, since_s)
         # A failure that had a partition, by a function's earlier answer, is delivered as far as that one is.
         failed = [f for f in made.failed if not self._is_passed(f.record.partition, f.record)]
         moved = [f.record for f in failed if is_values(f.record.partition)]
-        if moved and self._routes is not None:
-            self._routes.move_to_errors(moved)
+        if moved and self.routes is not None:
+            self.routes.move_to_errors(moved)
         for failure in failed:
             self._fail(failure, since_s, failure.record.partition)
         for record in made.records:
             partition = record.partition
-            if self.passed and self._is_passed(partition, record):
+            if has_passed and self._is_passed(partition, record):
                 continue
             if self.is_partitioned and not is_values(partition):
                 # It failed before, and waits among the errors.
@@ -201,11 +194,11 @@ class Sorter:
         return buffer
 
     def _not_passed(self, partition: str, records: Sequence[Record]) -> Sequence[Record]:
-        if not self.passed:
+        if not self._progress.now.passed:
             return records
         return [record for record in records if not self._is_passed(partition, record)]
 
     def _is_passed(self, partition: str, record: Record) -> bool:
-        shards = self.passed.get(partition)
+        shards = self._progress.now.passed.get(partition)
         last = shards.get(record.shard_id) if shards else None
         return last is not None and not is_past(record.source.sequence_number, last)

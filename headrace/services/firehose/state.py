@@ -15,6 +15,29 @@ _ALL_BACKED_UP = ("AllDocuments", "AllData", "AllEvents")
 ICEBERG_FAILED = "iceberg-failed"
 
 
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """What a delivery stream says of its objects' names; the prefixes are not evaluated.
+
+    Attributes:
+        begin: what the names begin with after their prefix.
+        own_errors: the error prefixes of tables, see `DeliveryStream.own_errors`.
+        time_zone: the zone of timestamp expressions.
+        s3: the S3 configuration of delivered records and of errors.
+        backup: that of the backup.
+        conversion: the format conversion's configuration, when it is on.
+    """
+
+    begin: str
+    prefix: str
+    error_prefix: str
+    own_errors: Mapping[str, str]
+    time_zone: str
+    s3: Mapping[str, Any]
+    backup: Mapping[str, Any]
+    conversion: Mapping[str, Any] | None
+
+
 @dataclass(slots=True)
 class DeliveryStream:
     """A delivery stream.
@@ -103,10 +126,6 @@ class DeliveryStream:
         """The prefix of error output, unevaluated."""
         return str(self.s3.get("ErrorOutputPrefix") or "")
 
-    def error_prefix_of(self, kind: str) -> str:
-        """The prefix of one type's error output, unevaluated: of a table's own (see `own_errors`), or of all."""
-        return self.own_errors.get(kind) or self.error_prefix
-
     @property
     def own_errors(self) -> dict[str, str]:
         """The error prefixes of Iceberg tables that have one of their own, by error-output type and table."""
@@ -119,9 +138,19 @@ class DeliveryStream:
         }
 
     @property
-    def time_zone(self) -> str:
-        """The zone of timestamp expressions."""
-        return str(self.s3.get("CustomTimeZone") or "UTC")
+    def naming(self) -> Naming:
+        """What its objects' names are made of."""
+        s3 = self.s3
+        return Naming(
+            begin=f"{self.name}-{self.version}",
+            prefix=self.prefix,
+            error_prefix=self.error_prefix,
+            own_errors=self.own_errors,
+            time_zone=str(s3.get("CustomTimeZone") or "UTC"),
+            s3=s3,
+            backup=self.backup or s3,
+            conversion=self.conversion,
+        )
 
     @property
     def bucket(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
+from headrace.core.workers import WorkerDone
 from headrace.services.firehose.state import DeliveryStream, Intent, Progress
 from headrace.store.database import Database, Documents
 
@@ -56,6 +58,29 @@ class DeliveryStreams:
     def routes(self, stream_id: str) -> StreamRoutes:
         """Return the routes of one delivery stream."""
         return StreamRoutes(self._routes, stream_id)
+
+
+class StreamProgress:
+    """The progress of one delivery stream, in memory never ahead of the disk. One thread at a time saves.
+
+    Attributes:
+        now: what was saved last.
+    """
+
+    def __init__(
+        self, streams: DeliveryStreams, stream_id: str, is_current: Callable[[], bool]
+    ) -> None:
+        self.now = streams.progress(stream_id)
+        self._streams = streams
+        self._stream_id = stream_id
+        self._is_current = is_current
+
+    def save(self, progress: Progress) -> None:
+        """Store it; durable on return. Raises WorkerDone when the delivery stream is deleted."""
+        if not self._is_current():
+            raise WorkerDone
+        self._streams.save_progress(self._stream_id, progress)
+        self.now = progress
 
 
 class StreamRoutes:

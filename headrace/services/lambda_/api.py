@@ -25,7 +25,6 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.lambda_.actions import ACTIONS
-from headrace.services.lambda_.actions.invoke import answer_raw
 from headrace.services.lambda_.async_events.queue import AsyncQueue
 from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.code_signing import CodeSigning
@@ -42,6 +41,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
+from headrace.services.lambda_.raw import answer_raw
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls

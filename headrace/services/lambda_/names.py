@@ -29,7 +29,10 @@ LONGEST_NAME = 64
 class FunctionRef:
     """A function in an account and region, and the version or alias that the caller named, if any.
 
-    `key` is the function's in the state database.
+    Attributes:
+        key: the function's in the state database.
+        arn: the function's ARN, without a qualifier.
+        qualified_arn: the ARN with the qualifier, when there is one.
     """
 
     account: str
@@ -37,19 +40,15 @@ class FunctionRef:
     name: str
     qualifier: str | None = None
     key: str = field(init=False, repr=False, compare=False)
+    arn: str = field(init=False, repr=False, compare=False)
+    qualified_arn: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", f"{self.account}/{self.region}/{self.name}")
-
-    @property
-    def arn(self) -> str:
-        """The function's ARN, without a qualifier."""
-        return make_arn("lambda", self.region, self.account, f"function:{self.name}")
-
-    @property
-    def qualified_arn(self) -> str:
-        """The ARN with the qualifier, when there is one."""
-        return f"{self.arn}:{self.qualifier}" if self.qualifier else self.arn
+        arn = make_arn("lambda", self.region, self.account, f"function:{self.name}")
+        object.__setattr__(self, "arn", arn)
+        qualified = f"{arn}:{self.qualifier}" if self.qualifier else arn
+        object.__setattr__(self, "qualified_arn", qualified)
 
     @property
     def bare(self) -> FunctionRef:

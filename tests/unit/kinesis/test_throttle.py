@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.operation import Call
-from headrace.services.kinesis.throttle import MOST_BUCKETS, RATES, Bucket, Rate, Throttle
+from headrace.services.kinesis.throttle import MOST_BUCKETS, RATES, Rate, Throttle, TokenBucket
 
 NOW_MS = 1_700_000_000_000
 
 
 def test_a_bucket_gives_what_a_second_gives_and_saves_no_more() -> None:
-    bucket = Bucket(10, NOW_MS)
+    bucket = TokenBucket(10, NOW_MS)
     later_ms = NOW_MS + 60_000
     for _ in range(10):
         assert bucket.has(1, later_ms)
@@ -27,7 +27,7 @@ def test_a_bucket_gives_what_a_second_gives_and_saves_no_more() -> None:
 
 
 def test_what_is_larger_than_a_second_gives_passes_a_full_bucket_and_leaves_a_debt() -> None:
-    bucket = Bucket(10, NOW_MS)
+    bucket = TokenBucket(10, NOW_MS)
     assert bucket.has(35, NOW_MS)
     bucket.take(35)
     assert not bucket.has(1, NOW_MS + 2500)
@@ -36,7 +36,7 @@ def test_what_is_larger_than_a_second_gives_passes_a_full_bucket_and_leaves_a_de
 
 
 def test_a_clock_that_goes_back_gives_nothing() -> None:
-    bucket = Bucket(10, NOW_MS)
+    bucket = TokenBucket(10, NOW_MS)
     bucket.take(10)
     assert not bucket.has(1, NOW_MS - 5000)
     assert not bucket.has(1, NOW_MS + 50)
@@ -91,7 +91,7 @@ def test_rates_are_those_that_aws_documents() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 700), st.integers(1, 40)), max_size=60))
 def test_no_more_passes_than_time_gives_and_a_second_saved(asked: list[tuple[int, int]]) -> None:
-    bucket, now_ms, passed = Bucket(20, NOW_MS), NOW_MS, 0
+    bucket, now_ms, passed = TokenBucket(20, NOW_MS), NOW_MS, 0
     for wait_ms, amount in asked:
         now_ms += wait_ms
         if bucket.has(amount, now_ms):

@@ -17,6 +17,8 @@ from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, Intent
 
+MIB = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -24,6 +26,15 @@ class Hints:
 
     size_bytes: int
     interval_s: float
+
+    @classmethod
+    def of(cls, configuration: Mapping[str, Any]) -> Hints:
+        """Return a configuration's; Redshift's has them in that of its objects."""
+        given = (
+            configuration.get("BufferingHints")
+            or configuration["S3Configuration"]["BufferingHints"]
+        )
+        return cls(int(given["SizeInMBs"]) * MIB, float(given["IntervalInSeconds"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +105,6 @@ class Destination(Protocol):
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """Return the members of a DestinationDescription; no secrets."""
-        ...
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """Return when a buffer is due."""
         ...
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:

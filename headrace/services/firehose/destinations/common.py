@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from headrace.core.values import mapped
 from headrace.services.firehose.destination import check_processors, checked_s3, hints_of
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.errors import backup_stays, invalid
 from headrace.services.firehose.failures import Failed
@@ -19,7 +19,6 @@ from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
 
-MIB = 1024 * 1024
 # The name space of request ids and channels.
 _NAMES = uuid.UUID("5e0f1a5c-6c0b-5d8f-9d0a-3f6f2d1f4a77")
 
@@ -92,12 +91,6 @@ def described(configuration: Mapping[str, Any]) -> dict[str, Any]:
     shown = dict(configuration)
     shown["S3DestinationDescription"] = shown.pop("S3Configuration")
     return shown
-
-
-def hints(configuration: Mapping[str, Any]) -> Hints:
-    """Return when a buffer is due."""
-    given = configuration["BufferingHints"]
-    return Hints(int(given["SizeInMBs"]) * MIB, float(given["IntervalInSeconds"]))
 
 
 def retry_s(configuration: Mapping[str, Any]) -> float:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from headrace.core.values import listed, mapped
 from headrace.services.firehose.destinations import common, http_endpoint
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import exponential_s
@@ -61,10 +61,6 @@ class HttpEndpointDestination:
         endpoint = mapped(shown, "EndpointConfiguration")
         endpoint.pop("AccessKey", None)
         return {"HttpEndpointDestinationDescription": {**shown, "EndpointConfiguration": endpoint}}
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`."""
-        return common.hints(configuration)
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.core.values import listed, mapped
 from headrace.services.firehose import prefix
 from headrace.services.firehose.destinations import common, iceberg_routing
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.errors import invalid, not_built
 from headrace.services.firehose.failures import Failed, common_members
@@ -60,10 +60,6 @@ class IcebergDestination:
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`."""
         return {"IcebergDestinationDescription": common.described(configuration)}
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`."""
-        return common.hints(configuration)
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

@@ -13,7 +13,7 @@ from headrace.core.search import SearchDomainNotFound, SearchServer
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import common, search_bulk
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.destinations.search_names import index_name
@@ -91,10 +91,6 @@ class SearchDestination:
         if "VpcConfiguration" in shown:
             shown["VpcConfigurationDescription"] = shown.pop("VpcConfiguration")
         return {f"{self.kind}DestinationDescription": shown}
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`."""
-        return common.hints(configuration)
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

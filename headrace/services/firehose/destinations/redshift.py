@@ -23,7 +23,7 @@ from headrace.core.warehouse import (
 from headrace.services.firehose import output
 from headrace.services.firehose.destination import checked_s3
 from headrace.services.firehose.destinations import common, redshift_errors
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.errors import backup_stays, invalid
@@ -93,10 +93,6 @@ class RedshiftDestination:
         if "S3BackupConfiguration" in shown:
             shown["S3BackupDescription"] = shown.pop("S3BackupConfiguration")
         return {"RedshiftDestinationDescription": shown}
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`: those of the objects."""
-        return common.hints(mapped(configuration, "S3Configuration"))
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

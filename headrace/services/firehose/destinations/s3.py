@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.ports import BucketNotFound
 from headrace.core.values import mapped
 from headrace.services.firehose import destination, output
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
@@ -25,8 +25,6 @@ from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:
     from headrace.services.firehose.convert import Converted
-
-MIB = 1024 * 1024
 
 
 class S3Destination:
@@ -60,11 +58,6 @@ class S3Destination:
             "ExtendedS3DestinationDescription": shown,
         }
 
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`."""
-        hints = configuration["BufferingHints"]
-        return Hints(int(hints["SizeInMBs"]) * MIB, float(hints["IntervalInSeconds"]))
-
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`. Of dynamic partitioning; nothing else in `Outcome.retry` comes from here."""
         options = mapped(mapped(configuration, "DynamicPartitioningConfiguration"), "RetryOptions")
@@ -95,16 +88,14 @@ class S3Destination:
             if attempt.again and any(item.key == key for item in objects.list(stream.bucket, key)):
                 objects.delete(stream.bucket, key)
             return outcome
-        refused = _put(attempt, key, body, encoding)
-        if refused is None:
-            outcome.objects, outcome.size_bytes = 1, len(body)
+        try:
+            output.put(attempt.ports, stream.s3, key, body, encoding)
+        except (Denied, BucketNotFound) as error:
+            if not is_partitioned(stream.destination):
+                raise
+            outcome.retry = _refused(attempt, outcome.failed, error)
             return outcome
-        known = set(map(id, [failure.record for failure in outcome.failed]))
-        outcome.retry = [
-            Failed(record, *refused, attempt.number, error_type=PROCESSING_FAILED)
-            for record in attempt.records
-            if id(record) not in known
-        ]
+        outcome.objects, outcome.size_bytes = 1, len(body)
         return outcome
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
@@ -115,20 +106,17 @@ class S3Destination:
         return conversion_line(failure, attempt.intent.decided_ms, table)
 
 
-def _put(attempt: Attempt, key: str, body: bytes, encoding: str | None) -> tuple[str, str] | None:
-    """Put the object; return why a partition's prefix did not take it. Raises what is tried for ever."""
-    stream, ports = attempt.stream, attempt.ports
-    try:
-        output.put(ports, stream.s3, key, body, encoding)
-    except Denied as error:
-        if not is_partitioned(stream.destination):
-            raise
-        return error.code, error.message
-    except BucketNotFound:
-        if not is_partitioned(stream.destination):
-            raise
-        return "S3.NoSuchBucket", "The specified bucket does not exist."
-    return None
+def _refused(attempt: Attempt, failed: list[Failed], error: Exception) -> list[Failed]:
+    """Return the records that a partition's prefix did not take, and why; those that `failed` are not among them."""
+    code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
+    if isinstance(error, Denied):
+        code, message = error.code, error.message
+    known = set(map(id, [failure.record for failure in failed]))
+    return [
+        Failed(record, code, message, attempt.number, error_type=PROCESSING_FAILED)
+        for record in attempt.records
+        if id(record) not in known
+    ]
 
 
 def _conversion(attempt: Attempt, made: Converted) -> list[Measure]:

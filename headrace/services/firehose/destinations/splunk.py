@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.services.firehose.destinations import common, splunk_hec
-from headrace.services.firehose.destinations.base import Attempt, Hints, Outcome
+from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.outcome import Refused
 from headrace.services.firehose.destinations.retries import exponential_s
@@ -60,10 +60,6 @@ class SplunkDestination:
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
         """See `Destination.described`. AWS shows the token."""
         return {"SplunkDestinationDescription": common.described(configuration)}
-
-    def hints(self, configuration: Mapping[str, Any]) -> Hints:
-        """See `Destination.hints`."""
-        return common.hints(configuration)
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
         """See `Destination.retry_s`."""

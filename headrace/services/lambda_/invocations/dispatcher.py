@@ -8,13 +8,14 @@ from typing import Any
 
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, Metric, MetricSink
-from headrace.services.lambda_.invocations.concurrency import Concurrency, Slot
+from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, MetricSink
+from headrace.services.lambda_.invocations.concurrency import Concurrency
+from headrace.services.lambda_.invocations.measures import Measures, of_invocation
 from headrace.services.lambda_.invocations.pools import Pools
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.runtime.channel import Invocation
-from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
+from headrace.services.lambda_.runtime.outcome import AnswerSink
 from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
 
@@ -49,13 +50,12 @@ class Dispatcher:
         permits: Permits = EVERYTHING,
         metrics: MetricSink,
     ) -> None:
-        self._clock = clock
         self._ids = ids
         self._functions = functions
         self._pools = pools
         self._logs = logs
         self._permits = permits
-        self._metrics = metrics
+        self._measures = Measures(clock, metrics)
         self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
@@ -109,9 +109,9 @@ class Dispatcher:
                         region=function.region,
                     )
         except FunctionThrottled:
-            self._count(function, target.qualifier, {"Throttles": 1.0})
+            self._measures.send(function, target.qualifier, {"Throttles": 1.0})
             raise
-        self._count(function, target.qualifier, _measures(outcome, slot))
+        self._measures.send(function, target.qualifier, of_invocation(outcome, slot))
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,
@@ -126,33 +126,11 @@ class Dispatcher:
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
         return f"Root=1-{trace[:8]}-{trace[8:32]};Parent={trace[24:]};Sampled={sampled}"
 
-    def _count(
-        self,
-        function: Function,
-        qualifier: str | None,
-        values: dict[str, float],
-    ) -> None:
-        """Send metrics by function and, when one was named, by version or alias."""
-        now_ms = self._clock.now_ms()
-        by_name = (("FunctionName", function.name),)
-        dimensions: list[tuple[tuple[str, str], ...]] = [by_name]
-        if qualifier is not None:
-            dimensions.append((*by_name, ("Resource", f"{function.name}:{qualifier}")))
-        self._metrics.put(
-            [
-                Metric("AWS/Lambda", name, value, _unit(name), each, now_ms)
-                for each in dimensions
-                for name, value in values.items()
-            ],
-            account=function.account,
-            region=function.region,
-        )
-
     def count(self, ref: FunctionRef, values: dict[str, Any]) -> None:
         """Send a function's metrics by name."""
         function = self._functions.find(ref)
         if function is not None:
-            self._count(function, None, values)
+            self._measures.send(function, None, values)
 
 
 class Invoker:
@@ -168,20 +146,3 @@ class Invoker:
         """See `FunctionInvoker.invoke`."""
         ref = parse_function(function_arn, account=self._account, region=self._region)
         return self._dispatcher.invoke(ref, payload)
-
-
-def _measures(outcome: Outcome, slot: Slot) -> dict[str, float]:
-    values = {
-        "Invocations": 1.0,
-        "Errors": 1.0 if outcome.function_error else 0.0,
-        "Duration": outcome.duration_ms,
-        "ConcurrentExecutions": float(slot.running),
-    }
-    if slot.provisioned is not None:
-        name = "ProvisionedConcurrency" + ("" if slot.provisioned else "Spillover")
-        values[f"{name}Invocations"] = 1.0
-    return values
-
-
-def _unit(name: str) -> str:
-    return "Milliseconds" if name in ("Duration", "AsyncEventAge") else "Count"

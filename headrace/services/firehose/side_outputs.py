@@ -1,0 +1,100 @@
+"""Puts what goes beside the destination: the records that end in the error output, and the backup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.services.firehose import output
+from headrace.services.firehose.buffers import BACKUP, Buffer
+from headrace.services.firehose.destinations.base import Attempt, Destination, ErrorFile
+from headrace.services.firehose.failures import (
+    DELIVERED,
+    PROCESSING_FAILED,
+    SOURCE_BACKUP,
+    Failed,
+    as_lines,
+    processing_line,
+)
+from headrace.services.firehose.ports import Ports
+
+
+@dataclass(frozen=True, slots=True)
+class SideOutputs:
+    """What was put: how many objects of errors, and how many records are in the backup, with their bytes."""
+
+    outputs: int
+    backup_records: int = 0
+    backup_bytes: int = 0
+
+
+def put_side_outputs(
+    attempt: Attempt, destination: Destination, buffer: Buffer, refused: Sequence[Failed]
+) -> SideOutputs:
+    """Put the error output and the backup; delete those that an earlier try put and this one does not.
+
+    Args:
+        attempt: the try to deliver the buffer.
+        destination: what `attempt` went to.
+        buffer: what is delivered, and what was not processed.
+        refused: the records that the destination refused for good.
+    """
+    intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
+    bodies: dict[str, bytes] = {}
+    by_kind: dict[str, list[Failed]] = {}
+    for failure in buffer.failed:
+        kind = failure.error_type or PROCESSING_FAILED
+        # An intent that an earlier version stored may not name an object of every kind.
+        by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
+    for kind, failed in by_kind.items():
+        bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
+    if refused:
+        for kind in {failure.error_type or destination.error_type for failure in refused}:
+            of_kind = [
+                failure
+                for failure in refused
+                if (failure.error_type or destination.error_type) == kind
+            ]
+            # SideOutputs records that were not processed, there may be those that no object could take.
+            bodies[kind] = bodies.get(kind, b"") + (
+                destination.error_body(of_kind, attempt)
+                if isinstance(destination, ErrorFile)
+                else as_lines(destination.error_line(failure, attempt) for failure in of_kind)
+            )
+    backup, datas = stream.backup, list[bytes]()
+    if backup is not None:
+        if stream.destination["S3BackupMode"] == "Enabled":
+            datas = [record.source.data for record in buffer.sources]
+        else:
+            kept = buffer.sources if intent.partition == BACKUP else buffer.records
+            datas = [record.data for record in kept]
+        if datas:
+            delimiter = output.delimiter_of(stream.destination)
+            bodies[SOURCE_BACKUP] = delimiter.join(datas)
+    for name, key in intent.keys.items():
+        if name == DELIVERED:
+            continue
+        s3 = backup if name == SOURCE_BACKUP and backup is not None else stream.s3
+        _put(ports, s3, key, bodies.get(name), again=attempt.again, plain=name != SOURCE_BACKUP)
+    return SideOutputs(len(bodies.keys() - {SOURCE_BACKUP}), len(datas), sum(map(len, datas)))
+
+
+def _put(
+    ports: Ports,
+    s3: Mapping[str, object],
+    key: str,
+    body: bytes | None,
+    *,
+    again: bool,
+    plain: bool,
+) -> None:
+    bucket = str(s3["BucketARN"]).rpartition(":")[2]
+    if body is None:
+        if again and any(item.key == key for item in ports.objects.list(bucket, key)):
+            ports.objects.delete(bucket, key)
+        return
+    encoding = None
+    kind = str(s3.get("CompressionFormat") or "UNCOMPRESSED")
+    if not plain and kind != "UNCOMPRESSED":
+        body, encoding = output.compressed_as(kind, body, key)
+    output.put_beside(ports, s3, key, body, encoding, is_backup=not plain)
