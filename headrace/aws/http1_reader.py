@@ -229,7 +229,8 @@ class RequestReader:
                 return plain(431, "request header fields too large")
         elif (body := self._body) is not None:
             try:
-                self._store_pieces(body)
+                if self._pieces:
+                    self._store_pieces(body)
             except (BodyTooLarge, OSError) as error:
                 return self._answer_to(error)
             if body is arriving:
