@@ -40,7 +40,7 @@ class Http1Connection(asyncio.Protocol):
         # What came before it was clear whether the client speaks HTTP/2.
         self._first: bytes = b""
         self._begun = False
-        # Whether what comes may be taken at once: nothing is held, no request is being answered.
+        # Whether bytes that arrive may be parsed at once: none are held, and no request is being answered.
         self._is_free = False
         self._held: bytearray = bytearray()
         self._current: Exchange | None = None
@@ -258,9 +258,9 @@ class Http1Connection(asyncio.Protocol):
     # --- answers ------------------------------------------------------------------------------
 
     def _take(self, data: bytes) -> bool:
-        """Answer the one whole request that `data` is, or begin to; have the parser read anything else.
+        """Answer `data`, or begin to, if it is one whole request as SDKs send it; feed anything else to the parser.
 
-        Return whether there is something to go on with.
+        Return whether requests or bytes wait now.
         """
         self._since_s = self._server.now_s
         reader = self._reader
@@ -335,7 +335,7 @@ class Http1Connection(asyncio.Protocol):
             self._end_exchange(exchange.body)
 
     def _end_exchange(self, body: RequestBody | None) -> None:
-        """Give back what the request held, and go on to the next."""
+        """Release the request's body, and begin the next request."""
         if body is not None:
             body.release()
         self._since_s = max(self._since_s, self._writer.since_s)

@@ -181,7 +181,7 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._head: RequestHead | None = None
         self._body: RequestBody | None = None
-        # Of the body, what the parser has found and `_body` has not yet.
+        # Bytes of the body that are parsed and not yet in `_body`.
         self._pieces: list[bytes] = []
         self._refusal: HttpResponse | None = None
         # When the head began to arrive, by the server's time; None while it does not.
@@ -370,7 +370,7 @@ class RequestReader:
         self.ready.append(exchange)
 
     def _store_pieces(self, body: RequestBody) -> None:
-        """Give the body what the parser has found of it. Raises BodyTooLarge and OSError."""
+        """Add the parsed bytes to the body. Raises BodyTooLarge and OSError."""
         for piece in self._pieces:
             body.add(piece)
         self._pieces.clear()

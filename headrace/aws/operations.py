@@ -1,4 +1,4 @@
-"""Runs the operations of an owned service: asks whether the caller may, validates, and has the action do it."""
+"""Runs the operations of an owned service: checks the caller's permission, validates the input, calls the action."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class Operations:
-    """The operations of one service, whichever protocol a request came in. Thread-safe.
+    """The operations of one service, independent of the wire protocol. Thread-safe.
 
     With `strict`, parameters that would be ignored are refused.
     """
@@ -34,7 +34,7 @@ class Operations:
         return str(service_model(self._api.name).metadata["protocol"])
 
     def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Validate and run. Raises AwsError only."""
+        """Run an operation and return its output. Raises AwsError only."""
         api = self._api
         action = self._actions.get(operation)
         if action is None:
@@ -56,7 +56,7 @@ class Operations:
         return dict(output) if output else {}
 
     def error_of(self, error: Exception, operation: str) -> AwsError:
-        """Return what AWS answers for what an operation raised; a defect is logged."""
+        """Return the AWS error for an exception of an operation; log it when it is a defect of headrace."""
         if isinstance(error, AwsError):
             return error
         if isinstance(error, RecursionError):  # a document inside the request, such as a policy

@@ -24,7 +24,7 @@ class OwnedService:
     With `strict`, parameters that would be ignored are refused.
 
     Attributes:
-        operations: runs what a request asks for, once it is parsed.
+        operations: validates and runs a parsed request.
     """
 
     def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
