@@ -62,13 +62,13 @@ class Segment:
     process's descriptors.
 
     Attributes:
+        index: where to begin reading for a record or a time.
         first_index: of the first record it may hold; the file's name.
         end_index: one past the last record.
         size_bytes: bytes that readers may see; what lies beyond is a write in progress.
         last_arrival_ms: of its last record; 0 when it is empty.
         holes: damage that was met when the segment was read to be opened; none when its index was trusted.
         is_complete: its index says that it ends where it was sealed.
-        index: where to begin reading for a record or a time.
         claimed_end_index: how far its index file says that it once reached, when that is further than it does.
     """
 
