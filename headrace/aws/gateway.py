@@ -343,7 +343,7 @@ class Gateway:
         scope = Scope(account or self._account, region or self._region, service)
         made = self._call(scope, service, {}, operation)
         made.permit, made.acting = permit, acting
-        output = owned.run(operation, params, made)
+        output = owned.operations.run(operation, params, made)
         for wait in made.waits:
             wait.result()
         return output

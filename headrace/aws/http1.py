@@ -16,6 +16,7 @@ from headrace.aws.http1_writer import AnswerWriter
 from headrace.aws.http2 import Http2Connection
 from headrace.aws.http2_setup import PREFACE
 from headrace.aws.lingering import Lingering
+from headrace.aws.request_body import RequestBody
 from headrace.aws.server_errors import plain
 from headrace.aws.tasks import log_failure
 from headrace.aws.waiting import settled
@@ -39,7 +40,7 @@ class Http1Connection(asyncio.Protocol):
         # What came before it was clear whether the client speaks HTTP/2.
         self._first: bytes = b""
         self._begun = False
-        # Whether the next request may be taken as it comes: nothing is under way.
+        # Whether bytes that arrive may be parsed at once: none are held, and no request is being answered.
         self._is_free = False
         self._held: bytearray = bytearray()
         self._current: Exchange | None = None
@@ -135,14 +136,15 @@ class Http1Connection(asyncio.Protocol):
         self._writer.stop_sending()
 
     def data_received(self, data: bytes) -> None:
-        if not (self._is_free and self._take_usual(data)):
+        if not self._is_free:
             self._receive(data)
+        elif self._take(data):
+            self._advance()
 
     def _receive(self, data: bytes) -> None:
         if self._ended:
             return
         self._since_s = self._server.now_s
-        was_free, self._is_free = self._is_free, False
         if not self._begun:
             data = self._first + data
             if PREFACE.startswith(data[: len(PREFACE)]):
@@ -155,12 +157,8 @@ class Http1Connection(asyncio.Protocol):
             self._reader.forget()
         if self._current is not None or self._has_more or not self._writable.is_set():
             self._held += data
-        elif not (was_free or self._reader.is_arriving) and self._take_usual(data):
-            pass
-        elif len(data) <= max(self._bounds.turn_bytes, self._reader.body_left_bytes):
-            self._feed(data)
         else:
-            self._held += data
+            self._take(data)
         self._advance()
 
     def _hand_over(self) -> None:
@@ -216,7 +214,8 @@ class Http1Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._is_free = not self._ended and self._begun and self.is_idle
+        is_busy = bool(self._current or self._has_more or not self._writable.is_set())
+        self._is_free = self._begun and not (self._ended or is_busy)
         if self._half_closed:
             if self.is_idle:
                 transport.close()
@@ -239,16 +238,7 @@ class Http1Connection(asyncio.Protocol):
         size_bytes = max(self._bounds.turn_bytes, self._reader.body_left_bytes)
         piece = bytes(self._held[:size_bytes])
         del self._held[:size_bytes]
-        if self._held or self._reader.is_arriving or not self._take_usual(piece):
-            self._feed(piece)
-
-    def _feed(self, data: bytes) -> None:
-        last = self._reader.feed(data)
-        if last is not None:
-            self._end_with(last)
-        elif self._reader.rest:
-            rest, self._reader.rest = self._reader.rest, b""
-            self._held[:0] = rest
+        self._take(piece)
 
     def _end_with(self, answer: HttpResponse) -> None:
         """Take no more requests; `answer` is the connection's last, after those to the requests before it."""
@@ -267,12 +257,24 @@ class Http1Connection(asyncio.Protocol):
 
     # --- answers ------------------------------------------------------------------------------
 
-    def _take_usual(self, data: bytes) -> bool:
-        """Answer the one whole request that `data` is, or begin to; False when it is anything else."""
-        request = usual_request(data)
-        if request is None:
-            return False
+    def _take(self, data: bytes) -> bool:
+        """Answer `data`, or begin to, if it is one whole request as SDKs send it; feed anything else to the parser.
+
+        Return whether requests or bytes wait now.
+        """
         self._since_s = self._server.now_s
+        reader = self._reader
+        request = usual_request(data)
+        if request is None or reader.is_arriving or self._held:
+            if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
+                self._held += data
+                return True
+            last = reader.feed(data)
+            if last is not None:
+                self._end_with(last)
+            elif reader.rest:
+                self._held[:0], reader.rest = reader.rest, b""
+            return bool(self._held or reader.ready)
         answer = self._server.at_once(request)
         if (
             isinstance(answer, HttpResponse)
@@ -284,7 +286,7 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(head(answer, len(answer.body)) + answer.body)
         else:
             self._begin_with(Exchange(request), answer)
-        return True
+        return False
 
     def _begin(self, exchange: Exchange) -> None:
         """Answer a request at once if that can be done; else begin to."""
@@ -310,8 +312,7 @@ class Http1Connection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
         """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
         self._write(exchange, settled(answer))
-        exchange.release()
-        self._end_exchange()
+        self._end_exchange(exchange.body)
 
     async def _serve(self, exchange: Exchange) -> None:
         answer = await self._server.answer(exchange, self)
@@ -331,10 +332,12 @@ class Http1Connection(asyncio.Protocol):
             log.exception("the answer to %s broke off", exchange.request.path)
             self.abort()
         finally:
-            exchange.release()
-            self._end_exchange()
+            self._end_exchange(exchange.body)
 
-    def _end_exchange(self) -> None:
+    def _end_exchange(self, body: RequestBody | None) -> None:
+        """Release the request's body, and begin the next request."""
+        if body is not None:
+            body.release()
         self._since_s = max(self._since_s, self._writer.since_s)
         self._current = None
         self._advance()

@@ -181,6 +181,8 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
         self._head: RequestHead | None = None
         self._body: RequestBody | None = None
+        # Bytes of the body that are parsed and not yet in `_body`.
+        self._pieces: list[bytes] = []
         self._refusal: HttpResponse | None = None
         # When the head began to arrive, by the server's time; None while it does not.
         self._head_since_s: float | None = None
@@ -225,8 +227,14 @@ class RequestReader:
             self._head_fed_bytes += len(data)
             if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
                 return plain(431, "request header fields too large")
-        elif arriving is not None and self._body is arriving:
-            return self._count_framing(len(data), arriving.size_bytes - had_bytes)
+        elif (body := self._body) is not None:
+            try:
+                if self._pieces:
+                    self._store_pieces(body)
+            except (BodyTooLarge, OSError) as error:
+                return self._answer_to(error)
+            if body is arriving:
+                return self._count_framing(len(data), body.size_bytes - had_bytes)
         return None
 
     def _answer_to(self, error: BaseException | None) -> HttpResponse:
@@ -280,6 +288,7 @@ class RequestReader:
         if self._body is not None:
             self._body.release()
         self._head = self._body = self._refusal = self._head_since_s = None
+        self._pieces.clear()
         self.body_left_bytes = 0
 
     def close(self) -> None:
@@ -335,8 +344,8 @@ class RequestReader:
 
     def on_body(self, body: bytes) -> None:
         self.body_left_bytes = max(0, self.body_left_bytes - len(body))
-        if self._refusal is None and self._body is not None:
-            self._body.add(body)
+        if self._refusal is None:
+            self._pieces.append(body)
 
     def on_message_complete(self) -> None:
         arrived, body = self._head, self._body
@@ -344,6 +353,7 @@ class RequestReader:
         assert body is not None
         if self._parser.should_upgrade() and (arrived.length or arrived.chunked):
             return  # the body is yet to come: see _decline_offer
+        self._store_pieces(body)
         body.finish()
         request = HttpRequest(
             method=arrived.method,
@@ -358,3 +368,9 @@ class RequestReader:
         exchange.is_http10 = arrived.version == "1.0"
         self._head = self._body = self._refusal = None
         self.ready.append(exchange)
+
+    def _store_pieces(self, body: RequestBody) -> None:
+        """Add the parsed bytes to the body. Raises BodyTooLarge and OSError."""
+        for piece in self._pieces:
+            body.add(piece)
+        self._pieces.clear()

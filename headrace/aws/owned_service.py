@@ -1,28 +1,19 @@
-"""Answers the requests of an owned service: by its own hook, else by parse, validate, run and serialise."""
+"""Answers the requests of an owned service: by its own hook, else by parse, run (`operations`) and serialise."""
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any
 
 from botocore.model import OperationNotFoundError
 
 from headrace.aws import codec_json, codec_moto
-from headrace.aws.errors import (
-    AwsError,
-    internal_failure,
-    serialization_error,
-    unknown_operation,
-)
+from headrace.aws.errors import AwsError, internal_failure
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.model import operation_model, service_model
-from headrace.aws.operation import Action, Call
+from headrace.aws.operation import Call
+from headrace.aws.operations import Operations
 from headrace.aws.service import ServiceApi
-from headrace.aws.strictness import Strictness
-from headrace.aws.validate import validate
 
 log = logging.getLogger(__name__)
 
@@ -31,16 +22,14 @@ class OwnedService:
     """An owned service: its own hook, and the generic path behind it. Thread-safe.
 
     With `strict`, parameters that would be ignored are refused.
+
+    Attributes:
+        operations: validates and runs a parsed request.
     """
 
     def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
         self.api = api
-        self._strictness = Strictness.of(api.name, api.actions, api.fidelity) if strict else None
-        self._actions: dict[str, Action] = api.by_name()
-
-    @functools.cached_property
-    def _protocol(self) -> str:
-        return str(service_model(self.api.name).metadata["protocol"])
+        self.operations = Operations(api, strict=strict)
 
     def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
         """Answer a request, which the service's own hook sees first if it has one; never raises."""
@@ -50,7 +39,9 @@ class OwnedService:
         try:
             answer = raw(request)
         except Exception as error:  # noqa: BLE001 - one of the two places where errors become answers
-            answer = self._error_answer(self._aws_error(error, "raw request"), request, call)
+            answer = self._error_answer(
+                self.operations.error_of(error, "raw request"), request, call
+            )
         if answer is None:
             return self._answer_parsed(request, call)
         if call.waits and isinstance(answer, HttpResponse):
@@ -59,7 +50,7 @@ class OwnedService:
 
     def _answer_parsed(self, request: HttpRequest, call: Call) -> HttpResponse:
         try:
-            if self._protocol == "json":
+            if self.operations.protocol == "json":
                 response = self._answer_json(request, call)
             else:
                 response = self._answer_moto_codec(request, call)
@@ -85,50 +76,9 @@ class OwnedService:
         return self._error_answer(internal_failure(), request, call)
 
     def _error_answer(self, error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
-        if self._protocol == "json":
+        if self.operations.protocol == "json":
             return self._json_error(error, request)
         return codec_moto.serialize_error(self.api.name, None, error, call.request_id)
-
-    def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Validate and run. Raises AwsError only."""
-        action = self._actions.get(operation)
-        if action is None:
-            log.warning("%s:%s is not built", self.api.name, operation)
-            raise unknown_operation(operation, self.api.name)
-        try:
-            if call.permit is not None:
-                call.permit.ask(
-                    self.api.name, operation, params, account=call.account, region=call.region
-                )
-            if self._protocol != "rest-xml":
-                validate(
-                    self.api.name,
-                    operation,
-                    params,
-                    code=self._validation_code,
-                    wording=self.api.wording,
-                )
-            if self._strictness is not None:
-                self._strictness.check(operation, params)
-            output = action(self.api.backend, call, params)
-        except Exception as error:
-            raise self._aws_error(error, operation) from error
-        return dict(output) if output else {}
-
-    @property
-    def _validation_code(self) -> str:
-        return "ValidationError" if self._protocol == "query" else "ValidationException"
-
-    def _aws_error(self, error: Exception, operation: str) -> AwsError:
-        if isinstance(error, AwsError):
-            return error
-        if isinstance(error, RecursionError):  # a document inside the request, such as a policy
-            return serialization_error("The request is nested too deeply")
-        translated = self.api.translate(error)
-        if translated is not None:
-            return translated
-        log.error("%s:%s failed", self.api.name, operation, exc_info=error)
-        return internal_failure()
 
     def _answer_json(self, request: HttpRequest, call: Call) -> HttpResponse:
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
@@ -142,7 +92,7 @@ class OwnedService:
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             params = codec_json.decode_input(self.api.name, operation, request.body, content_type)
-            output = self.run(operation, params, call)
+            output = self.operations.run(operation, params, call)
         except AwsError as error:
             return self._json_error(error, request)
         headers = [("Content-Type", codec_json.answer_type(content_type))]
@@ -166,7 +116,7 @@ class OwnedService:
             if request.body_file is not None:
                 raise AwsError("RequestEntityTooLargeException", "Request is too large", 413)
             operation, params = codec_moto.parse_request(self.api.name, request)
-            output = self.run(operation, params, call)
+            output = self.operations.run(operation, params, call)
             return codec_moto.serialize_output(self.api.name, operation, output, call.request_id)
         except AwsError as error:
             return codec_moto.serialize_error(self.api.name, operation, error, call.request_id)

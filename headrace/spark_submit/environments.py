@@ -146,12 +146,9 @@ def ensure(
 
 
 def link_if_possible(environment: Environment, python: Path) -> None:
-    """Make an environment when all of it is on this machine already: that takes no network, and half a second."""
-    if environment.whole or not {_PYSPARK[0], _NUMPY[0]} <= {
-        p.name for p in _reusable(environment)
-    }:
-        return
-    ensure(environment, python, say=lambda _: None, mend="try again.")
+    """Make an environment, unless it is whole, when all of it is on this machine: no network, and half a second."""
+    if {_PYSPARK[0], _NUMPY[0]} <= {path.name for path in _reusable(environment)}:
+        ensure(environment, python, say=lambda _: None, mend="try again.")
 
 
 def remove(environment: Environment) -> None:

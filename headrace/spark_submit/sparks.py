@@ -202,7 +202,8 @@ def _of_release(release: Release, label: str | None, wanted: Sequence[Minor]) ->
     version = release.spark_version
     interpreter, python = python_for(version, wanted)
     environment = cached(version, python)
-    link_if_possible(environment, interpreter)
+    if not environment.whole:
+        link_if_possible(environment, interpreter)
     java_home, java = java_for(release.spark_minor)
     notes = [f"Spark {version} of {release.label}, from pip, in {environment.folder}"]
     if label is None:

@@ -62,6 +62,7 @@ class Segment:
     process's descriptors.
 
     Attributes:
+        index: where to begin reading for a record or a time.
         first_index: of the first record it may hold; the file's name.
         end_index: one past the last record.
         size_bytes: bytes that readers may see; what lies beyond is a write in progress.
@@ -82,7 +83,7 @@ class Segment:
         self.holes: list[Hole] = []
         self.claimed_end_index = first_index
         self.is_complete = False
-        self._index = SparseIndex()
+        self.index = SparseIndex()
         self._saved_bytes = 0
         self._file: _File | None = None
 
@@ -119,7 +120,7 @@ class Segment:
         file_bytes = os.fstat(file.fd).st_size
         extent = segment._load_index()
         if extent is None or not extent.sealed or extent.size_bytes != file_bytes:
-            segment._index = SparseIndex()
+            segment.index = SparseIndex()
             dropped = segment._scan(file)
             if dropped:
                 log.error("%s: %d bytes at its end are damaged and not served", path, dropped)
@@ -158,7 +159,7 @@ class Segment:
         if extent is not None and known and any(_BOOT) and extent.boot == _BOOT:
             segment._take(extent)
         else:
-            segment._index = SparseIndex()
+            segment.index = SparseIndex()
             # It must not be taken for right once the segment has grown past what it says.
             segment._index_path.unlink(missing_ok=True)
         dropped = segment._scan(file)
@@ -284,21 +285,13 @@ class Segment:
             return None
 
     def _note(self, offset: int, first_index: int, count: int, arrival_ms: int) -> None:
-        self._index.note(offset, first_index, arrival_ms)
+        self.index.note(offset, first_index, arrival_ms)
         if not self.first_arrival_ms:
             self.first_arrival_ms = arrival_ms
         self.end_index = first_index + count
         self.last_arrival_ms = arrival_ms
 
     # --- reading ------------------------------------------------------------------------------
-
-    def offset_near_index(self, index: int) -> int:
-        """See `SparseIndex`."""
-        return self._index.offset_near_index(index)
-
-    def offset_near_arrival(self, timestamp_ms: int) -> int:
-        """See `SparseIndex`."""
-        return self._index.offset_near_arrival(timestamp_ms)
 
     def read(self, offset: int, length_bytes: int) -> bytes:
         """Return up to `length_bytes` of whole and partial frames from `offset` on.
@@ -324,7 +317,7 @@ class Segment:
             sealed,
             _BOOT,
         )
-        self._index.save(self._index_path, self.first_index, self.identity, extent)
+        self.index.save(self._index_path, self.first_index, self.identity, extent)
 
     def _try_to_save_index(self, *, sealed: bool) -> None:
         if self.holes:
@@ -340,7 +333,7 @@ class Segment:
 
     def _load_index(self) -> Extent | None:
         try:
-            return self._index.load(self._index_path, self.first_index, self.identity)
+            return self.index.load(self._index_path, self.first_index, self.identity)
         except FileNotFoundError:
             return None
         except (WrongIndex, OSError) as error:

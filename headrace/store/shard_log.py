@@ -284,7 +284,8 @@ class ShardLog:
                     index = self._pass_gap(index, segment.first_index)
                 if index >= segment.end_index:
                     continue
-                for header, payload in frames(segment, segment.offset_near_index(index), index):
+                offset = segment.index.offset_near_index(index)
+                for header, payload in frames(segment, offset, index):
                     if header.first_index > index:
                         index = self._pass_gap(index, header.first_index)
                     skip = index - header.first_index

@@ -92,7 +92,7 @@ def first_arrived_at(segment: Segment, timestamp_ms: int) -> int | None:
     Behind damage, the index of the first lost record, which may have arrived then.
     """
     previous: int | None = None
-    offset = segment.offset_near_arrival(timestamp_ms)
+    offset = segment.index.offset_near_arrival(timestamp_ms)
     try:
         for header, _ in frames(segment, offset, None):
             if header.arrival_ms >= timestamp_ms:

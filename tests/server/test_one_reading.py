@@ -220,6 +220,23 @@ def test_a_body_where_none_is_usual_is_read_as_one(method: str):
     assert statuses(wire) == [200, 200]
 
 
+WHOLE = b"POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n"
+
+
+def test_a_piece_of_a_body_that_looks_like_a_whole_request_is_body():
+    head = HEAD + f"Content-Length: {2 * len(WHOLE)}\r\n\r\n".encode()
+    (_, request), wire = talk(WHOLE, head, WHOLE, WHOLE)
+    assert (request.path, request.body) == ("/seen", 2 * WHOLE)
+    assert statuses(wire) == [200, 200]
+
+
+def test_a_piece_of_a_head_that_looks_like_a_whole_request_is_head():
+    (first,), wire = talk(WHOLE, HEAD + b"X: ", WHOLE)
+    assert first.path == "/"
+    assert statuses(wire) == [200, 400]  # it has two Hosts
+    assert ended(wire)
+
+
 def test_after_connection_close_nothing_is_taken():
     taken, wire = talk(HEAD + b"Connection: close\r\n\r\n" + HIDDEN, HIDDEN)
     assert [request.path for request in taken] == ["/seen"]
