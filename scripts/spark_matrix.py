@@ -60,11 +60,11 @@ MATRIX = {
     "4.2": Tested("4.2.1", "3.11"),
     "4.3": Tested("4.3.0", "3.11"),
 }
-# What `make test` runs on the oldest, and nightly on the newest: the source, the sink, a job as a step.
+# What `make test` runs on the oldest, and nightly on the newest: the source and the sink. Steps on the oldest are in
+# tests/api/emr/test_labels.py.
 _DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_where_it_stopped"
 _ON_EVERY_SPARK = (
     "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
-    "tests/spark_jobs/test_matrix_step.py",
 )
 # Spark 3.5 has no sources in Python, and so a way of its own.
 _CORE_OF_35 = (f"tests/spark/test_streams.py::test_{_DRAINED}",)

@@ -39,7 +39,7 @@ gc.disable()
 _CONTAINERS_BETWEEN_LOOKS = 20_000
 
 # A busy machine is no failure: no property is held to a time. The default run looks at the same examples every time, so
-# that it fails for what was changed and for nothing else; `--nightly` draws new ones.
+# that it fails for what was changed and for nothing else; `--nightly` draws new ones, and more.
 hypothesis.settings.register_profile("nightly", deadline=None)
 hypothesis.settings.register_profile("default", deadline=None, derandomize=True)
 
@@ -100,7 +100,9 @@ _SLOW_PLACES = (
     "api/lambda_/test_isolation.py", "api/lambda_/test_urls.py", "api/s3/test_keys.py", "api/test_strict.py",
 )  # fmt: skip
 _SLOW_NAMES = ("ServerProcess", "subprocess")
+# How many examples a property test looks at, at most; all that it asks for nightly.
 _QUICK_EXAMPLES = 10
+_DEFAULT_EXAMPLES = 50
 
 
 def _is_slow_place(path: Path) -> bool:
@@ -114,13 +116,13 @@ def _is_quick(item: pytest.Item) -> bool:
     return not _is_slow_place(item.path) and not any(hasattr(module, name) for name in _SLOW_NAMES)
 
 
-def _try_few_examples(item: pytest.Item) -> None:
-    """Have a property test look at a few examples only."""
+def _try_few_examples(item: pytest.Item, most: int) -> None:
+    """Have a property test look at so many examples at most."""
     test: Any = getattr(item, "obj", None)
     test = getattr(test, "__func__", test)
     if getattr(test, "is_hypothesis_test", False):
         full = getattr(test, "_hypothesis_internal_use_settings", None) or hypothesis.settings()
-        few = min(full.max_examples, _QUICK_EXAMPLES)
+        few = min(full.max_examples, most)
         # What the decorator sets; it refuses to do so twice.
         test._hypothesis_internal_use_settings = hypothesis.settings(full, max_examples=few)
 
@@ -148,7 +150,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if _is_quick(item)]
         config.hook.pytest_deselected(items=left_out)
         for item in items:
-            _try_few_examples(item)
+            _try_few_examples(item, _QUICK_EXAMPLES)
         return
     if config.getoption("--nightly"):
         return
@@ -156,6 +158,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("slow") is not None:
             item.add_marker(skip)
+        else:
+            _try_few_examples(item, _DEFAULT_EXAMPLES)
 
 
 def pytest_collection_finish() -> None:

@@ -183,7 +183,7 @@ def go_through(folder: Path, operation: str, monkeypatch: pytest.MonkeyPatch, mo
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("operation", ["create", "failing"])
+@pytest.mark.parametrize("operation", ["create", pytest.param("failing", marks=pytest.mark.slow)])
 def test_a_deployment_goes_on_from_a_sample_of_its_moments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ):

@@ -15,7 +15,7 @@ LIMIT_S = 900
 
 @pytest.mark.spark
 @pytest.mark.parametrize("version", ["3.5", pytest.param("4.3", marks=pytest.mark.slow)])
-def test_source_sink_and_a_step(version: str) -> None:
+def test_source_and_sink(version: str) -> None:
     command = [sys.executable, "-m", "scripts.spark_matrix", version, "--core", "-q"]
 
     done = subprocess.run(

@@ -82,6 +82,7 @@ def lake(spark: SparkSession, folder: Path) -> Callable[[], Lake]:
     return lambda: Lake(spark, folder, known)
 
 
+@pytest.mark.slow
 def test_a_job_converges_and_one_without_deduplication_is_found(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
