@@ -57,7 +57,9 @@ def test_the_tutorial_is_true(tmp_path: Path) -> None:
     both = _pytest(tmp_path)
     assert "2 passed" in both.stdout, both.stdout + both.stderr
 
-    (tmp_path / "test_simulated.py").write_text(_block("A simulation has one thread, virtual time, and a seed"))
+    (tmp_path / "test_simulated.py").write_text(
+        _block("A simulation has one thread, virtual time, and a seed")
+    )
     simulated = _pytest(tmp_path, "test_simulated.py")
     assert "1 passed" in simulated.stdout, simulated.stdout + simulated.stderr
 
