@@ -1,4 +1,4 @@
-"""The findings of cdk-nag and `headrace lint` that this app keeps, each with its reason; all others are mended."""
+"""Lists the findings of cdk-nag and `headrace lint` that this app accepts, each with its reason."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ _NAMES_AT_RUN_TIME = (
     "Objects get their names at run time; the role is held to the prefix under which they lie."
 )
 _MADE_AGAIN = (
-    "The bucket holds what can be made again from the stream, and is emptied with its stack. An access log needs a"
-    " bucket that outlives it: name one of your account's here when you keep the data."
+    "The bucket holds data that can be made again from the stream, and is emptied with its stack. An access log needs a"
+    " bucket that outlives the stack: name one of your account here if you keep the data."
 )
 _RUNTIME = (
-    "Python 3.13 is the newest of headrace's own test machines; Lambda supports it until 2029."
+    "Python 3.13 is the newest one on headrace's own test machines; Lambda supports it until 2029."
 )
-_IS_A_DLQ = "It is itself where failed batches end: a destination on failure, which the rule does not look for."
+_IS_A_DLQ = "The queue is itself a destination on failure for failed batches, which the rule does not recognise."
 _NO_LOGIN = (
-    "Nobody logs in to the cluster: no port is opened, jobs come as steps, logs go to the bucket."
-    " A key pair would be a way in that nobody needs."
+    "Nobody logs in to the cluster: no port is open, jobs come as steps, logs go to the bucket."
+    " A key pair would allow logins that nobody needs."
 )
 _OWN_SECURITY_CONFIGURATION = (
-    "It takes a KMS key or certificates that belong to the account, not to an example. Input and output lie in"
-    " Kinesis and S3, encrypted, and are reached by TLS; the disks hold shuffles of a cluster without a second tenant."
+    "It needs a KMS key or certificates that belong to the account, not to an example. Input and output are encrypted"
+    " in Kinesis and S3, and are reached by TLS; the disks hold only shuffle data of a single-tenant cluster."
 )
 
 _OWN_NETWORK = (
-    "Firehose reaches a cluster by its public address alone, and from which addresses is your network's to say: name a"
-    " subnet group and a security group that lets in Firehose's addresses of your region."
+    "Firehose reaches a cluster only by its public address; restrict the source addresses in your own network: name a"
+    " subnet group and a security group that allows Firehose's addresses of your region."
 )
 _AUDIT = "Two users load and read one table of an example; audit logs need a bucket that outlives the stack."
 
-# By a construct's path: the id of what cdk-nag finds there, and why it stays.
+# By a construct's path: the id of cdk-nag's finding, and the reason to accept it.
 NAG: dict[str, dict[str, str]] = {
     "headrace-processing/Enrich/Failures": {"AwsSolutions-SQS3": _IS_A_DLQ},
     "headrace-processing/Enrich/Function": {"AwsSolutions-L1": _RUNTIME},
@@ -56,7 +56,7 @@ NAG: dict[str, dict[str, str]] = {
         )
     },
     "headrace-delivery/Cluster": {
-        "AwsSolutions-RS1": "A parameter group of your account's requires TLS; Firehose connects with it anyway.",
+        "AwsSolutions-RS1": "Requiring TLS needs a parameter group of your account; Firehose connects with TLS anyway.",
         "AwsSolutions-RS2": _OWN_NETWORK,
         "AwsSolutions-RS5": _AUDIT,
         "AwsSolutions-RS8": _OWN_NETWORK,
@@ -69,7 +69,7 @@ NAG: dict[str, dict[str, str]] = {
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/redshift/*]": _NAMES_AT_RUN_TIME,
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-errors/*]": _NAMES_AT_RUN_TIME,
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights/delivered_hour=*]": _NAMES_AT_RUN_TIME,
-        # Of the delivery to an Iceberg table.
+        # For the delivery to an Iceberg table.
         "AwsSolutions-IAM5[Resource::<LakeBucketB1D32E10.Arn>/flights-iceberg/*]": _NAMES_AT_RUN_TIME,
     },
     "headrace-analytics/Results/Bucket": {"AwsSolutions-S1": _MADE_AGAIN},
@@ -79,7 +79,7 @@ NAG: dict[str, dict[str, str]] = {
     },
     "headrace-analytics/Spark/ServiceRole": {
         "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonEMRServicePolicy_v2]": (
-            "EMR's own policy, which AWS asks for; it covers only what is tagged for-use-with-amazon-emr-..."
+            "EMR's own policy, which AWS requires; it covers only resources tagged for-use-with-amazon-emr-..."
         )
     },
     "headrace-analytics/Spark/Cluster": {
@@ -101,7 +101,7 @@ _NO_SLOW_LOGS = (
     " domain that people search."
 )
 _DOCUMENTED_PATHS = "AWS documents these paths as what Firehose needs of a domain; indexes get their names at run time."
-# The same of `-c delivery=opensearch`, in place of the delivery to Parquet; that of http has no findings.
+# For `-c delivery=opensearch`, instead of the delivery to Parquet; the delivery to http has no findings.
 NAG_OF_OPENSEARCH: dict[str, dict[str, str]] = {
     "headrace-delivery/Domain": {
         "AwsSolutions-OS1": _PUBLIC_ENDPOINT,
@@ -121,7 +121,7 @@ _KEPT_LONGER = (
     "The queue keeps two weeks so that a failure over the holidays is noticed at all; a message older than the stream's"
     " day still says when, in which shard and how many, and redrive reports it as lost."
 )
-# By the path of a construct: the id of what `headrace lint` finds at one of the resources in it, and why it stays.
+# By a construct's path: the id of `headrace lint`'s finding at one of its resources, and the reason to accept it.
 LINT: dict[str, dict[str, str]] = {
     "headrace-processing/Enrich/Function": {"W9006": _KEPT_LONGER},
     "headrace-processing/Aggregate/Function": {"W9006": _KEPT_LONGER},
@@ -129,7 +129,7 @@ LINT: dict[str, dict[str, str]] = {
 
 
 def acknowledge(app: cdk.App) -> None:
-    """Tell cdk-nag and cfn-lint what stays; a construct that an option leaves out is passed over."""
+    """Tell cdk-nag and cfn-lint the accepted findings; skip constructs that an option leaves out."""
     for path, findings in (*NAG.items(), *NAG_OF_OPENSEARCH.items()):
         construct = find(app, path)
         if construct is not None:
@@ -146,7 +146,7 @@ def acknowledge(app: cdk.App) -> None:
 
 
 def find(app: cdk.App, path: str) -> Construct | None:
-    """Return the construct with this path below the app; None when it is not there."""
+    """Return the construct with this path below the app, or None."""
     found: Construct = app
     for name in path.split("/"):
         below = found.node.try_find_child(name)

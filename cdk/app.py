@@ -1,14 +1,14 @@
-"""The entry point of the CDK app, which adds the four stacks, or fewer.
+"""The entry point of the CDK app: adds the four stacks, or fewer.
 
 Run it with `cd cdk && npx cdk synth`, or with `npm --prefix cdk run cdk -- synth` from the repository's root.
 
 Context (`-c name=value`): `emr_subnet_id`, the subnet of the Spark cluster; without it EMR takes the default VPC;
-`emr_release`, such as `emr-7.13.0`, in place of the newest that has Spark 4.0;
+`emr_release`, such as `emr-7.13.0`, instead of the newest release with Spark 4.0;
 `aggregate=true` and `redrive=true`, the processing stack's options; `delivery`, where enriched flights go: `parquet`,
 `iceberg`, `opensearch` (a domain of the stack), `redshift` (a cluster of the stack), or `http` with `delivery_url`;
 `spark_steps`, jobs of `spark_jobs/` that run as steps on deployment, in this order, each with its options, such as
-`speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`; `leave_out`, stages
-that a cloud cannot do, by commas: `processing`, `delivery`, `analytics`.
+`speed_view, fleet_enrich --planes s3://bucket/planes/, aircraft_days --output kinesis://sessions`; `leave_out`, the
+stages that a cloud cannot run, separated by commas: `processing`, `delivery`, `analytics`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import Any
 
 _HERE = Path(__file__).resolve().parent
 if __name__ == "__main__":
-    # Run as a script, Python looks in this folder first, where our `constructs` hides the library of that name.
+    # As a script, Python looks in this folder first, where our `constructs` hides the library of that name.
     sys.path = [str(_HERE.parent), *(p for p in sys.path if p and Path(p).resolve() != _HERE)]
-# jsii greets Node 20, with which it works, with a box of exclamation marks.
+# jsii works with Node 20, but prints a large warning about it.
 os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
 
 import aws_cdk as cdk  # noqa: E402 - the path and the environment come first
 
-# Our roles are ours to read: statements that say the same are merged, and only this partition's names appear.
+# Keep our roles readable: merge equal statements, and use only this partition's names.
 CONTEXT: dict[str, Any] = {
     "@aws-cdk/aws-iam:minimizePolicies": True,
     "@aws-cdk/core:checkSecretUsage": True,
-    # Exports: a stream that another stack reads cannot be deleted under it.
+    # Exports protect a stream that another stack reads against deletion.
     "@aws-cdk/core:defaultCrossStackReferences": "strong",
     "@aws-cdk/core:target-partitions": ["aws"],
     "@aws-cdk/aws-s3:createDefaultLoggingPolicy": True,
@@ -39,12 +39,12 @@ CONTEXT: dict[str, Any] = {
 }
 
 
-# What nothing else reads from.
+# The outputs that no other stack reads.
 STAGES = ("processing", "delivery", "analytics")
 
 
 def build(app: cdk.App) -> list[cdk.Stack]:
-    """Add the four stacks to `app`, less those of `leave_out`, upstream first, and return them."""
+    """Add the four stacks to `app`, except those in `leave_out`, upstream first, and return them."""
     from cdk.acknowledged import acknowledge
     from cdk.constructs.spark_jobs import parse_steps
     from cdk.stacks.analytics import RELEASE, AnalyticsStack
@@ -92,7 +92,7 @@ def build(app: cdk.App) -> list[cdk.Stack]:
 
 
 def _left_out(app: cdk.App) -> set[str]:
-    """Return the stages that the context leaves out. Raises ValueError for a name that is none."""
+    """Return the stages that the context leaves out. Raises ValueError for an unknown name."""
     names = str(app.node.try_get_context("leave_out") or "").split(",")
     found = {name.strip() for name in names} - {""}
     unknown = sorted(found - set(STAGES))
@@ -108,7 +108,7 @@ def _is_on(app: cdk.App, name: str) -> bool:
 
 
 def new_app(outdir: str | None = None) -> cdk.App:
-    """Return an app with this repository's settings, still without stacks."""
+    """Return an app with this repository's settings, without stacks."""
     return cdk.App(outdir=outdir, post_cli_context=CONTEXT, analytics_reporting=False)
 
 

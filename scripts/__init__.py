@@ -1,1 +1,1 @@
-"""The commands that CONTRIBUTING.md lists, and the tools behind them."""
+"""The commands that CONTRIBUTING.md lists, and their helpers."""

@@ -1,8 +1,8 @@
-"""Writes docs/conformance/clouds.md: what the integration tests saw on headrace and on other clouds, side by side.
+"""Writes docs/conformance/clouds.md: the results of the integration tests on headrace and other clouds, side by side.
 
 python -m scripts.clouds --run       runs the tests on every cloud first (LocalStack takes minutes), then writes
 python -m scripts.clouds             writes the page from tests/integration/seen/
-python -m scripts.clouds --check     fails when the page is not what it would write
+python -m scripts.clouds --check     fails when the page is stale
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ that has gone, fails the run.
 
 @dataclass(frozen=True)
 class Seen:
-    """What the tests saw of a cloud: its name with its version; by test the difference, empty for none."""
+    """The tests' results on a cloud: its name and version, and each test's difference, empty for none."""
 
     cloud: str
     tests: dict[str, str]
 
 
 def read(product: str) -> Seen | None:
-    """Return what was seen of a cloud, None when it was never looked at."""
+    """Return the stored results of a cloud; None if the tests never ran on it."""
     file = SEEN / f"{product}.json"
     if not file.exists():
         return None
@@ -84,7 +84,7 @@ def _cell(seen: Seen, name: str, notes: list[str]) -> str:
 
 
 def run(product: str) -> bool:
-    """Run the tests on a cloud and keep what is seen; return whether the table of differences holds."""
+    """Run the tests on a cloud and store the results; return whether the table of differences is right."""
     print(f"=== {product}", flush=True)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "tests/integration", "-q", "--cloud", product,
@@ -95,7 +95,7 @@ def run(product: str) -> bool:
 
 
 def main() -> int:
-    """Write the page, or hold it against what is there; 0 when all is well."""
+    """Write the page, or with --check compare it; return 0 on success."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", action="store_true")
     parser.add_argument("--check", action="store_true")

@@ -1,7 +1,7 @@
-"""Compiles the FileSystem of Spark jobs, `headrace/spark_submit/java/`, for Java 8: users have a JRE, and no compiler.
+"""Compiles the FileSystem for Spark jobs, `headrace/spark_submit/java/`, for Java 8: users have no Java compiler.
 
-`python -m scripts.compile_java` writes the class and the SHA-256 of its source; with --check nothing is written: it
-exits 1 when the source is not what the class was compiled from. Compilers differ, so classes are not compared.
+`python -m scripts.compile_java` writes the class and the SHA-256 of its source. With --check it writes nothing, and
+exits 1 when the source has changed since the class was compiled. Compilers differ, so it does not compare classes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes docs/conformance/kinesis.md: every action's parameters and errors, the tests that show them, and the sources.
+"""Writes docs/conformance/kinesis.md: every action's parameters and errors, their tests, and their sources.
 
-`python -m scripts.conformance` runs the API tests with `scripts.conformance_seen` and writes what they showed. With
---scenarios only the list of the scenarios in tests/conformance/kinesis is written anew. With --check nothing is run: it
-exits 1 when the table lacks something of botocore's model, names a test that is gone, or has an old list.
+`python -m scripts.conformance` runs the API tests with `scripts.conformance_seen` and writes their results. With
+--scenarios it rewrites only the list of the scenarios in tests/conformance/kinesis. With --check it runs nothing, and
+exits 1 when the table lacks a part of botocore's model, names a deleted test, or has an old list.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ PAGE = ROOT / "docs" / "conformance" / "kinesis.md"
 TESTS = ROOT / "tests" / "api" / "kinesis"
 PREFIX = "Kinesis_20131202"
 TESTS_SHOWN = 2
-# They send thousands of random requests, which say nothing of one parameter.
+# These tests send thousands of random requests, which do not test one parameter.
 RANDOM = ("test_hot_path.py", "test_hot_layouts.py")
 
-# Errors that the model does not list with an action: where they are from.
+# The sources of errors that the model does not list with an action.
 COMMON_ERRORS = {
     "ValidationException": "documented (common errors)",
     "InternalFailure": "documented (common errors)",
@@ -43,7 +43,7 @@ COMMON_ERRORS = {
     "RequestEntityTooLargeException": "assumed",
     "DryRunOperationException": "assumed",
 }
-# Sentences: the first that matches says where it is from. What AWS answers was written down by others who asked it.
+# The sources of error sentences; the first match counts. Other people recorded AWS's answers.
 SENTENCES = (
     (r"validation errors? detected: Value ", "observed (kinesalite)"),
     (r"^Stream .* under account .* not found\.", "observed (kinesalite)"),
@@ -79,7 +79,7 @@ Written by `python -m scripts.conformance` from botocore's model and from what t
 
 
 def members(shape: Shape | None, before: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield the paths of a structure's members, nested ones too."""
+    """Yield the paths of a structure's members, with nested members."""
     if depth > 4:
         return
     if isinstance(shape, StructureShape):
@@ -100,12 +100,12 @@ def operations() -> list[OperationModel]:
 
 
 def built() -> frozenset[str]:
-    """Return the actions that headrace has."""
+    """Return the actions that headrace implements."""
     return frozenset(map(operation_name, ACTIONS))
 
 
 def required(operation: OperationModel) -> set[str]:
-    """Return the parameters without which a request is refused."""
+    """Return the required parameters."""
     shape = operation.input_shape
     return set(shape.required_members) if shape is not None else set()
 
@@ -125,7 +125,7 @@ def _scenarios() -> str:
 
 
 def with_scenarios(text: str) -> str:
-    """Return a page with the list of scenarios as it is now."""
+    """Return a page with the current list of scenarios."""
     return text.partition("\n## The ")[0] + "\n" + _scenarios()
 
 
@@ -217,7 +217,7 @@ def _tests(names: Any) -> str:
 
 
 def stale(text: str) -> list[str]:
-    """Return what is wrong with the page: a sentence each."""
+    """Return a sentence for each defect of the page."""
     wrong = [] if text.endswith(_scenarios()) else ["the list of scenarios is old"]
     text = text.partition("\n## The ")[0]
     sections = {part.partition("\n")[0]: part for part in text.split("\n## ")[1:]}
@@ -251,7 +251,7 @@ def _test_functions() -> Iterator[str]:
 
 
 def observe() -> dict[str, Any]:
-    """Run the API tests and return what they showed. Exits when they fail."""
+    """Run the API tests and return their results. Exits when they fail."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "seen.json"
         done = subprocess.run(

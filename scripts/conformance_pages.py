@@ -1,10 +1,10 @@
-"""Writes docs/conformance/<service>.md: operations, their parameters, and the scenarios that hold answers to AWS's.
+"""Writes docs/conformance/<service>.md: operations, parameters, and the scenarios that compare answers with AWS's.
 
-`python -m scripts.conformance_pages` writes the page of every service that has scenarios in tests/conformance/<service>
-(botocore's name of it), from botocore's model, the service's table of parameters and the scenarios; with names, of
-these services only. What stands above the table is `about.md` beside the scenarios. Kinesis's page has another form:
-`scripts.conformance` writes it, with the list of scenarios from here.
-With --check nothing is written: it exits 1 when a page is not what would be written.
+`python -m scripts.conformance_pages` writes the page of every service with scenarios in tests/conformance/<service>
+(botocore's service name), from botocore's model, the service's fidelity table and the scenarios; with names, only the
+pages of these services. The text above the table comes from `about.md` beside the scenarios. Kinesis's page has
+another form: `scripts.conformance` writes it, with the list of scenarios from this module.
+With --check it writes nothing, and exits 1 when a page is stale.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.conformance.scenarios import Scenario, calls, load
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "conformance"
 SCENARIOS = ROOT / "tests" / "conformance"
-# Those whose scenarios stand in a page of another form, or in none: services of moto's.
+# Services whose scenarios are on a page of another form, or on none because moto runs the service.
 OTHER_FORM = frozenset({"kinesis", "others"})
 _PACKAGES = {
     "lambda": "lambda_",
@@ -39,7 +39,7 @@ says who recorded or documented the answers. It compares whole answers: every me
 
 
 def services() -> list[str]:
-    """Return the services that have scenarios, and a page of this form."""
+    """Return the services that have scenarios and a page of this form."""
     names = {path.parent.name for path in SCENARIOS.glob("*/*.json")}
     return sorted(names - OTHER_FORM)
 

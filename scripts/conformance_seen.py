@@ -1,4 +1,4 @@
-"""A pytest plugin that records which requests tests send to a service, and how they are answered.
+"""A pytest plug-in that records the requests that tests send to a service, and the answers.
 
 `pytest -p scripts.conformance_seen --conformance Kinesis_20131202=FILE`: see `scripts.conformance`.
 """
@@ -28,7 +28,7 @@ _LONGEST_SENTENCE = 220
 
 
 class Seen:
-    """What was asked and answered, by action; tests are named `file::function`."""
+    """The recorded requests and answers, by action; tests are named `file::function`."""
 
     def __init__(self, target_prefix: str) -> None:
         self.test = ""
@@ -36,7 +36,7 @@ class Seen:
         self._actions: dict[str, Any] = {}
 
     def note(self, request: HttpRequest, response: HttpResponse) -> None:
-        """Note one exchange; those of other services are passed over."""
+        """Record one exchange; exchanges with other services are ignored."""
         prefix, _, action = request.headers.get("x-amz-target", "").rpartition(".")
         if prefix != self._prefix or not self.test:
             return
@@ -66,7 +66,7 @@ class Seen:
             known["sentences"].setdefault(sentence, None)
 
     def write(self, path: Path) -> None:
-        """Write what was seen."""
+        """Write the recorded exchanges."""
         path.write_text(json.dumps(self._actions, indent=1, sort_keys=True))
 
 
@@ -86,7 +86,7 @@ def _decoded(body: bytes, content_type: str) -> Any:
 
 
 def _paths(value: Any, before: str = "") -> Iterator[str]:
-    """Yield the members of structures, as `StreamModeDetails.StreamMode` and `Records[].Data`."""
+    """Yield the paths of a structure's members, such as `StreamModeDetails.StreamMode` and `Records[].Data`."""
     if isinstance(value, dict):
         for name, item in value.items():
             path = f"{before}.{name}" if before else str(name)
@@ -98,7 +98,7 @@ def _paths(value: Any, before: str = "") -> Iterator[str]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take where to write."""
+    """Add the option that names the service and the output file."""
     parser.addoption(
         "--conformance",
         help="PREFIX=FILE: write what was seen of the service with that target prefix",
@@ -119,7 +119,7 @@ def pytest_configure(config: pytest.Config) -> None:
         seen.note(request, response)
         return response
 
-    setattr(InProcessCloud, "handle", noting)  # noqa: B010 - of another signature to type checkers
+    setattr(InProcessCloud, "handle", noting)  # noqa: B010 - type checkers see another signature
     config.pluginmanager.register(_Watch(seen, Path(path)))
 
 

@@ -1,4 +1,4 @@
-"""Writes the table of releases in docs/emr.md anew from `headrace.core.emr_releases`: python -m scripts.emr_table."""
+"""Writes the table of releases in docs/emr.md from `headrace.core.emr_releases`: python -m scripts.emr_table."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _row(release: Release) -> str:
 
 
 def with_table(text: str) -> str:
-    """Return a page with the table of today."""
+    """Return a page with the current table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

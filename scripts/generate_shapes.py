@@ -1,7 +1,7 @@
-"""Writes headrace/aws/shapes/<service>.py: TypedDicts of built operations' inputs, and of what modules import.
+"""Writes headrace/aws/shapes/<service>.py: TypedDicts of implemented operations' inputs, and of imported shapes.
 
-Run it after an import of a shape has come or gone, and after moving botocore: `python -m scripts.generate_shapes`.
-With --check, say what is stale and exit 1.
+Run it when the imported shapes or botocore's version change: `python -m scripts.generate_shapes`.
+With --check it names the stale files and exits 1.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def typed_dict(name: str, shape: StructureShape) -> str:
 
 
 def structures(model: ServiceModel) -> dict[str, StructureShape]:
-    """Return the structures to write: all, plus `<Operation>Input` and `Output` where named otherwise."""
+    """Return the structures to write: all, and `<Operation>Input` and `Output` if the model names them otherwise."""
     found: dict[str, StructureShape] = {}
     for name in model.shape_names:
         shape = model.shape_for(name)
@@ -81,7 +81,7 @@ def structures(model: ServiceModel) -> dict[str, StructureShape]:
 
 
 def imported(module: str) -> set[str]:
-    """Return the names that the package takes from `headrace.aws.shapes.<module>`."""
+    """Return the names that the package imports from `headrace.aws.shapes.<module>`."""
     names: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
         if FOLDER not in path.parents:
@@ -90,7 +90,7 @@ def imported(module: str) -> set[str]:
 
 
 def _taken(tree: ast.Module, module: str) -> Iterator[str]:
-    """Yield what one module imports by name, or reaches through `from headrace.aws.shapes import <module> as ...`."""
+    """Yield the names that one module imports, or reaches through `from headrace.aws.shapes import <module> as ...`."""
     aliases: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == f"{SHAPES}.{module}":
@@ -106,13 +106,13 @@ def _taken(tree: ast.Module, module: str) -> Iterator[str]:
 
 
 def inputs(service: str, module: str) -> set[str]:
-    """Return the inputs of the operations that are built; `newer_parameters` compares them with later botocores."""
+    """Return the inputs of the implemented operations: `newer_parameters` compares them with later botocores."""
     built = map(operation_name, import_module(f"headrace.services.{module}.actions").ACTIONS)
     return {f"{name}Input" for name in built if operation_model(service, name).input_shape}
 
 
 def with_members(names: Iterable[str], known: dict[str, StructureShape]) -> set[str]:
-    """Return the names, and those of all structures inside them. Exits when there is no such structure."""
+    """Return these names and the names of all structures inside them. Exits when a structure does not exist."""
     found: set[str] = set()
     left = list(names)
     while left:
@@ -138,7 +138,7 @@ def _structures_in(shape: Shape) -> list[str]:
 
 
 def source(service: str, names: Iterable[str]) -> str:
-    """Return the module's text for `service` with the structures `names` and what is inside them."""
+    """Return the module's text for `service`: the structures `names` and the structures inside them."""
     known = structures(service_model(service))
     wanted = with_members(names, known)
     parts = [

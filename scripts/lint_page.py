@@ -1,6 +1,6 @@
-"""Writes docs/lint.md: the rules of `headrace lint`, from their own texts and examples, after `lint_about.md`.
+"""Writes docs/lint.md: `lint_about.md`, then the rules of `headrace lint` with their texts and examples.
 
-`python -m scripts.lint_page` writes it; with --check nothing is written: it exits 1 when the page is not what would be.
+`python -m scripts.lint_page` writes it; with --check it writes nothing, and exits 1 when the page is stale.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _rule(rule: type[StreamingRule]) -> list[str]:
 
 
 def _short(example: str) -> str:
-    """Return an example without its many like lines."""
+    """Return an example with its repeated lines cut."""
     lines = example.rstrip("\n").splitlines()
     return "\n".join(lines if len(lines) <= 40 else [*lines[:6], "# ... and so on", *lines[-3:]])
 

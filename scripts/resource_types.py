@@ -1,7 +1,7 @@
-"""Writes docs/conformance/resource-types.md: the CloudFormation resource types, and what of each is ignored.
+"""Writes docs/conformance/resource-types.md: the CloudFormation resource types and their ignored properties.
 
-`python -m scripts.resource_types` writes it from the types themselves. With --check nothing is written: it exits 1 when
-the page is not what would be written.
+`python -m scripts.resource_types` writes it from the types themselves. With --check it writes nothing, and exits 1 when
+the page is stale.
 """
 
 from __future__ import annotations

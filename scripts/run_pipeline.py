@@ -1,9 +1,9 @@
 """`make run`: runs the whole pipeline on a cloud and checks every stage against plain pandas.
 
 The cloud is headrace, started empty in `.headrace/` each time, unless `--cloud` names another: `localstack` (started
-here without Docker, empty too), an address, or `aws`, which costs money and is asked for. Deploys the CDK
-app with the CDK CLI, replays flights with boto3, submits the Spark step with the AWS CLI: nothing here that a user of
-AWS would not do. Stages that the cloud cannot do are named in the summary, and done another way where there is one.
+here without Docker, also empty), an address, or `aws`, which costs money and therefore asks first. The run deploys the
+CDK app with the CDK CLI, replays flights with boto3 and submits the Spark step with the AWS CLI, as a user of AWS
+would. The summary names the stages that the cloud cannot run; some of them run another way.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from scripts.pipeline.targets import (
 JANUARY = 1
 FLIGHTS_A_YEAR = 336_776
 PORT = 4566
-# What a run on another cloud leaves here: the synthesised app, outputs, the job's tables.
+# The files of a run on another cloud: the synthesised app, outputs, the job's tables.
 ELSEWHERE = ROOT / ".localstack" / "pipeline"
 
 
@@ -110,7 +110,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def begin(options: argparse.Namespace) -> Run | None:
-    """Return a run on the cloud that is asked for; None when it costs money and nobody agrees. Raises StageError."""
+    """Return a run on the chosen cloud; None if it costs money and the user does not agree. Raises StageError."""
     if options.cloud == HEADRACE:
         return start(options.data_dir, options.port)
     shutil.rmtree(ELSEWHERE, ignore_errors=True)
@@ -123,7 +123,7 @@ def begin(options: argparse.Namespace) -> Run | None:
 
 
 def end(run: Run, options: argparse.Namespace) -> None:
-    """Stop the cloud if it was started here; elsewhere, destroy the stacks."""
+    """Stop the cloud if this command started it; else destroy the stacks."""
     if options.cloud == HEADRACE:
         command = [
             sys.executable,
@@ -142,12 +142,12 @@ def end(run: Run, options: argparse.Namespace) -> None:
 
 
 def process(run: Run, options: argparse.Namespace, progress: Progress) -> pd.DataFrame:
-    """Deploy, replay and check every stage, what the cloud cannot do another way; return the job's windows."""
+    """Deploy, replay and check every stage, or its replacement on this cloud; return the job's windows."""
     deploy(run, progress)
     month = None if options.all else options.month
     events = replay(run, month, options.speed, progress, at_most=options.flights)
     found = enriched(run, len(events), progress)
-    # Where there are steps, one works while Firehose delivers.
+    # If the cloud has EMR steps, the step runs while Firehose delivers.
     step_id = None if ANALYTICS in run.not_here else submit(run)
     if DELIVERY in run.not_here:
         put_directly(run, found, progress)
@@ -191,7 +191,7 @@ def main() -> int:
         )
         return 1
     except KeyboardInterrupt:
-        # What is half done is of no use; after a failure the cloud stays, to be looked at.
+        # An interrupted run is useless; after a failure the cloud stays, so that the user can look into it.
         interrupted = True
         return INTERRUPTED
     finally:

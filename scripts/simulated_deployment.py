@@ -1,4 +1,4 @@
-"""Deploys the flights pipeline in a simulation, once for each setting of its trigger: most seeds start from a copy."""
+"""Deploys the flights pipeline in a simulation, once for each setting of its trigger; most seeds start from a copy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLANES = 40
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """What differs between the deployments: settings of the event-source mapping."""
+    """The settings of the event source mapping, in which the deployments differ."""
 
     batch_size: int
     window_s: int
@@ -30,13 +30,13 @@ class Trigger:
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder that is removed when the program ends."""
+    """Return a folder that is removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="headrace-simulate-")
 
 
 @functools.cache
 def small_enrich() -> Path:
-    """Return a folder with `enrich` as it is, and fewer planes to load at each cold start."""
+    """Return a folder with the unchanged code of `enrich`, but fewer planes to load at each cold start."""
     folder = Path(_folder().name) / "enrich"
     shutil.copytree(ENRICH, folder, ignore=shutil.ignore_patterns("__pycache__"))
     planes = folder / "reference" / "planes.csv"
@@ -61,7 +61,7 @@ def arn_of(cloud: SimulatedCloud, stream: str) -> str:
 
 
 def deploy(cloud: SimulatedCloud, enrich: Path, trigger: Trigger) -> None:
-    """Make the streams, the function and its trigger, the delivery and the bucket."""
+    """Create the streams, the function and its trigger, the delivery stream and the bucket."""
     for name in (FLIGHTS, ENRICHED):
         cloud.client("kinesis").create_stream(StreamName=name, ShardCount=2)
     cloud.client("sqs").create_queue(QueueName=FAILURES)
@@ -101,7 +101,7 @@ def _deploy_function(cloud: SimulatedCloud, enrich: Path, trigger: Trigger) -> N
         MaximumBatchingWindowInSeconds=trigger.window_s,
         ParallelizationFactor=trigger.parallelization_factor,
         BisectBatchOnFunctionError=True,
-        # Spent by poison alone: a function that dies again and again must not use them up.
+        # Only poison records shall use up the retries, not a function that dies again and again.
         MaximumRetryAttempts=8,
         FunctionResponseTypes=["ReportBatchItemFailures"],
         DestinationConfig={

@@ -1,7 +1,7 @@
-"""The flights pipeline in a simulation: stream, `enrich`, second stream, Firehose, bucket; and what must always hold.
+"""Simulates the flights pipeline (stream, `enrich`, second stream, Firehose, bucket) and checks its promises.
 
-Its promises: nothing acknowledged is lost; the flights of a carrier stay in order; no checkpoint is ahead of what is
-done; each record is in S3 once; what cannot be enriched is named in the failure queue.
+The promises: no acknowledged record is lost; a carrier's flights stay in order; no checkpoint is ahead of the completed
+work; each record is in S3 once; the failure queue names every record that cannot be enriched.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scripts.simulated_deployment import (
 CARRIERS = ("AA", "B6", "DL", "EV", "UA", "9E")
 REQUESTS = 8
 MOST_SHARDS = 4
-# Every so many seeds deploy in their own life.
+# One in this many seeds deploys in its own simulation.
 FROM_THE_START = 8
 
 
@@ -46,7 +46,7 @@ class PromiseBroken(AssertionError):
 
 @dataclass(slots=True)
 class Told:
-    """What the producer was told: flights by event id, and the sequence numbers of records that are none."""
+    """The acknowledgements that the producer got: flights by event id, and the sequence numbers of poison records."""
 
     acknowledged: dict[str, str] = field(default_factory=dict[str, str])
     poison: dict[str, str] = field(default_factory=dict[str, str])
@@ -54,7 +54,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a seed has led to."""
+    """The result of a seed."""
 
     seed: int
     digest: str
@@ -69,7 +69,7 @@ def run(seed: int, *, chances: Chances = ROUGH, enrich: Path | None = None) -> O
     enrich = enrich or small_enrich()
     chosen = random.Random(f"{seed}/flights")
     trigger = Trigger(chosen.choice((3, 10, 100)), chosen.choice((0, 1)), chosen.choice((1, 1, 2)))
-    # Of some seeds the first start is part of what may go wrong.
+    # For some seeds faults may also hit the deployment.
     start_from = deployed(enrich, trigger) if seed % FROM_THE_START else None
     with simulation(seed, chances=chances, start_from=start_from) as cloud:
         if start_from is None:
@@ -88,7 +88,7 @@ def run(seed: int, *, chances: Chances = ROUGH, enrich: Path | None = None) -> O
 
 
 class _Flights:
-    """One life of the pipeline."""
+    """One simulation of the pipeline."""
 
     def __init__(self, cloud: SimulatedCloud, chosen: random.Random) -> None:
         self.cloud = cloud
@@ -98,7 +98,7 @@ class _Flights:
         self._kinesis = cloud.client("kinesis")
 
     def live(self) -> None:
-        """Put flights while things go wrong, wait until all is quiet, and check."""
+        """Put flights while faults happen, wait until the cloud is quiet, and check the promises."""
         self.cloud.when_up.append(self._check_checkpoints)
         for _ in range(REQUESTS):
             self._put()
@@ -113,7 +113,7 @@ class _Flights:
     # --- producing ----------------------------------------------------------------------------
 
     def _put(self) -> None:
-        """Put one flight of each of some carriers, until each is acknowledged: so a carrier's stay in order."""
+        """Put one flight of each of some carriers until all are acknowledged; so a carrier's flights stay in order."""
         left = [self._record(c) for c in self._chosen.sample(CARRIERS, self._chosen.randint(1, 6))]
         while left:
             try:
@@ -156,7 +156,7 @@ class _Flights:
         return {"Data": data, "PartitionKey": carrier}, str(event["event_id"])
 
     def _reshard(self) -> None:
-        """Split or merge a shard of one of the streams; what gets no answer is left to be seen."""
+        """Split or merge a shard of one of the streams; ignore a lost answer."""
         stream = self._chosen.choice((FLIGHTS, ENRICHED))
         shards = [
             shard
@@ -185,7 +185,7 @@ class _Flights:
     # --- checking -----------------------------------------------------------------------------
 
     def _stored(self, stream: str) -> list[tuple[str, StreamRecord]]:
-        """Return a stream's records with their shards, read below the API: nothing is counted or told of it."""
+        """Return a stream's records with their shards, read below the API, without any effect on metrics or history."""
         reader = self.cloud.cloud.kinesis.reader
         found: list[tuple[str, StreamRecord]] = []
         for shard in reader.shards(arn_of(self.cloud, stream)):
@@ -205,7 +205,7 @@ class _Flights:
         return sorted(found, key=lambda one: int(one[1].sequence_number))
 
     def _enriched(self) -> list[tuple[str, StreamRecord]]:
-        """Return the enriched flights as if each had a record of its own."""
+        """Return the enriched flights as if each had its own record."""
         return [
             (shard, msgspec.structs.replace(record, data=data))
             for shard, record in self._stored(ENRICHED)
@@ -213,7 +213,7 @@ class _Flights:
         ]
 
     def _check_checkpoints(self) -> None:
-        """Hold what a dead cloud has stored of its progress against what is really there."""
+        """Compare the checkpoints of a dead cloud with the records that are really there."""
         mapping, delivery = _progress(self.cloud)
         enriched = self._enriched()
         known = {_event_id(record.data) for _, record in enriched}
@@ -233,7 +233,7 @@ class _Flights:
                 )
 
     def _lines(self) -> Counter[bytes]:
-        """Return how often each record's data is in the bucket's objects."""
+        """Return how often the bucket's objects contain each record's data."""
         found: Counter[bytes] = Counter()
         folder = self.cloud.data_dir / "s3" / BUCKET
         for path in sorted(folder.rglob("*")):
@@ -259,7 +259,7 @@ class _Flights:
         self._check_failures(flights)
 
     def _check_order(self, enriched: list[tuple[str, StreamRecord]]) -> None:
-        """Hold each carrier's flights to their order: none stands before one that precedes it."""
+        """Check that each carrier's flights are in order."""
         shown: dict[str, list[int]] = defaultdict(list)
         for _, record in enriched:
             event = json.loads(record.data)
@@ -267,7 +267,7 @@ class _Flights:
         for carrier, numbers in shown.items():
             newest = 0
             for number in numbers:
-                # What is there already comes again after a failure; anything new must be the next.
+                # After a failure earlier flights may come again; a new flight must be the next one.
                 if number > newest + 1:
                     raise PromiseBroken(f"{carrier}: {number} comes after {newest}")
                 newest = max(newest, number)
@@ -314,7 +314,7 @@ def _event_id(data: bytes) -> str | None:
 
 
 def _documents(data: bytes) -> Iterator[bytes]:
-    """Yield the JSON documents of an object: Firehose puts nothing between them."""
+    """Yield the JSON documents of an object; Firehose writes no separator between them."""
     text, start = data.decode(), 0
     decoder = json.JSONDecoder()
     while start < len(text):
@@ -324,7 +324,7 @@ def _documents(data: bytes) -> Iterator[bytes]:
 
 
 def _progress(cloud: SimulatedCloud) -> tuple[dict[str, int], dict[str, int]]:
-    """Return, by shard, the sequence number before which the mapping, and the delivery, say that they are done."""
+    """Return, by shard, the checkpoints of the mapping and of the delivery: all records before them are done."""
     stored = cloud.cloud.database
     checkpoints = stored.query("SELECT key, value FROM doc_lambda_checkpoints")
     progress = stored.query("SELECT value FROM doc_firehose_progress")

@@ -1,8 +1,8 @@
-"""Puts mixed load on a real cloud for some time, and judges whether its memory still rises after the warm-up.
+"""Puts mixed load on a real cloud for some time, and decides whether its memory still rises after the warm-up.
 
-Whether it rises is judged by the slope of the samples' line (Theil and Sen's: the median of the slopes between all
-pairs of samples) with its 95 % interval (Kendall's variance): memory rises when even the interval's lower end is more
-than `MOST_MB_AN_HOUR`. One sample that is high, such as during a collection of garbage, does not count for much.
+The decision uses the slope of the samples (the Theil-Sen estimator: the median of the slopes between all pairs of
+samples) with its 95 % confidence interval (by Kendall's variance): memory rises if even the interval's lower end is
+above `MOST_MB_AN_HOUR`. A single high sample, such as before a garbage collection, has little influence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rich.table import Table
 from scripts.soak_load import Cloud, Load
 
 MOST_MB_AN_HOUR = 10.0
-# Of an hour, the first ten minutes.
+# In a run of an hour, the first ten minutes.
 WARM_UP_SHARE = 1 / 6
 SAMPLES = 240
 FILL_FROM_MINUTES = 10
@@ -36,7 +36,7 @@ Z_95 = 1.959964
 
 @dataclass(frozen=True)
 class Trend:
-    """How a series of samples goes: MB an hour, and the ends of the 95 % interval."""
+    """The slope of a series of samples in MB per hour, and the ends of its 95 % interval."""
 
     slope: float
     low: float
@@ -44,18 +44,18 @@ class Trend:
 
     @property
     def rises(self) -> bool:
-        """Whether memory rises for certain, and by more than may be."""
+        """Whether memory certainly rises by more than allowed."""
         return self.low > MOST_MB_AN_HOUR
 
 
 def trend(samples: Sequence[tuple[float, float]]) -> Trend:
-    """Return the trend of (second, MB) samples, of which there must be three or more."""
+    """Return the trend of at least three (second, MB) samples."""
     slopes = sorted(
         (later_mb - mb) / (later_s - s) * 3600
         for (s, mb), (later_s, later_mb) in itertools.combinations(samples, 2)
     )
     count = len(samples)
-    # Kendall's variance of the number of rising pairs less the number of falling ones.
+    # Kendall's variance of the number of rising pairs minus the number of falling pairs.
     spread = Z_95 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     low = round((len(slopes) - spread) / 2)
     high = round((len(slopes) + spread) / 2)
@@ -68,7 +68,7 @@ def trend(samples: Sequence[tuple[float, float]]) -> Trend:
 
 @dataclass(frozen=True)
 class Report:
-    """What a soak saw: (second, MB of memory) samples, what was done, and the data directory's size at the end."""
+    """The results of a soak: (second, MB of memory) samples, the calls made, and the data directory's final size."""
 
     samples: list[tuple[float, float]]
     done: Counter[str]
@@ -88,7 +88,7 @@ class Report:
 
 
 def soak(minutes: float, seed: int, say: Callable[[str], None] = lambda _: None) -> Report:
-    """Load a cloud for so long; return what was seen."""
+    """Load a cloud for this long; return the results."""
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, Cloud(Path(folder)) as cloud:
         load = Load(cloud, random.Random(seed))
         load.make()
@@ -116,7 +116,7 @@ def soak(minutes: float, seed: int, say: Callable[[str], None] = lambda _: None)
 @click.option("--minutes", default=2.0, show_default=True, type=click.FloatRange(0.1))
 @click.option("--seed", default=1, show_default=True)
 def main(minutes: float, seed: int) -> None:
-    """Load a real cloud with all kinds of requests, and say whether its memory rises."""
+    """Load a real cloud with all kinds of requests, and report whether its memory rises."""
     console = Console()
     with console.status("") as status:
         report = soak(minutes, seed, status.update)

@@ -1,4 +1,4 @@
-"""The mixed load of a soak: a cloud in a process of its own, and threads that ask all kinds of things of it."""
+"""The mixed load of a soak: a cloud in a separate process, and threads that send it all kinds of requests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ACCOUNT, REGION = "000000000000", "us-east-1"
 ROUND_EVERY_S = 0.25
 START_WITHIN_S = 60.0
 LEASES = 50
-# As many as headrace keeps of a table's stream.
+# The number of records that headrace keeps in a table's stream.
 STREAM_RECORDS = 50_000
 
 FUNCTION = """
@@ -105,7 +105,7 @@ class Cloud:
 
 @dataclass
 class Load:
-    """What is done in each round, by service. Each is a thread of its own with clients of its own."""
+    """The calls of each round, by service. Each service has its own thread and clients."""
 
     cloud: Cloud
     chosen: random.Random
@@ -114,7 +114,7 @@ class Load:
     stop: threading.Event = field(default_factory=threading.Event)
 
     def make(self) -> None:
-        """Make a stream with a function and a delivery behind it, a table, queues, a topic and a rule."""
+        """Create a stream with a function and a delivery stream behind it, a table, queues, a topic and a rule."""
         kinesis, lambda_, sqs = map(self.cloud.client, ("kinesis", "lambda", "sqs"))
         kinesis.create_stream(StreamName="s", ShardCount=2)
         kinesis.get_waiter("stream_exists").wait(StreamName="s")
@@ -162,7 +162,7 @@ class Load:
         self.cloud.client("logs").create_log_group(logGroupName="g")
 
     def fill(self) -> None:
-        """Fill what has a bound that the load would take longer than the warm-up to reach: a table's stream."""
+        """Fill a table's stream, whose size limit the load would reach only after the warm-up."""
         dynamodb = self.cloud.client("dynamodb")
         for _ in range(STREAM_RECORDS // 25):
             dynamodb.batch_write_item(RequestItems={"streamed": _changes(self.chosen)})

@@ -1,8 +1,8 @@
-"""The Sparks that the tests run on, and the run of the Spark tests on one of them: `scripts/test --spark 3.5`.
+"""Lists the Spark versions that the tests run on, and runs the Spark tests on one of them: `scripts/test --spark 3.5`.
 
-Each has an environment of its own in `.spark/<version>`, made on first need: pip's PySpark, the packages that jobs
-bring for it (`spark_jobs/requirements/`), and pytest; nothing of headrace. The tests run in its interpreter. What they
-start of the cloud runs in headrace's own environment, whose interpreter they find in HEADRACE_PYTHON.
+Each has a separate environment in `.spark/<version>`, made on first use: PyPI's PySpark, the packages that jobs bring
+for it (`spark_jobs/requirements/`), and pytest, but nothing of headrace. The tests run in its interpreter. They start
+clouds in headrace's own environment, with the interpreter in HEADRACE_PYTHON.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.spark_submit.errors import JobRefused
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / ".spark"
-# Where the cloud keeps the environments of labels; they link to those of the tests.
+# The cloud's environments for release labels; they link to the tests' environments.
 CACHE = FOLDER / "cache"
 
 
@@ -37,8 +37,8 @@ class Tested:
     """One Spark of the matrix.
 
     Attributes:
-        spark: the version that is installed; a release's, where one has this minor version.
-        python: the Python that it is tested with; of a release, the oldest that its image has.
+        spark: the installed version; an EMR release's, if one has this minor version.
+        python: the Python of its tests; for an EMR release the oldest one of its image.
     """
 
     spark: str
@@ -46,7 +46,7 @@ class Tested:
 
     @property
     def label(self) -> str | None:
-        """The newest release of EMR with just this Spark and this Python as its default; None if there is none."""
+        """The newest EMR release with exactly this Spark and this default Python; None if there is none."""
         wanted = (self.spark, self.python)
         found = (r.label for r in releases() if (r.spark_version, r.python) == wanted)
         return next(found, None)
@@ -66,11 +66,11 @@ _DRAINED = "a_drained_query_has_bounded_batches_and_its_progress_and_goes_on_whe
 _ON_EVERY_SPARK = (
     "tests/spark/test_streams_writes.py::test_a_frame_is_appended_every_key_in_order",
 )
-# Spark 3.5 has no sources in Python, and so a way of its own.
+# Spark 3.5 has no sources in Python, and so its own implementation.
 _CORE_OF_35 = (f"tests/spark/test_streams.py::test_{_DRAINED}",)
 _CORE_OF_4 = ("tests/spark/test_source.py::test_limits_cut_a_backlog_into_batches",)
 ALL = ("tests/spark", "tests/spark_jobs")
-# Of 2026, and their last versions for Python 3.9.
+# Versions of 2026, and the last versions for Python 3.9.
 _TOOLS = ("pytest>=8.4,<10", "pytest-xdist>=3.8,<4", "hypothesis>=6.140")
 
 
@@ -80,7 +80,7 @@ def core_of(minor: str) -> tuple[str, ...]:
 
 
 def environment_of(minor: str) -> Environment:
-    """Return the environment of a Spark of the matrix, made if need be. Raises JobRefused with a sentence."""
+    """Return the environment of a Spark of the matrix; make it if needed. Raises JobRefused with a sentence."""
     tested = MATRIX[minor]
     python, version = python_for(tested.spark, [minor_of(tested.python)])
     environment = Environment(tested.spark, version, FOLDER / tested.spark)
@@ -98,7 +98,7 @@ def environment_of(minor: str) -> Environment:
 
 
 def variables(minor: str, environment: Environment) -> dict[str, str]:
-    """Return what the tests find in their environment: headrace's interpreter, and what the cloud runs steps with."""
+    """Return the tests' environment variables: headrace's interpreter, and the cloud's Spark for steps."""
     tested = MATRIX[minor]
     found = {
         **os.environ,
@@ -107,7 +107,7 @@ def variables(minor: str, environment: Environment) -> dict[str, str]:
         REUSE_VARIABLE: str(environment.folder),
     }
     if tested.label is None:
-        # A Spark that no release has: the cloud runs all steps with it.
+        # No EMR release has this Spark: the cloud runs all steps with it.
         found["HEADRACE_SPARK_HOME"] = str(environment.home)
     else:
         found["HEADRACE_TEST_RELEASE"] = tested.label

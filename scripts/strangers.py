@@ -1,9 +1,9 @@
-"""Deploys, feeds and destroys stacks that were not written for headrace, and says which of them do what they should.
+"""Deploys, feeds and destroys stacks that were not written for headrace, and reports which of them work.
 
 `python -m scripts.strangers [CASE ...]` takes the stacks of `scripts/strangers/app.js` (aws-cdk-lib's constructs, AWS
-Solutions Constructs, installed by npm) and the templates in `scripts/strangers/templates`. Each is deployed into a
-cloud of its own process, something is put in (`flows.json` says what, and where it must arrive), and it is destroyed.
-A `*` at a case's end means all that begin so. Exits 1 when a case does not pass.
+Solutions Constructs, installed by npm) and the templates in `scripts/strangers/templates`. It deploys each into a
+cloud in a separate process, puts in the data that `flows.json` names, waits until it arrives, and destroys the stack.
+A `*` at the end of a CASE stands for any ending. Exits 1 when a case does not pass.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAN
 
 
 class Outcome:
-    """What became of a case: whether it deploys, data flows (None: nothing has to), and it is destroyed."""
+    """A case's result: whether it deploys, whether data flows (None: none is sent), and whether it is destroyed."""
 
     def __init__(self, name: str, flow: Sequence[str]) -> None:
         self.name, self.flow = name, flow
@@ -47,12 +47,12 @@ class Outcome:
 
     @property
     def passes(self) -> bool:
-        """Whether all was as it should be."""
+        """Whether the case passes."""
         return self.deploys and self.destroys and self.flows is not False
 
 
 class Case(Outcome):
-    """One stack, and what became of it."""
+    """One stack, and its result."""
 
     def __init__(self, name: str, template: Path, flow: Sequence[str]) -> None:
         super().__init__(name, flow)
@@ -65,7 +65,7 @@ class Case(Outcome):
             self._deploy(cloud)
             if self.deploys and self.flow:
                 self._feed(cloud)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
+        except Exception as error:  # noqa: BLE001 - the table shows every error
             self.why = self.why or f"{type(error).__name__}: {error}"[:300]
             if self.deploys:
                 self.flows = False
@@ -109,7 +109,7 @@ class Case(Outcome):
             self.why = self.why or f"{type(error).__name__}: {error}"[:300]
 
     def _empty(self, cloud: Cloud) -> None:
-        """Empty the buckets, which no raw template does by itself and without which they stay, on AWS too."""
+        """Empty the buckets: a raw template does not do it, and a bucket with objects is not deleted, as on AWS."""
         for bucket in cloud.ids(self.name, "AWS::S3::Bucket"):
             found = cloud("s3").list_object_versions(Bucket=bucket)
             for each in [*found.get("Versions", []), *found.get("DeleteMarkers", [])]:
@@ -118,7 +118,7 @@ class Case(Outcome):
                 )
 
     def _status(self, cloud: Cloud) -> str:
-        """Return the stack's status once nothing is in progress; '' when it is gone."""
+        """Return the stack's status when no operation is in progress; '' if the stack is deleted."""
         until = time.monotonic() + DEPLOYED_WITHIN_S
         while True:
             try:
@@ -149,7 +149,7 @@ def _zipped(folder: Path) -> bytes:
 
 
 def synthesised(folder: Path) -> list[Path]:
-    """Return the templates of the app, which npm's packages are installed for."""
+    """Install the npm packages, synthesise the app, and return its templates."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         raise SystemExit("scripts.strangers needs Node.js and npm.")
@@ -161,7 +161,7 @@ def synthesised(folder: Path) -> list[Path]:
         [node, "app.js", str(folder)],
         cwd=HERE,
         check=True,
-        # esbuild, which bundles NodejsFunction's code, is found there.
+        # NodejsFunction finds esbuild there, which bundles its code.
         env={
             **os.environ,
             "PATH": f"{HERE / 'node_modules' / '.bin'}{os.pathsep}{os.environ['PATH']}",
@@ -173,7 +173,7 @@ def synthesised(folder: Path) -> list[Path]:
 
 
 def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
-    """Return the cases that are asked for, all by default; the app is synthesised unless the folder is there."""
+    """Return the chosen cases, all by default; synthesise the app unless its folder exists."""
     flows: dict[str, list[str]] = {}
     for each in (HERE / "flows.json", HERE / "templates/flows.json"):
         flows.update(json.loads(each.read_text()))
@@ -192,14 +192,14 @@ def cases(folder: Path, wanted: Sequence[str]) -> list[Case]:
 
 
 def is_wanted(name: str, wanted: Sequence[str]) -> bool:
-    """Return whether a case was asked for: by its name, by a beginning and `*`, or by nothing."""
+    """Return whether a case is chosen: by its name, by a prefix and `*`, or because no case was named."""
     return not wanted or any(
         name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in wanted
     )
 
 
 def started(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start a headrace on a data directory, and wait until it answers."""
+    """Start headrace on a data directory, and wait until it answers."""
     headrace = str(Path(sys.executable).with_name("headrace"))
     folder.parent.mkdir(parents=True, exist_ok=True)
     command = [headrace, "up", "--port", str(port)]
@@ -274,7 +274,7 @@ def _row(case: Case) -> dict[str, Any]:
 
 
 def _unmade(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of the stacks that the CDK itself could not synthesise."""
+    """Return the rows of the stacks that the CDK could not synthesise."""
     file = folder / "errors.json"
     errors: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
     nothing = {"deploys": False, "flows": None, "destroys": False}

@@ -1,11 +1,11 @@
-"""Types commands of the CDK CLI, the AWS CLI and the SAM CLI as their users do, and says which do what they should.
+"""Runs commands of the CDK CLI, the AWS CLI and the SAM CLI as users do, and reports which of them work.
 
 `python -m scripts.strangers_commands [CASE ...]` runs the cases of `scripts/strangers/commands/*.toml` on a headrace
-that the CDK CLI has bootstrapped. A case has a copy of a folder beside them (an app or templates), lines for a shell,
-something that is put in and must arrive (as in `flows.json`), and lines that take all of it away. A `*` at a case's end
-means all that begin so. The SAM CLI is installed by pip in `.venv-sam`, CDK's library by npm beside the apps. Exits 1
-when a case does not pass. `--results FILE` keeps what became of each; `--page FILE ...` writes the table of such files
-to docs/conformance/commands.md, where the last file counts.
+that the CDK CLI has bootstrapped. A case has a copy of a folder beside the TOML files (an app or templates), shell
+commands, data that is put in and must arrive (as in `flows.json`), and commands that remove everything. A `*` at the
+end of a CASE stands for any ending. pip installs the SAM CLI in `.venv-sam`, npm installs CDK's library beside the
+apps. Exits 1 when a case does not pass. `--results FILE` stores each case's result; `--page FILE ...` writes the table
+of such files to docs/conformance/commands.md; for a case in several files the last one counts.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ ROOT = Path(__file__).parents[1]
 HERE = Path(__file__).parent / "strangers" / "commands"
 SAM = ROOT / ".venv-sam"
 PAGE = ROOT / "docs" / "conformance" / "commands.md"
-# The machine may be at work on other things; a line that takes longer hangs.
+# The machine may be busy with other work; a command that takes longer hangs.
 LINE_WITHIN_S = 240.0
 SHOWN_CHARACTERS = 300
 
 
 class Unexpected(Exception):
-    """A line did not do what it should; the message is what it printed last."""
+    """A command did not work as it should; the message is the end of its output."""
 
 
 class CommandCase(strangers.Outcome):
-    """Lines that somebody types, and what became of them."""
+    """The commands of a case, and the case's result."""
 
     def __init__(self, name: str, told: Mapping[str, Any], folder: Path) -> None:
         super().__init__(name, [each.replace("$CASE", name) for each in told.get("flow", [])])
         self._told, self._folder = told, folder / name
 
     def run(self, cloud: strangers_flows.Cloud) -> None:
-        """Type the lines, put something in, and take all away."""
+        """Run the commands, put data in, and remove everything."""
         shutil.copytree(
             HERE / self._told["folder"], self._folder, ignore=shutil.ignore_patterns("cdk.out")
         )
@@ -60,7 +60,7 @@ class CommandCase(strangers.Outcome):
         stack = f"{self.name}{self._told.get('stack', '')}"
         try:
             why = strangers_flows.feed(cloud, stack, self.flow)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
+        except Exception as error:  # noqa: BLE001 - the table shows every error
             why = f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS]
         self.flows, self.why = not why, self.why or why
 
@@ -96,7 +96,7 @@ class CommandCase(strangers.Outcome):
         }
 
     def _is_gone(self, cloud: strangers_flows.Cloud) -> bool:
-        """Return whether no stack is left that has the case's name."""
+        """Return whether no stack of the case is left."""
         pages = cloud("cloudformation").get_paginator("describe_stacks").paginate()
         names = [stack["StackName"] for page in pages for stack in page["Stacks"]]
         left = [name for name in names if _case_of(name) == self.name]
@@ -105,12 +105,12 @@ class CommandCase(strangers.Outcome):
 
 
 def _case_of(stack: str) -> str:
-    """Return the case that a stack belongs to: the longest name that it begins with."""
+    """Return the case of a stack: the longest case name with which the stack's name begins."""
     return max((name for name in told() if f"{stack}-".startswith(f"{name}-")), key=len, default="")
 
 
 def _run(line: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
-    """Run a line of a case; raises Unexpected."""
+    """Run a command of a case. Raises Unexpected."""
     if "edit" in line:
         file = folder / line["edit"]
         file.write_text(file.read_text().replace(line["from"], line["to"]))
@@ -152,7 +152,7 @@ def _printed(text: str, folder: Path, environment: Mapping[str, str]) -> tuple[i
 
 
 def told() -> dict[str, dict[str, Any]]:
-    """Return all cases by name, with the folder that each copies."""
+    """Return all cases by name, with the folder that each one copies."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(HERE.glob("*.toml")):
         for name, case in tomllib.loads(file.read_text()).items():
@@ -161,7 +161,7 @@ def told() -> dict[str, dict[str, Any]]:
 
 
 def install(names: Sequence[str]) -> None:
-    """Install what the cases need beside headrace, on the first need."""
+    """Install what the cases need beside headrace, on first use."""
     if any(name.startswith("cdk-") for name in names) and not (HERE / "node_modules").exists():
         npm = shutil.which("npm")
         if npm is None:
@@ -178,7 +178,7 @@ def install(names: Sequence[str]) -> None:
 def survey(
     wanted: Sequence[str], port: int, at_a_time: int, keep: Path | None
 ) -> list[CommandCase]:
-    """Run the cases that are asked for on a cloud of their own, and print a line for each."""
+    """Run the chosen cases on a separate cloud, and print a line for each."""
     names = [name for name in told() if strangers.is_wanted(name, wanted)]
     if not names:
         return []

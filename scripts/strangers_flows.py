@@ -1,4 +1,4 @@
-"""Puts something into a stack that was not written for headrace, and sees where it arrives: `scripts.strangers`."""
+"""Puts data into a stack that was not written for headrace, and checks that it arrives; see `scripts.strangers`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from botocore.config import Config
 from headrace.core.clock import SystemClock
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
-# The bucket into which the functions of the cases put an object: so it shows that they ran.
+# The functions of the cases put an object into this bucket, which shows that they ran.
 SINK = "survey-sink"
 WITHIN_S, SCHEDULED_WITHIN_S = 25.0, 75.0
 
 
 class Cloud:
-    """A headrace process and clients of it."""
+    """A headrace process and its clients."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -39,7 +39,7 @@ class Cloud:
         return self._clients[service]
 
     def ids(self, stack: str, kind: str) -> list[str]:
-        """Return the physical ids of a stack's resources of a type, but for dead-letter queues and log buckets."""
+        """Return the physical ids of a stack's resources of a type, except dead-letter queues and log buckets."""
         found = self("cloudformation").describe_stack_resources(StackName=stack)["StackResources"]
         beside = ("dlq", "deadletter", "log")
         return [
@@ -54,7 +54,7 @@ class Cloud:
 
 
 def _post(url: str) -> None:
-    # API Gateway's methods may ask for a signature, of which a cloud without --auth looks at the key alone.
+    # API Gateway's methods may require a signature; a cloud without --auth looks only at its key.
     key = f"{ACCOUNT}/20260101/{REGION}/execute-api/aws4_request"
     headers = {
         "content-type": "application/json",
@@ -96,7 +96,7 @@ def _put_item(cloud: Cloud, stack: str, _: str) -> None:
 def _put_event(cloud: Cloud, stack: str, source: str) -> None:
     entry = {"Source": source or stack, "DetailType": "t", "Detail": '{"a": 1}'}
     buses = cloud.ids(stack, "AWS::Events::EventBus")
-    # The bus of that name alone: `ev-bus` feeds the default one.
+    # Only the bus of that name: `ev-bus` feeds the default bus.
     if stack in buses:
         entry["EventBusName"] = stack
     cloud("events").put_events(Entries=[entry])
@@ -230,7 +230,7 @@ SIGHTS: dict[str, Callable[[Cloud, str, str], bool]] = {
 
 
 def feed(cloud: Cloud, stack: str, flow: Sequence[str]) -> str:
-    """Put something into a stack and wait until it arrives; returns why it did not, or ''."""
+    """Put data into a stack and wait until it arrives; return the reason if it does not, else ''."""
     source, how_in, sight, how_out, within_s = [*flow, "", "", "", "", ""][:5]
     FEEDS[source](cloud, stack, how_in)
     is_scheduled = source == "nothing" and stack.startswith(("sch-", "ev-sched", "ev-cron"))

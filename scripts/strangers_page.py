@@ -1,7 +1,7 @@
-"""Writes docs/conformance/strangers.md from what `python -m scripts.strangers --results FILE` wrote.
+"""Writes docs/conformance/strangers.md from the results of `python -m scripts.strangers --results FILE`.
 
-`python -m scripts.strangers_page FILE ...` takes the files of one run or of several; of a case that is in more than
-one, the last counts.
+`python -m scripts.strangers_page FILE ...` takes the files of one or several runs; for a case in several files the
+last one counts.
 """
 
 from __future__ import annotations

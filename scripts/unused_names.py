@@ -2,10 +2,10 @@
 
     python -m scripts.unused_names
 
-A function, class or constant of a module is used when its own module reads it or another file imports it: the same name
+A function, class or constant of a module is used when its own module reads it or another file imports it; the same name
 elsewhere does not count. A method or a field is used when any file reads an attribute of that name, or has the name as
-a text. A decorated function is used by its decorator, a method below a library's class by the library, and a name in
-camel case by Java.
+a string. A decorator uses the function that it decorates, a library uses the methods of subclasses of its classes, and
+Java uses names in camel case.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-# Shapes from AWS's models, whole at a time; and files that run elsewhere, as they are.
+# Generated shapes, which are never trimmed to the used ones; and files that run elsewhere.
 NOT_READ = re.compile(
     "headrace/aws/shapes/|headrace/services/cloudformation/resources/inline/|scripts/strangers/"
 )
-# What stands in moto's place has moto's names.
+# Replacements of parts of moto have moto's names.
 AS_MOTO_NAMES = "headrace/fallback/"
-# Its functions are looked up by the texts in its `__init__.py`.
+# `__init__.py` looks its functions up by name.
 PATCHES = "headrace/fallback/services/"
 OWN = ("headrace", "scripts", "cdk", "lambdas", "spark_jobs", "tests")
-# These change what they decorate, and keep no list of it.
+# These decorators change a function, but do not register it as used.
 PLAIN_DECORATORS = {"cache", "contextmanager", "dataclass", "lru_cache", "property"}
 CALLBACK_OF_HTTPTOOLS = re.compile(
     r"on_(url|header|headers_complete|body|chunk_header|message_(begin|complete))"
 )
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
-# Names that are looked up by their text, and who looks.
+# Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
     "TYPES": "headrace.services.cloudformation.resources",
     "NEEDS_SPARK": "scripts.spark_matrix",
@@ -54,7 +54,7 @@ LOOKED_UP = {
 
 @dataclass(slots=True)
 class Source:
-    """A file: what it imports under which name, and what it reads."""
+    """A file: its imports by local name, and the names that it reads."""
 
     path: str
     tree: ast.Module
@@ -73,7 +73,7 @@ class Source:
 
 
 def read(path: str, text: str) -> Source:
-    """Return what a file imports and reads. Raises SyntaxError."""
+    """Return a file's imports and the names that it reads. Raises SyntaxError."""
     source = Source(path, ast.parse(text))
     folder = path.rpartition("/")[0].replace("/", ".")
     read_dotted: list[tuple[str, str]] = []
@@ -152,7 +152,7 @@ def _of_module(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _of_classes(source: Source, by_position: set[str]) -> Iterator[tuple[int, str, str]]:
-    """Yield the methods and fields of the file's classes that no library calls, and no pattern reads by position."""
+    """Yield the methods and fields of the file's classes that no library calls and no pattern reads by position."""
     for node in source.tree.body:
         if not isinstance(node, ast.ClassDef) or not all(
             _is_own(base, source) for base in node.bases
@@ -194,13 +194,13 @@ def main() -> int:
     """Print the names that nothing uses."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
     listed = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
-    # Git also lists what has been deleted since, and what is in conflict several times.
+    # Git also lists deleted files, and lists a file in conflict several times.
     paths = [
         path
         for path in sorted(set(listed.stdout.split()))
         if NOT_READ.match(path) is None and (REPOSITORY / path).is_file()
     ]
-    # Trees have no circles: looking for them would take twice the time of all else.
+    # Syntax trees have no cycles: to search for cycles would take twice the time of everything else.
     gc.disable()
     found = list(unused([read(path, (REPOSITORY / path).read_text()) for path in paths]))
     for line in found:

@@ -1,12 +1,12 @@
-"""Counts how often each way through headrace comes back to a file that it had left (docs/architecture.md).
+"""Counts how often each path through headrace returns to a file that it had left (docs/architecture.md).
 
 Usage: python -m scripts.ways [TREE]
        python -m scripts.ways --show "step to process"
 
-A cloud is started, every way is gone twice, and the second time each function is noted at its first call, on every
-thread. What is at the leaves (records, facts, errors, limits) is no part of a way: so is the second pair of figures.
-What BACKGROUND names is no part of a way either: workers and a timer, with all that they call, are not noted.
-TREE is the folder that holds another `headrace`, an older one, say; it runs with this environment's libraries.
+It starts a cloud, runs every path twice, and the second time records each function at its first call, on every thread.
+The second pair of figures leaves out the leaf modules (records, facts, errors, limits). BACKGROUND is never recorded:
+workers and a timer, with everything that they call.
+TREE is the folder of another `headrace`, for example an older one; it runs with this environment's libraries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 Call = tuple[str, str]
 
-# The ways and the folders in which each is counted.
+# The paths, and the folders in which each is counted.
 SCOPES: dict[str, tuple[str, ...]] = {
     "a request in one piece": ("aws/",),
     "the same in two": ("aws/",),
@@ -44,7 +44,7 @@ SCOPES: dict[str, tuple[str, ...]] = {
     "step to process": ("services/emr/", "spark_submit/"),
 }
 LEAVES = ("state.py", "spark_versions.py", "errors.py", "limits.py")
-# What workers and a timer do meanwhile, whatever is asked.
+# Work of background workers and a timer, which is independent of the request.
 BACKGROUND = frozenset({
     ("aws/server.py", "Server._look_regularly"),
     ("services/emr/announcements.py", "Announcer.step"),
@@ -56,9 +56,10 @@ _PAUSE_S, _LOOK_S, _LONGEST_S = 0.02, 1.0, 60.0
 
 
 def returns(calls: Iterable[Call], scope: tuple[str, ...]) -> tuple[int, list[Call]]:
-    """Return how often a file is come back to that had been left, and the functions in the order of their first call.
+    """Return how often the calls return to a file that they had left, and the functions in order of their first call.
 
-    `calls` are files, below `headrace/`, and functions; those outside of `scope`, which are prefixes, do not count.
+    `calls` are pairs of a file below `headrace/` and a function; `scope` holds path prefixes, and calls outside it do
+    not count.
     """
     functions = list(dict.fromkeys(call for call in calls if call[0].startswith(scope)))
     left: set[str] = set()
@@ -73,16 +74,16 @@ def returns(calls: Iterable[Call], scope: tuple[str, ...]) -> tuple[int, list[Ca
 
 @dataclass
 class Tracer:
-    """Notes the calls of a tree's functions on all threads, while `calls` is a list."""
+    """Records the calls of a tree's functions on all threads, while `calls` is a list."""
 
     package: str
     calls: list[Call] | None = None
     _files: dict[CodeType, str] = field(default_factory=dict[CodeType, str])
-    # By thread, the frame under way that is left out.
+    # By thread, the running frame that is left out.
     _left_out: dict[int, FrameType] = field(default_factory=dict[int, FrameType])
 
     def begin(self) -> None:
-        """Hear of every call on this thread, and on those that are started from now on."""
+        """Trace every call on this thread, and on threads that start from now on."""
         threading.setprofile(self._note)
         sys.setprofile(self._note)
 
@@ -104,7 +105,7 @@ class Tracer:
 
 
 class Ways:
-    """The ways, gone on a running cloud. `traced` has the calls of the second time."""
+    """Runs the paths on a cloud. `traced` has the calls of the second run."""
 
     def __init__(self, tracer: Tracer, port: int) -> None:
         import boto3
@@ -120,7 +121,7 @@ class Ways:
         self._s3.create_bucket(Bucket="bkt")
 
     def go(self) -> None:
-        """Go all of them."""
+        """Run all paths."""
         self._of_kinesis()
         self._of_the_parser()
         self._of_lambda()
@@ -130,7 +131,7 @@ class Ways:
         self._of_emr()
 
     def _of_the_parser(self) -> None:
-        """A request that is sent whole, and one whose body comes after its head."""
+        """Send a request in one piece, and one whose body comes after its head."""
         credential = "test/20260101/us-east-1/kinesis/aws4_request"
         signature = "a" * 64
         head = (
@@ -233,7 +234,7 @@ class Ways:
             emr.add_job_flow_steps(JobFlowId=cluster, Steps=[step])
             is_open = True
             while is_open:
-                # Seldom: what the cloud does during a question is not noted.
+                # Seldom, because the cloud's work during such a request is not recorded.
                 time.sleep(_LOOK_S)
                 is_open = self._unnoted(
                     lambda: emr.list_steps(ClusterId=cluster, StepStates=OPEN)["Steps"]
@@ -253,7 +254,7 @@ class Ways:
         self._client("kinesis").put_record(StreamARN=arn, Data=b"x", PartitionKey="a")
 
     def _unnoted(self, ask: Callable[[], Any]) -> Any:
-        """Ask something that is no part of the way."""
+        """Send a request that is not part of the path."""
         noted, self._tracer.calls = self._tracer.calls, None
         try:
             return ask()
@@ -279,7 +280,7 @@ class Ways:
 
 
 def serve(folder: Path) -> int:
-    """Start a cloud on a free port, and return that; it runs until the process ends."""
+    """Start a cloud on a free port, and return the port; the cloud runs until the process ends."""
     from headrace.cloud import Cloud, server_for
     from headrace.core.config import Config
 
@@ -303,7 +304,7 @@ def serve(folder: Path) -> int:
 
 
 def main() -> None:
-    """Go the ways of a tree and print their figures."""
+    """Run a tree's paths and print their figures."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("tree", nargs="?", type=Path, default=Path(__file__).parent.parent)
     arguments.add_argument("--show", metavar="WAY", help="also print this way, file by file")
@@ -326,7 +327,7 @@ def main() -> None:
             if name == given.show:
                 print("\n".join(f"    {file}: {function}" for file, function in functions))
         sys.stdout.flush()
-        os._exit(0)  # its workers have nothing to end in order
+        os._exit(0)  # the cloud's workers need no orderly end
 
 
 if __name__ == "__main__":

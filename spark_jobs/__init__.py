@@ -1,1 +1,1 @@
-"""The Spark jobs on the flights: each file here is one job, and `common/` holds what the jobs share."""
+"""The Spark jobs on the flights: each file here is one job, and `common/` holds their shared code."""

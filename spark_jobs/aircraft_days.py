@@ -1,11 +1,12 @@
 """Groups each aircraft's flights into sessions: session windows per tail number; see `spark_jobs/common/`.
 
-A session is flights of one tail number with at most eight hours from one to the next; it ends eight hours after its
-last. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and for good: tailnum,
-session_start, session_end, flights, miles, delay_minutes (late departures less early ones), worst_delay.
+A session is a sequence of flights of one tail number with at most eight hours between two flights; it ends eight hours
+after its last flight. Under `--output`: `sessions/batch=N/`, the sessions that micro-batch N closed, each once and
+final: tailnum, session_start, session_end, flights, miles, delay_minutes (the sum; early departures count negative),
+worst_delay.
 
-A session is closed when the watermark passes its end; those still open at the end of a run stay in the checkpoint, and
-are written by the run that has later flights.
+A session is closed when the watermark passes its end; sessions still open at the end of a run stay in the checkpoint,
+and a later run with newer flights writes them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RESULTS = outputs.Results("aircraft_days", "sessions/", ("tailnum", "session_sta
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
-    """Return the sessions of `records`. Flights that were cancelled, or of no known tail number, belong to none."""
+    """Return the sessions of `records`. Cancelled flights, and flights without a tail number, belong to none."""
     flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL")
@@ -45,7 +46,7 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
     counts = queries.run_query(spark, rows, RESULTS.job, "append", arguments, write)
     return counts | queries.quarantine(spark, records, arguments)

@@ -1,14 +1,16 @@
-"""The latest state of every airport, as a table that a stream keeps: upserts by batch, compacted now and then.
+"""Keeps a table of every airport's latest state from a stream: upserts by micro-batch, with periodic compaction.
 
 Under `--output`:
 
-- `deltas/batch=N/`: what micro-batch N adds to each airport. Writing replaces the folder: a repetition changes nothing.
-- `base/upto=N/`: the table as of micro-batch N, whole: what compaction made of the base before and the deltas since.
+- `deltas/batch=N/`: micro-batch N's additions to each airport. Writing replaces the folder: a repetition changes
+  nothing.
+- `base/upto=N/`: the whole table as of micro-batch N: compaction makes it from the base before and the later deltas.
 
-The table is the newest whole base (one with `_SUCCESS`) and the deltas after it: `table()`. Every `--compact-every`
-micro-batches a new base is written; then the base and the deltas that it holds are deleted. A compaction that dies
-half way leaves the old base and its deltas, or the new one and some that it already holds, which are passed over by
-their number: no delta is counted twice, none is lost. A micro-batch that a base already holds is not written again.
+The table is the newest complete base (one with `_SUCCESS`) and the deltas after it: `table()`. Every `--compact-every`
+micro-batches the job writes a new base; then it deletes the older base and the deltas that the new one contains. A
+compaction that dies half way leaves the old base and its deltas, or the new base and some deltas that it already
+contains; readers skip these by their number: no delta counts twice, none is lost. A micro-batch that a base already
+contains is not written again.
 
 Columns: origin; departures, cancellations (so far); event_id, event_time, dest, dep_delay: of the latest flight by
 event time. See `spark_jobs/common/`.
@@ -34,7 +36,7 @@ BOARD_SCHEMA = (
 
 
 def transform(flights: DataFrame) -> DataFrame:
-    """Return what `flights` (events.flights' columns) add to each airport, with the table's columns."""
+    """Return the additions of `flights` (events.flights' columns) to each airport, with the table's columns."""
     cancelled = F.col("cancelled").cast("long")
     return combined(
         flights.select(
@@ -44,7 +46,7 @@ def transform(flights: DataFrame) -> DataFrame:
 
 
 def combined(boards: DataFrame) -> DataFrame:
-    """Return one row an airport of `boards`, rows of the table: counts added up, the latest flight of all."""
+    """Return one row for each airport from `boards`, rows of the table: summed counts, and the latest flight."""
     return (
         boards.groupBy("origin")
         .agg(
@@ -57,28 +59,28 @@ def combined(boards: DataFrame) -> DataFrame:
 
 
 class Board:
-    """The table's files under `folder`. One query at a time writes."""
+    """The table's files under `folder`. Only one query writes at a time."""
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self._folder = spark, folder
 
     def base(self) -> int:
-        """Return the micro-batch that the newest whole base is up to; -1 without one."""
+        """Return the last micro-batch of the newest complete base; -1 without one."""
         return max(self._whole(f"{self._folder}base/", "upto="), default=-1)
 
     def deltas(self) -> list[int]:
-        """Return the numbers of the micro-batches whose deltas are whole, ascending."""
+        """Return the numbers of the micro-batches with complete deltas, ascending."""
         return sorted(self._whole(f"{self._folder}deltas/", "batch="))
 
     def table(self) -> DataFrame:
-        """Return the table as it stands: one row an airport."""
+        """Return the current table: one row for each airport."""
         base = self.base()
         paths = [f"{self._folder}deltas/batch={n}/" for n in self.deltas() if n > base]
         if base >= 0:
             paths.append(f"{self._folder}base/upto={base}/")
         if not paths:
             return self._spark.createDataFrame([], BOARD_SCHEMA)
-        # Each folder is given by its own path, so that its name becomes no column.
+        # Read each folder by its own path, so that its name does not become a column.
         return combined(self._spark.read.schema(BOARD_SCHEMA).parquet(*paths))
 
     def upsert(self, board: DataFrame, batch_id: int) -> None:
@@ -88,14 +90,14 @@ class Board:
             board.coalesce(1).write.mode("overwrite").parquet(path)
 
     def compact(self, batch_id: int) -> None:
-        """Make a base up to `batch_id`, the newest micro-batch, and delete what it holds."""
+        """Make a base up to `batch_id`, the newest micro-batch, and delete the files that it contains."""
         if batch_id > self.base():
             path = f"{self._folder}base/upto={batch_id}/"
             self.table().coalesce(1).write.mode("overwrite").parquet(path)
         self.clean()
 
     def clean(self) -> None:
-        """Delete the deltas and bases that the newest base holds."""
+        """Delete the deltas and bases that the newest base contains."""
         base = self.base()
         for number in self._numbers(f"{self._folder}deltas/", "batch="):
             if number <= base:
@@ -127,15 +129,15 @@ class Board:
         system.delete(path, True)
 
     def _file(self, uri: str) -> tuple[Any, Any]:
-        """Return Hadoop's file system and path of `uri`: the one that Spark itself writes with."""
-        # pyspark does not describe its gateway to the JVM.
+        """Return Hadoop's file system and path of `uri`; Spark itself writes with that file system."""
+        # pyspark has no types for its gateway to the JVM.
         context: Any = self._spark.sparkContext
-        path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - there is no public door
+        path = context._jvm.org.apache.hadoop.fs.Path(uri)  # noqa: SLF001 - there is no public way
         return path.getFileSystem(context._jsc.hadoopConfiguration()), path  # noqa: SLF001
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
     board = Board(spark, arguments.output)
 
     def upsert(flights: DataFrame, batch_id: int) -> None:

@@ -20,18 +20,18 @@ NEEDS_SPARK = "3.5"
 
 
 def transform(records: DataFrame, cut: str) -> DataFrame:
-    """Return the view of the flights in `records` (rows with `data`) before `cut`, each counted once."""
+    """Return the view of the flights in `records` (rows with `data`) before `cut`; each flight counts once."""
     flights = events.flights(records).dropDuplicates(["event_id"])
     return views.view(flights.where(views.before(cut)))
 
 
 def archive(spark: SparkSession, folder: str) -> DataFrame:
-    """Return the archive's lines as the records of a stream."""
+    """Return the archive's lines in the form of a stream's records."""
     return spark.read.text(folder).select(F.col("value").cast("binary").alias("data"))
 
 
 def run(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, int]:
-    """Make the view, and return how many keys it has."""
+    """Write the view, and return the number of its keys."""
     rows = transform(archive(spark, arguments.archive), arguments.before)
     rows.coalesce(1).write.mode("overwrite").parquet(arguments.output)
     return {"rows": spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.output).count()}

@@ -1,13 +1,13 @@
-"""Three late departures in a row of one aircraft: complex events with transformWithState; see `spark_jobs/common/`.
+"""Finds three late departures of an aircraft in a row: complex events, transformWithState; see `spark_jobs/common/`.
 
-Flights come late and out of order, so each is held in the aircraft's state until the watermark has passed its time
-(by an event-time timer), and only then, in the order of time, counts. A flight that departs 15 minutes late
-or more makes the streak longer; one on time, or 24 hours without a flight, ends it. When a streak reaches
-three, and with each flight that makes it longer, a row is written under `--output` in `cascades/batch=N/`: tailnum,
-started, event_time, event_id (of the flight), flights (in a row, late), delay_minutes (of all of them).
+Flights come late and out of order, so the aircraft's state holds each flight until the watermark has passed its time
+(by an event-time timer), and counts the flights only then, in order of time. A flight that departs at least 15 minutes
+late extends the streak; a flight on time, or 24 hours without a flight, ends it. When a streak reaches three, and with
+each further flight, the job writes a row under `--output` in `cascades/batch=N/`: tailnum, started, event_time,
+event_id (of the flight), flights (late ones in a row), delay_minutes (of all of them).
 
-State lies in RocksDB, as transformWithState demands; what was not passed by the watermark at the end of a run waits in
-the checkpoint. transformWithState needs the package protobuf beside pyspark, pandas and pyarrow.
+State is in RocksDB, as transformWithState requires; flights that the watermark has not passed at the end of a run wait
+in the checkpoint. transformWithState needs the package protobuf beside pyspark, pandas and pyarrow.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ OUTPUT_SCHEMA = (
 )
 RESULTS = outputs.Results("cascades", "cascades/", ("event_id",), "tailnum")
 
-# A flight waiting: its time in milliseconds of the epoch, its id, its delay in minutes.
+# A waiting flight: its time in epoch milliseconds, its id, its delay in minutes.
 Waiting = tuple[int, str, int]
-# A streak: when it began, when its last flight was (milliseconds), its flights, their minutes.
+# A streak: its start, its last flight's time (milliseconds), its number of flights, their delay in minutes.
 Streak = tuple[int, int, int, int]
 NO_STREAK: Streak = (0, 0, 0, 0)
 
 
 def advance(streak: Streak, flight: Waiting) -> Streak:
-    """Return the streak after `flight`, the next one in time; NO_STREAK when it was on time."""
+    """Return the streak after `flight`, the next flight in time; NO_STREAK if it was on time."""
     at_ms, _, delay = flight
     if delay < LATE_MINUTES:
         return NO_STREAK
@@ -53,7 +53,7 @@ def advance(streak: Streak, flight: Waiting) -> Streak:
 
 
 class Cascades(StatefulProcessor):
-    """An aircraft's waiting flights and its streak."""
+    """An aircraft's state: its waiting flights and its streak."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the aircraft's state."""
@@ -71,7 +71,7 @@ class Cascades(StatefulProcessor):
         rows: Iterator[Any],
         timerValues: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Put the flights that came among the waiting."""
+        """Add the new flights to the waiting ones."""
         for frame in rows:
             names = ("at_ms", "event_id", "dep_delay")
             came: list[Waiting] = list(zip(*(frame[name].tolist() for name in names)))
@@ -85,9 +85,9 @@ class Cascades(StatefulProcessor):
         timerValues: Any,
         expiredTimerInfo: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Count the flights that the watermark has passed, and set the timer for the first of the others.
+        """Count the flights that the watermark has passed, and set the timer for the first other flight.
 
-        Each call to the state goes to the JVM and back: a timer an aircraft and micro-batch, not one a flight.
+        Each call to the state goes to the JVM and back: so one timer per aircraft and micro-batch, not per flight.
         """
         passed_ms = timerValues.getCurrentWatermarkInMs()
         waiting: list[Waiting] = sorted(tuple(flight) for flight in self._waiting.get())
@@ -111,7 +111,7 @@ class Cascades(StatefulProcessor):
             yield _frame(found)
 
     def close(self) -> None:
-        """Hold nothing open."""
+        """Do nothing: there is nothing to close."""
 
 
 def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
@@ -123,7 +123,7 @@ def _frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
-    """Return the cascades in the stream `records`. Flights cancelled, or of no known tail number, are none."""
+    """Return the cascades in the stream `records`, without cancelled flights and flights without a tail number."""
     flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND tailnum IS NOT NULL AND dep_delay IS NOT NULL")
@@ -141,7 +141,7 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
     provider = "spark.sql.streaming.stateStore.providerClass"
     before = spark.conf.get(provider)
     spark.conf.set(provider, ROCKSDB)

@@ -1,34 +1,34 @@
-"""Departures an hour by airport: reads enriched flights from Kinesis until drained; see `spark_jobs/common/`.
+"""Computes departures per hour and airport from the enriched flights in Kinesis; see `spark_jobs/common/`.
 
     spark-submit --conf spark.sql.shuffle.partitions=2 --py-files s3://.../spark_jobs.zip s3://.../departures.py
         --stream flights-enriched --region us-east-1
         --output s3://bucket/departures/ --checkpoint s3://bucket/checkpoints/departures/
 
-On EMR, the connector that EMR carries is taken with `--source-format` and its name (and `--jars` its jar); the options
-are the same. Each run takes up where the last one stopped. Two tables are under `--output` (or, to a stream, the
-updates alone):
+On EMR, `--source-format` with its name (and `--jars` with its jar) selects EMR's bundled connector; the options
+are the same. Each run continues where the last one stopped, and ends when the stream is drained. Two tables are under
+`--output` (or, in a stream, only the updates):
 
-- `updates/batch=N/`: the windows that micro-batch N changed, each as it stood then. Writing replaces the
-  folder, so a batch that is done again after a crash leaves what it would have left the first time.
-- `windows/`: every window as it stands, made from `updates` at the end of the run: for each window and airport the
-  row of the highest batch. It is replaced as a whole; should the job die meanwhile, the next run makes it again.
+- `updates/batch=N/`: the windows that micro-batch N changed, with their values after it. Writing replaces the
+  folder, so a batch that is repeated after a crash leaves the same files as without the crash.
+- `windows/`: the current state of every window, made from `updates` at the end of the run: for each window and airport
+  the row of the highest batch. It is replaced as a whole; if the job dies meanwhile, the next run makes it again.
 
-Why not simply append windows once the watermark has closed them: a run that drains its input and ends would keep
-its last windows to itself, since nothing comes to move the watermark past them. Here a window is written as soon
-as it has a flight and corrected until it is closed; so the table always accounts for every flight read.
+Why the job does not append each window once the watermark has closed it: a run that drains its input and ends would
+never write its last windows, since no later flight moves the watermark past them. Here a window is written as soon
+as it has a flight, and corrected until it is closed; so the table always accounts for every flight read.
 
-**Lateness.** A flight is dropped if it comes at least *two micro-batches* after flights more than `--watermark`
-younger (Spark drops by the watermark that the batch before began with). The shards of a stream drain at their own
-pace, and a carrier's flights are all in one shard: cut into many micro-batches, a replayed year is soon weeks further
-in one shard than in the other. So a run takes all that is there as one micro-batch, inside which nothing is late, and
-waits for Kinesis's allowance of 2 MiB a second and shard. The watermark, two days by default, is for what comes as it
-happens; with a small `--max-records-per-shard` or with the connector of EMR give one as wide as the history
+**Lateness.** A flight is dropped if it comes at least *two micro-batches* after flights that are more than
+`--watermark` younger (Spark applies the watermark at the start of the previous batch). The shards of a stream drain at
+different speeds, and a carrier's flights are all in one shard: divided into many micro-batches, a replayed year is soon
+weeks further in one shard than in another. So a run takes the whole backlog as one micro-batch, inside which nothing is
+late, and waits for Kinesis's allowance of 2 MiB per second and shard. The watermark, two days by default, is for live
+events; with a small `--max-records-per-shard` or with EMR's connector give one as wide as the history
 (`--watermark "400 days"`): it costs the state of as many windows and event ids. The job prints how many flights it
-dropped; the job never drops one silently.
+dropped; it never drops one silently.
 
-The output belongs to its checkpoint: to begin anew, delete both, or name others.
+The output belongs to its checkpoint: to start again from the beginning, delete both, or name others.
 
-A flight written twice (see `lambdas/enrich`) is counted once: its `event_id` is remembered as long.
+A flight written twice (see `lambdas/enrich`) is counted once: the state keeps its `event_id` as long as its window.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
     Columns: window_start, window_end (timestamps), origin, departures, cancellations (counts),
     mean_delay, p95_delay (minutes; of the flights that departed; null without any). The percentile is exact, with
-    linear interpolation between neighbours. Rows that are no flight events are left out; the observation
-    `events` counts rows as `read` and these as `unreadable`. Works on a batch too: there the watermark has no effect.
+    linear interpolation between neighbours. Rows that are not flight events are left out; the observation `events`
+    counts all rows as `read` and these as `unreadable`. Works on a batch too, where the watermark has no effect.
     """
     departed = ~F.col("cancelled")
     delay = F.when(departed, F.col("dep_delay"))
@@ -78,7 +78,7 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, publish, and return what happened, in flights."""
+    """Run the query until the input is drained, write `windows/`, and return its counts of flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
     counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
     if outputs.stream_of(arguments.output) is None:
@@ -87,7 +87,7 @@ def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) 
 
 
 def publish(spark: SparkSession, output: str) -> None:
-    """Make `windows/` from `updates/`; there is nothing to make before the first flight was read."""
+    """Write `windows/` from `updates/`, if a flight has been read."""
     batches.publish(spark, f"{output}{RESULTS.folder}", f"{output}windows/", KEY)
 
 

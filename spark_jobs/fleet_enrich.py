@@ -1,11 +1,11 @@
-"""Joins flights with the register of aircraft: a stream joined with a table that changes while the query runs.
+"""Joins flights with the aircraft register: a stream joined with a table that changes while the query runs.
 
-The register is a folder of Parquet, `--planes`, with tailnum, year, manufacturer, model and seats, which
-somebody else replaces or adds to. It is read anew for each micro-batch, so a flight is joined with the register as it
-stands when its micro-batch runs; a flight of an unknown aircraft has nulls. Under `--output`: `flights/batch=N/`.
+The register is a Parquet folder, `--planes`, with tailnum, year, manufacturer, model and seats; another program
+replaces it or adds to it. The job reads it again for each micro-batch, so a flight is joined with the register's
+state at its micro-batch's run; a flight of an unknown aircraft has nulls. Under `--output`: `flights/batch=N/`.
 
-A micro-batch that is done again after a crash replaces what it wrote, and may see a newer register: the
-flights are written exactly once, their aircraft are those of the last attempt. See `spark_jobs/common/`.
+A micro-batch that is repeated after a crash replaces its files, and may see a newer register: each flight is
+written exactly once, with its aircraft from the last attempt. See `spark_jobs/common/`.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ RESULTS = outputs.Results("fleet_enrich", "flights/", ("event_id",), "origin")
 def transform(flights: DataFrame, planes: DataFrame) -> DataFrame:
     """Return `flights` (events.flights' columns) with plane_year, plane_manufacturer, plane_model and plane_seats.
 
-    Of an aircraft that the register holds several times, one row is taken: the newest, then the greatest by its values.
+    If the register has several rows of an aircraft, the newest one counts, then the greatest by its values.
     """
     details = ("year", "manufacturer", "model", "seats")
     one = planes.groupBy("tailnum").agg(F.max(F.struct(*details)).alias("plane"))
     named = [F.col(f"plane.{name}").alias(f"plane_{name}") for name in details]
-    # A small table: sent to every executor, so that the stream is not shuffled.
+    # A small table: broadcast to every executor, so that the stream is not shuffled.
     return flights.join(F.broadcast(one.select("tailnum", *named)), "tailnum", "left")
 
 
 def register(spark: SparkSession, folder: str) -> DataFrame:
-    """Return the register as it stands now."""
+    """Return the register's current state."""
     return spark.read.schema(PLANES_SCHEMA).parquet(folder)
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
     write = outputs.sink(arguments, RESULTS)
 
     def enrich(flights: DataFrame, batch_id: int) -> None:

@@ -1,7 +1,7 @@
-"""Kappa architecture: computes the view of all flights from the whole stream, by the speed layer's code.
+"""Kappa architecture: computes the view of all flights from the whole stream, with the speed layer's code.
 
-The arguments are `speed_view.py`'s without `--since`. A replay writes beside what is served, under an output and a
-checkpoint of its own; once it has caught up, the readers are pointed to it. See `spark_jobs/common/views.py`.
+The arguments are `speed_view.py`'s without `--since`. A replay writes to a separate output and checkpoint, beside the
+served view; once it has caught up, point the readers to it. See `spark_jobs/common/views.py`.
 """
 
 from __future__ import annotations

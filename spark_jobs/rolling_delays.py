@@ -1,8 +1,8 @@
-"""Delays by airport over the last hour, every 15 minutes: hopping windows; see `spark_jobs/common/`.
+"""Computes delays by airport over the last hour, every 15 minutes: hopping windows; see `spark_jobs/common/`.
 
-Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, every window as it stands,
-made at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),
-mean_delay and max_delay (minutes; null where no flight departed). Or, to a stream, the updates alone.
+Under `--output`: `updates/batch=N/`, the windows that micro-batch N changed, and `windows/`, the current state of every
+window, written at the end of the run: window_start, window_end, origin, departures, delayed (15 minutes or more),
+mean_delay and max_delay (minutes; null if no flight departed). In a stream, only the updates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESULTS = outputs.Results("rolling_delays", "updates/", KEY, "origin", corrects=
 
 
 def transform(records: DataFrame, watermark: str) -> DataFrame:
-    """Return the hopping windows of `records`; one counts in the four that hold its time. No cancelled one does."""
+    """Return the hopping windows of `records`; a flight counts in the four windows around its time unless cancelled."""
     flights = events.on_time_once(events.flights(records), watermark)
     return (
         flights.where("NOT cancelled AND dep_delay IS NOT NULL")
@@ -43,7 +43,7 @@ def transform(records: DataFrame, watermark: str) -> DataFrame:
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, publish, and return what happened, in flights."""
+    """Run the query until the input is drained, write `windows/`, and return its counts of flights."""
     rows, write = transform(records, arguments.watermark), outputs.sink(arguments, RESULTS)
     counts = queries.run_query(spark, rows, RESULTS.job, "update", arguments, write)
     if outputs.stream_of(arguments.output) is None:

@@ -3,7 +3,7 @@
     spark-submit --py-files s3://.../spark_jobs.zip s3://.../serve.py --batch s3://bucket/views/batch/
         --speed s3://bucket/views/speed/ --output s3://bucket/views/served/
 
-It takes the views as they stand, and replaces its output.
+It reads the current views, and replaces its output.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NEEDS_SPARK = "3.5"
 
 
 def transform(batch: DataFrame, speed: DataFrame) -> DataFrame:
-    """Return the sum of both views, which must be of flights on either side of one cut."""
+    """Return the sum of both views, which must have the same cut."""
     return views.added(batch.unionByName(speed))
 
 
 def run(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, int]:
-    """Write the sum of the views, and return how many keys it has."""
+    """Write the sum of the views, and return the number of its keys."""
     batch = spark.read.schema(views.VIEW_SCHEMA).parquet(arguments.batch)
     speed = speed_view.read_view(spark, arguments.speed.rstrip("/") + "/")
     rows = transform(batch, speed).coalesce(1).sortWithinPartitions(*views.KEY)

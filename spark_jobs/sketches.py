@@ -1,16 +1,16 @@
-"""Estimates over a stream in little memory, each within the error that theory allows; see `spark_jobs/common/`.
+"""Computes estimates over a stream in little memory, with known error bounds; see `spark_jobs/common/`.
 
-Each micro-batch N leaves, under `--output`, sketches of its flights, which add up to those of all:
+Each micro-batch N writes, under `--output`, sketches of its flights, which merge to the sketches of all flights:
 
 - `distinct/batch=N/`: HyperLogLog (12 bits) of the tail numbers by airport; relative standard error 1.04 / sqrt(4096).
 - `delays/batch=N/`: KLL (`quantiles.py`) of the departures' delays by airport; rank error of 1.65 % in 99 % of cases.
 - `counts/batch=N/`: count-min (5 rows of 1,024) of flights by tail number; never too low, and too high by more than
-  e / 1024 of all flights with a probability of exp(-5) at most.
-- `heavy/batch=N/`: at most 256 tail numbers a partition, those of the most flights by a count-min table and a heap of
-  its own (`heavy.py`). With `counts` they give the heavy hitters: `heavy_hitters()` has every aircraft with more than
+  e / 1024 of all flights with a probability of at most exp(-5).
+- `heavy/batch=N/`: at most 256 tail numbers per partition, with the most flights by a separate count-min table and heap
+  (`heavy.py`). With `counts` they give the heavy hitters: `heavy_hitters()` has every aircraft with more than
   1 / 256 + e / 1024 of all flights, and no aircraft's number is too low.
-- `sample/batch=N/`: a reservoir of 100 flights, by the smallest of a random number each, its id's hash: merged, a
-  uniform sample of all, the same in every run.
+- `sample/batch=N/`: a reservoir of 100 flights, those with the smallest random numbers (the hashes of their ids):
+  merged, they are a uniform sample of all flights, the same in every run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def distinct(flights: DataFrame) -> DataFrame:
 
 
 def distinct_estimate(sketches: DataFrame) -> DataFrame:
-    """Return origin and aircraft, estimated from the rows of several `distinct`."""
+    """Return origin and aircraft, estimated from the rows of several `distinct` sketches."""
     merged = F.hll_sketch_estimate(F.hll_union_agg("sketch"))
     return sketches.groupBy("origin").agg(merged.alias("aircraft"))
 
@@ -54,18 +54,18 @@ def delays(flights: DataFrame) -> DataFrame:
 
 
 def delay_quantile(sketches: DataFrame, share: float) -> DataFrame:
-    """Return origin and delay (minutes): the quantile `share`, estimated from the rows of several `delays`."""
+    """Return origin and delay (minutes): the quantile `share`, estimated from the rows of several `delays` sketches."""
     merged = sketches.groupBy("origin").agg(F.collect_list("sketch").alias("sketches"))
     return merged.select("origin", _quantile("sketches", F.lit(share)).alias("delay"))
 
 
-# Without annotations, from which newer Sparks would take the kind of the function.
+# Without annotations: newer Sparks would infer the kind of the function from them.
 _merged = F.udf(lambda packed: quantiles.merged(packed).pack(), BinaryType())
 _quantile = F.udf(lambda packed, share: quantiles.merged(packed).quantile(share), LongType())
 
 
 def counts(flights: DataFrame) -> DataFrame:
-    """Return the count-min table of the tail numbers: row, cell, count; cells without a flight are left out."""
+    """Return the count-min table of the tail numbers: row, cell, count; without empty cells."""
     rows = flights.where("tailnum IS NOT NULL").select("tailnum", _rows())
     return rows.groupBy("row", _cell()).agg(F.count(F.lit(1)).alias("count"))
 
@@ -79,7 +79,7 @@ def count_estimate(tables: DataFrame, tail_numbers: DataFrame) -> DataFrame:
 
 
 def candidates(flights: DataFrame) -> DataFrame:
-    """Return the tail numbers that may be frequent: tailnum, at most heavy.CANDIDATES a partition."""
+    """Return the tail numbers that may be frequent: tailnum, at most heavy.CANDIDATES per partition."""
     found = flights.select("tailnum").mapInArrow(
         heavy.candidates_of, "name STRING, estimate BIGINT"
     )
@@ -93,12 +93,12 @@ def heavy_hitters(tables: DataFrame, names: DataFrame, most: int) -> DataFrame:
 
 
 def sample(flights: DataFrame, seed: int = SEED) -> DataFrame:
-    """Return SAMPLE of the flights, or of the rows of several samples: event_id, origin, dep_delay, by their draw."""
+    """Return SAMPLE of the flights, or of several samples' rows: event_id, origin, dep_delay, by random number."""
     return flights.select("event_id", "origin", "dep_delay").orderBy(drawn(seed)).limit(SAMPLE)
 
 
 def drawn(seed: int) -> Column:
-    """Return a flight's random number, which it has in every run of the same `seed`."""
+    """Return a flight's random number, which is the same in every run with the same `seed`."""
     return F.xxhash64(F.lit(seed), "event_id")
 
 
@@ -120,7 +120,7 @@ SKETCHES = {
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
 
     def sketch(flights: DataFrame, batch_id: int) -> None:
         flights.persist()

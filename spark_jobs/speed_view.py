@@ -1,8 +1,8 @@
 """The speed layer: updates the view of the flights after a cut from a stream; see `spark_jobs/common/views.py`.
 
-Under `--output`: `deltas/batch=N/`, what micro-batch N adds; the view is their sum, `read_view()`. With `--since` left
-out all flights count, which is the whole of a Kappa architecture: `replay.py`. See `common/events.py` for which
-flights come too late; the cut does not make a flight late.
+Under `--output`: `deltas/batch=N/`, micro-batch N's additions; the view is their sum, `read_view()`. Without `--since`
+all flights count, which makes a Kappa architecture: `replay.py`. `common/events.py` defines late flights; the cut does
+not make a flight late.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NEEDS_SPARK = "3.5"
 
 
 def transform(records: DataFrame, since: str | None, watermark: str) -> DataFrame:
-    """Return the flights of `records` that the view counts: on time, once, from `since` on."""
+    """Return the flights of `records` that the view counts: those from `since` on, without late and repeated ones."""
     flights = events.on_time_once(events.flights(records), watermark)
     return flights if since is None else flights.where(~views.before(since))
 
@@ -30,7 +30,7 @@ def read_view(spark: SparkSession, folder: str) -> DataFrame:
 
 
 def run(spark: SparkSession, records: DataFrame, arguments: argparse.Namespace) -> dict[str, int]:
-    """Run the query until the input is drained, and return what happened, in flights."""
+    """Run the query until the input is drained, and return its counts of flights."""
     write = batches.into(f"{arguments.output}deltas/")
     counts = queries.run_query(
         spark,

@@ -1,13 +1,13 @@
-"""Each departure with the weather of its hour: two streams joined; see `spark_jobs/common/`.
+"""Joins each departure with the weather of its hour: a join of two streams; see `spark_jobs/common/`.
 
-A flight is joined with its airport's report of at most an hour before its time. Under `--output`: `batch=N/`
+A flight is joined with its airport's report from at most an hour before its time. Under `--output`: `batch=N/`
 in `joined/`, each flight once: event_id, event_time, origin, dep_delay, weather_time, temp, wind_speed, precip,
-visib. A flight that has a report is written with the micro-batch that has both; a flight without, with nulls,
-when the watermark has passed it, so that none can come any more. The watermark is the lesser of the two streams'.
+visib. A flight with a report is written with the first micro-batch that has both; a flight without one is written with
+nulls when the watermark has passed it, since then no report can come. The watermark is the smaller of both streams'.
 
 A report is `{"event_id", "event_time", "origin", "temp", "wind_speed", "precip", "visib"}`, in the stream
-`--weather-stream`: hourly, with the time at which its hour begins; a value that was not measured is null. Records
-that are no flights are quarantined in `flights/`, those that are no reports in `weather/`.
+`--weather-stream`: hourly, with the time at which its hour begins; a missing measurement is null. Records that are not
+flights are quarantined in `flights/`, records that are not reports in `weather/`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WEATHER_SCHEMA = (
 WEATHER_REQUIRED = ("event_id", "event_time", "origin")
 WEATHER_OBSERVATION = "reports"
 RESULTS = outputs.Results("weather_delays", "joined/", ("event_id",), "origin")
-# Within an hour alone would hold every flight against every report of its airport: they meet by their hours first.
+# The condition on the hour alone would compare every flight with every report of its airport: so join by hours first.
 HOUR_US = 3_600_000_000
 JOINED = (
     "w.origin = f.origin AND w.hour = f.hour AND f.event_time >= w.weather_time"
@@ -37,11 +37,11 @@ JOINED = (
 
 
 def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFrame:
-    """Return the flights of the Kinesis rows `flights`, each with its report of the rows `weather`, or with nulls."""
+    """Return the flights of the Kinesis rows `flights`, each with its report from the rows `weather`, or with nulls."""
     left = events.on_time_once(events.flights(flights), watermark)
     reports = events.readable_events(weather, WEATHER_SCHEMA, WEATHER_REQUIRED, WEATHER_OBSERVATION)
     right = events.on_time_once(reports, watermark).withColumnRenamed("event_time", "weather_time")
-    # A report on the hour is for that hour, any other for parts of two.
+    # A report on the hour covers that hour, any other report covers parts of two hours.
     since, until = (
         f"floor((unix_micros(weather_time) + {n}) / {HOUR_US})" for n in (0, HOUR_US - 1)
     )
@@ -59,7 +59,7 @@ def transform(flights: DataFrame, weather: DataFrame, watermark: str) -> DataFra
 def run(
     spark: SparkSession, flights: DataFrame, weather: DataFrame, arguments: argparse.Namespace
 ) -> dict[str, int]:
-    """Run the query until both inputs are drained, and return what happened, in flights and reports."""
+    """Run the query until both inputs are drained, and return its counts of flights and reports."""
     counts = queries.run_query(
         spark,
         transform(flights, weather, arguments.watermark),

@@ -40,14 +40,14 @@ class DeliveryConfig:
     """A delivery of JSON records to Parquet in S3. Raises ValueError when AWS would refuse it.
 
     Attributes:
-        name: of the delivery stream.
+        name: the delivery stream's name.
         size_mib, interval_s: the buffer is written when either is reached.
-        prefix, error_prefix: of the objects' keys, with Firehose's `!{...}` expressions.
+        prefix, error_prefix: the prefixes of the objects' keys, with Firehose's `!{...}` expressions.
         parquet_compression: SNAPPY, GZIP or UNCOMPRESSED.
-        database, table: in the Glue catalogue; the table's columns are the file's schema.
+        database, table: names in the Glue catalogue; the table's columns are the files' schema.
         table_location: the part of the prefix that all objects share, ending in a slash.
         partition_name, projection: the one partition column, and how Athena derives its values.
-        columns: of the table.
+        columns: the table's columns.
     """
 
     name: str
@@ -112,7 +112,7 @@ def _check_columns(columns: tuple[Column, ...], partition_name: str) -> None:
 
 
 def load_delivery(path: Path) -> DeliveryConfig:
-    """Read a delivery.json. Raises ValueError, naming the file, when it does not hold a delivery."""
+    """Read a delivery.json. Raises ValueError, which names the file, when its content is invalid."""
     try:
         data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return DeliveryConfig(

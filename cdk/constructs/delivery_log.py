@@ -1,4 +1,4 @@
-"""The log of a delivery stream's errors: a group of its own, kept for a week, and the stream in it."""
+"""The log of a delivery stream's errors: a log group with a week's retention, and its log stream."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -15,11 +15,11 @@ class DeliveryLog:
     """The log group and its stream, as a child of the delivery stream's construct.
 
     Attributes:
-        group_arn: what the role of the delivery stream must be allowed to write to.
+        group_arn: the log group, which the delivery stream's role must be allowed to write to.
     """
 
     def __init__(self, scope: Construct, name: str) -> None:
-        """Make them in `scope`, for the delivery stream of a name."""
+        """Create both in `scope`, for the delivery stream with this name."""
         self._group = logs.LogGroup(
             scope,
             "Logs",
@@ -38,7 +38,7 @@ class DeliveryLog:
 
     @property
     def options(self) -> firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty:
-        """Where errors are logged, as the delivery stream is told."""
+        """The delivery stream's CloudWatch logging options."""
         return firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty(
             enabled=True,
             log_group_name=self._group.log_group_name,

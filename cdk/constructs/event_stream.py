@@ -18,7 +18,7 @@ class EventStream(Construct):
     """A stream with a fixed number of shards, encrypted with AWS's own key; deleted with its stack.
 
     Attributes:
-        stream: the stream, to grant and to read from.
+        stream: the stream, for grants and readers.
     """
 
     def __init__(
@@ -46,6 +46,6 @@ class EventStream(Construct):
         )
 
     def output(self, name: str, description: str) -> None:
-        """Give the stream's name as an output of the stack."""
+        """Add the stream's name to the stack's outputs."""
         output = CfnOutput(self, name, value=self.stream.stream_name, description=description)
         output.override_logical_id(name)

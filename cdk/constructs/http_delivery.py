@@ -19,14 +19,14 @@ from constructs import Construct
 from cdk.constructs.stream_delivery import Buffering, StreamDelivery
 
 # Source: API_HttpEndpointConfiguration, API_HttpEndpointRequestConfiguration, API_HttpEndpointBufferingHints. A local
-# cloud takes http to its own machine, too; AWS refuses it when the stack is made.
+# cloud also accepts http to its own machine; AWS refuses it when the stack is created.
 _URL = r"https://.{1,992}|http://(localhost|127\.0\.0\.1)([:/].*)?"
 MOST_MIB = 64
 MOST_ATTRIBUTES = 50
 
 
 class HttpDelivery(StreamDelivery):
-    """Posts the records of `source` to a URL, GZIP'ed; what cannot be posted goes to the error prefix."""
+    """Posts the records of `source` to a URL, with GZIP; records that cannot be posted go to the error prefix."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class HttpDelivery(StreamDelivery):
         attributes: Mapping[str, str] | None = None,
         buffering: Buffering | None = None,
     ) -> None:
-        """Make it. Raises ValueError for what AWS would refuse.
+        """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
-            scope: where it goes.
-            construct_id: its id there.
+            scope: the parent construct.
+            construct_id: its id in the parent.
             name: see `StreamDelivery`.
             source: see `StreamDelivery`.
             bucket: see `StreamDelivery`.
             error_prefix: see `StreamDelivery`.
-            url: the endpoint's.
-            access_key: a secret `{"api_key": "..."}`, which is sent along.
-            attributes: are sent along with every request.
+            url: the endpoint's URL.
+            access_key: a secret `{"api_key": "..."}`, which Firehose sends with every request.
+            attributes: common attributes, which Firehose sends with every request.
             buffering: up to 64 MiB.
         """
         buffering = buffering or Buffering()

@@ -21,12 +21,12 @@ from cdk.constructs.stream_delivery import Buffering, StreamDelivery
 
 # Source: API_IcebergDestinationConfiguration, and API_BufferingHints.
 MOST_MIB = 128
-# What Hive has and Iceberg has not.
+# Hive types that Iceberg does not have.
 _NO_TYPES = ("tinyint", "smallint")
 
 
 class IcebergDelivery(StreamDelivery):
-    """Inserts the records of `source`, each a JSON object, into a table, or updates and deletes its rows by them.
+    """Inserts the records of `source`, each a JSON object, into a table, or updates and deletes rows with them.
 
     Attributes:
         database, table: the catalogue's entries.
@@ -49,22 +49,22 @@ class IcebergDelivery(StreamDelivery):
         operation: str = "",
         buffering: Buffering | None = None,
     ) -> None:
-        """Make it. Raises ValueError for what AWS would refuse.
+        """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
-            scope: where it goes.
-            construct_id: its id there.
+            scope: the parent construct.
+            construct_id: its id in the parent.
             name: see `StreamDelivery`.
             source: see `StreamDelivery`.
-            bucket: see `StreamDelivery`; the table's files lie there, too.
+            bucket: see `StreamDelivery`; it also holds the table's files.
             error_prefix: see `StreamDelivery`.
-            database: of the Glue catalogue; it is made.
-            table: of the Glue catalogue; it is made.
+            database: the name of the Glue database to create.
+            table: the name of the Glue table to create.
             location: the part of the keys that all files of the table share, ending in a slash.
-            columns: of the table.
-            unique_keys: columns that name a row.
-            operation: a JQ expression that gives `insert`, `update` or `delete` for a record, such as `.op`; empty
-                when all are inserted.
+            columns: the table's columns.
+            unique_keys: the columns that identify a row.
+            operation: a JQ expression that returns `insert`, `update` or `delete` for a record, such as `.op`; empty to
+                insert all records.
             buffering: up to 128 MiB.
         """
         buffering = buffering or Buffering()
@@ -112,7 +112,7 @@ class IcebergDelivery(StreamDelivery):
                 cloud_watch_logging_options=self.logging,
             ),
         )
-        # Firehose checks at its creation whether it may read the table.
+        # Firehose checks at creation whether it may read the table.
         self.delivery.node.add_dependency(self.table)
 
     def _table(
@@ -141,7 +141,7 @@ class IcebergDelivery(StreamDelivery):
         )
 
     def _needs(self, database: str, table: str, files: str) -> list[iam.PolicyStatement]:
-        """Return what the role needs. Source: "Grant Firehose access to an Apache Iceberg Tables destination"."""
+        """Return the role's permissions. Source: "Grant Firehose access to an Apache Iceberg Tables destination"."""
         stack = Stack.of(self)
         return [
             iam.PolicyStatement(
@@ -198,12 +198,12 @@ def _check(
     for column in columns:
         if column.type in _NO_TYPES:
             raise ValueError(
-                f"Column {column.name} has a type that Iceberg has not: {column.type}."
+                f"Column {column.name} has a type that Iceberg does not have: {column.type}."
             )
         if names.count(column.name) > 1:
             raise ValueError(f"Column {column.name} occurs twice.")
     for key in unique_keys:
         if key not in names:
-            raise ValueError(f"Unique key {key} is no column of the table.")
+            raise ValueError(f"Unique key {key} is not a column of the table.")
     if operation and not unique_keys:
         raise ValueError("Updates and deletions need unique keys.")

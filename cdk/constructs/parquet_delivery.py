@@ -20,7 +20,7 @@ FORMATS = "org.apache.hadoop.hive.ql.io.parquet"
 
 
 class ParquetDelivery(Construct):
-    """The delivery of `config`, from `source` into `bucket`; a record that is not a row goes to the error prefix.
+    """The delivery stream of `config`, from `source` into `bucket`; a record that fits no row goes to the error prefix.
 
     Attributes:
         delivery: the delivery stream.
@@ -49,7 +49,7 @@ class ParquetDelivery(Construct):
         self.table.add_resource_dependency(self.database)
         role, policy = self._role()
         self.delivery = self._delivery(role)
-        # Firehose checks at its creation whether it may read the table and the stream.
+        # Firehose checks at creation whether it may read the table and the stream.
         self.delivery.node.add_dependency(policy, self.table)
 
     def _table(self) -> glue.CfnTable:
@@ -160,7 +160,7 @@ class ParquetDelivery(Construct):
                 buffering_hints=stream.BufferingHintsProperty(
                     size_in_m_bs=config.size_mib, interval_in_seconds=config.interval_s
                 ),
-                # Parquet compresses inside; the object as a whole must not be compressed again.
+                # Parquet compresses its content; the object itself must not be compressed again.
                 compression_format="UNCOMPRESSED",
                 cloud_watch_logging_options=self._log.options,
                 data_format_conversion_configuration=(

@@ -1,9 +1,9 @@
 """Packs the Python packages that jobs need and EMR's image lacks, for `spark-submit --archives FILE#packages`.
 
-The packages are wheels for EMR's Linux and the Python of its image; nothing is compiled or resolved:
-`spark_jobs/requirements/` names every one of them with its version, a file for each Spark. Where the local cloud on
-this machine runs the jobs with another Python or on another system, the archive holds wheels for these as well, in a
-folder that `sitecustomize.py` puts first there: the same step then runs here and on EMR.
+The packages are wheels for EMR's Linux and its image's Python; nothing is compiled or resolved:
+`spark_jobs/requirements/` pins every package, with a file for each Spark. If the local cloud on this machine runs the
+jobs with another Python or on another system, the archive also holds wheels for these, in a folder that
+`sitecustomize.py` puts first on the path there: the same step then runs here and on EMR.
 The same requirements give the same bytes, so that an unchanged archive is an unchanged asset; it is kept between
 syntheses in HEADRACE_PACKAGES_CACHE, by default `headrace/packages` in the user's cache.
 """
@@ -30,15 +30,15 @@ from headrace.spark_submit.environments import python_for
 from headrace.spark_submit.errors import JobRefused
 
 CACHE_VARIABLE = "HEADRACE_PACKAGES_CACHE"
-# What the archive is unpacked as, beside the driver and each executor; see `options`.
+# The folder into which the archive is unpacked, beside the driver and each executor; see `options`.
 FOLDER = "packages"
 # Amazon Linux 2023 has glibc 2.34 (documented: its release notes): wheels for older ones run there.
 LINUX = ("manylinux_2_28", "manylinux_2_17", "manylinux2014")
-# What differs from machine to machine, or serves nobody on a cluster.
+# Files that differ between machines, or that no cluster needs.
 _LEFT_OUT_FOLDERS = {"bin", "include", "tests", "__pycache__"}
 _LEFT_OUT_FILES = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"}
 _FORMAT = 1
-# Levels above take three times as long for a tenth less.
+# Higher levels take three times as long to save a tenth.
 _COMPRESSION = 1
 _TAIL_LINES = 3
 
@@ -59,12 +59,12 @@ if os.path.isdir(_folder):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The platform and the version of Python that the wheels are for.
+    """The platform and Python version of the wheels.
 
     Attributes:
         python: `3.11`.
-        machine: `x86_64`, `aarch64` or the like, as the system says it.
-        system: as `sys.platform`.
+        machine: the system's name of the processor, such as `x86_64` or `aarch64`.
+        system: the value of `sys.platform`.
     """
 
     python: str
@@ -73,7 +73,7 @@ class Target:
 
     @property
     def folder(self) -> str:
-        """The name of its folder beside another target's packages."""
+        """The name of this target's folder beside another target's packages."""
         return f"{self.python}-{self.system}-{self.machine}"
 
 
@@ -85,12 +85,12 @@ def machine_of(instance_type: str) -> str:
 
 
 def here(python: str) -> Target:
-    """Return this machine with a Python of it."""
+    """Return this machine with one of its Pythons."""
     return Target(python, platform.machine(), sys.platform)
 
 
 def requirements_of(folder: Path, spark: tuple[int, int]) -> Path:
-    """Return the file of `folder` for a Spark: `spark-4.0.txt`, or the nearest before. Raises ValueError."""
+    """Return the file in `folder` for a Spark: `spark-4.0.txt`, or the nearest older one. Raises ValueError."""
     files = {
         tuple(int(number) for number in path.stem.removeprefix("spark-").split(".")): path
         for path in folder.glob("spark-*.txt")
@@ -102,9 +102,9 @@ def requirements_of(folder: Path, spark: tuple[int, int]) -> Path:
 
 
 def options(archive_uri: str) -> list[str]:
-    """Return the options of `spark-submit` that bring the archive to the driver and to every executor.
+    """Return the options of `spark-submit` that give the archive to the driver and to every executor.
 
-    YARN unpacks an archive into the folder that a container starts in. Only in cluster mode is the driver in one.
+    YARN unpacks an archive into a container's start folder. The driver is in a container only in cluster mode.
     """
     return [
         *("--deploy-mode", "cluster", "--archives", f"{archive_uri}#{FOLDER}"),
@@ -114,11 +114,11 @@ def options(archive_uri: str) -> list[str]:
 
 
 def archive_for(requirements: Path, label: str, instance_type: str) -> Path:
-    """Return the archive of the packages for a release, and for the Python that the local cloud takes for it here."""
+    """Return the archive of the packages for a release, also for the Python that the local cloud uses for it."""
     try:
         release = release_of(label)
     except UnknownRelease:
-        # Newer than what is known: most like the newest.
+        # A release newer than this list: treat it as the newest known one.
         release = releases()[0]
     others = (python for python in release.pythons if python != release.python)
     wanted = [minor_of(python) for python in (release.python, *others)]
@@ -126,26 +126,26 @@ def archive_for(requirements: Path, label: str, instance_type: str) -> Path:
     try:
         also = here(dotted(python_for(release.spark_version, wanted)[1]))
     except JobRefused:
-        # No Python here runs it: the step will not run here, and on EMR it will.
+        # No Python here runs this Spark: the step will run on EMR, but not here.
         also = target
     named = requirements_of(requirements, release.spark_minor)
     return archive(named, target, also)
 
 
 def archive(requirements: Path, target: Target, also: Target) -> Path:
-    """Return the archive of `requirements`, made unless it is kept. Raises RuntimeError with a sentence.
+    """Return the archive of `requirements`, from the cache or newly made. Raises RuntimeError with a sentence.
 
-    Safe beside other processes that do the same.
+    Safe when several processes call it at once.
 
     Args:
-        requirements: what is in it.
-        target: EMR's.
-        also: this machine; the same as `target`, or another for which the archive has wheels too.
+        requirements: the file with the packages.
+        target: EMR's platform and Python.
+        also: this machine's; if it differs from `target`, the archive has wheels for it too.
     """
     wanted = requirements.read_text()
     key = hashlib.sha256(f"{_FORMAT} {target} {also} {wanted}".encode()).hexdigest()[:16]
     folder = _cache()
-    # Not `.tar.gz`, of which the CDK leaves `.gz`: YARN and Spark go by the name.
+    # Not `.tar.gz`: the CDK would shorten it to `.gz`, and YARN and Spark decide by the name.
     path = folder / f"packages-{key}.tgz"
     if path.is_file():
         return path

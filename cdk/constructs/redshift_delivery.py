@@ -1,4 +1,4 @@
-"""A Firehose delivery stream from a Kinesis stream into a table of a Redshift cluster, by way of a bucket."""
+"""A Firehose delivery stream from a Kinesis stream through a bucket into a table of a Redshift cluster."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -26,14 +26,14 @@ URL_PATTERN = r"jdbc:(redshift|postgresql)://[^/\s]+:\d{1,5}/[A-Za-z0-9_$-]+"
 PREFIX_PATTERN = r"([^!\s]{0,1023}/)?"
 MOST_MIB = 128
 MOST_OPTIONS = 10240
-# What Firehose says to COPY itself.
+# The COPY options that Firehose sets itself.
 _OWN_OPTIONS = re.compile(r"\b(manifest|gzip|credentials|iam_role)\b", re.IGNORECASE)
 
 
 class RedshiftDelivery(StreamDelivery):
-    """Loads the records of `source` into a table: objects below `prefix`, compressed, each with a COPY.
+    """Loads the records of `source` into a table: writes compressed objects below `prefix`, and runs a COPY for each.
 
-    The table must be there; until it is, COPY is tried again.
+    The table must exist; until it does, Firehose retries COPY.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class RedshiftDelivery(StreamDelivery):
         prefix: str = "redshift/",
         buffering: Buffering | None = None,
     ) -> None:
-        """Make it. Raises ValueError for what AWS would refuse.
+        """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
-            scope: where it goes.
-            construct_id: its id there.
+            scope: the parent construct.
+            construct_id: its id in the parent.
             name: see `StreamDelivery`.
             source: see `StreamDelivery`.
-            bucket: takes the objects that COPY reads, too.
+            bucket: also takes the objects that COPY reads.
             error_prefix: see `StreamDelivery`.
             jdbc_url: `jdbc:redshift://host:port/database`.
             login: a secret `{"username": "...", "password": "..."}`.
             table: the table's name, with its schema or without.
-            columns: those that are loaded; all without any.
-            copy_options: what COPY is told beside the manifest, its credentials and GZIP.
-            prefix: of the objects, ending in a slash; no expressions.
-            buffering: up to 128 MiB; `retry_s` is how long COPY is tried, every five minutes.
+            columns: the columns to load; empty for all.
+            copy_options: COPY's options beside the manifest, the credentials and GZIP.
+            prefix: the objects' prefix, ending in a slash, without expressions.
+            buffering: up to 128 MiB; `retry_s` is how long Firehose retries COPY, every five minutes.
         """
         buffering = buffering or Buffering(retry_s=3600)
         buffering.check_size(MOST_MIB)
@@ -80,7 +80,9 @@ class RedshiftDelivery(StreamDelivery):
             check_name("A JDBC URL", jdbc_url, URL_PATTERN)
         own = _OWN_OPTIONS.search(copy_options)
         if own:
-            raise ValueError(f"COPY is told {own.group(1).upper()} by this construct.")
+            raise ValueError(
+                f"COPY's options must not contain {own.group(1).upper()}: this construct sets it."
+            )
         if len(copy_options) > MOST_OPTIONS:
             raise ValueError(f"COPY's options must have at most {MOST_OPTIONS} characters.")
         super().__init__(
@@ -96,7 +98,7 @@ class RedshiftDelivery(StreamDelivery):
             iam.PolicyStatement(
                 actions=["secretsmanager:GetSecretValue"], resources=[login.secret_arn]
             ),
-            # Firehose writes the objects, and COPY reads them as the same role.
+            # Firehose writes the objects, and COPY reads them with the same role.
             iam.PolicyStatement(
                 actions=["s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject"],
                 resources=[bucket.arn_for_objects(f"{prefix}*")],

@@ -22,7 +22,7 @@ MOST_MIB = 100
 
 
 class SearchDelivery(StreamDelivery):
-    """Indexes the records of `source`, each a JSON object, under ids that retries do not repeat."""
+    """Indexes the records of `source`, each a JSON object, under ids that make retries idempotent."""
 
     def __init__(
         self,
@@ -38,17 +38,17 @@ class SearchDelivery(StreamDelivery):
         rotation: str = "OneDay",
         buffering: Buffering | None = None,
     ) -> None:
-        """Make it. Raises ValueError for what AWS would refuse.
+        """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
-            scope: where it goes.
-            construct_id: its id there.
+            scope: the parent construct.
+            construct_id: its id in the parent.
             name: see `StreamDelivery`.
             source: see `StreamDelivery`.
             bucket: see `StreamDelivery`.
             error_prefix: see `StreamDelivery`.
-            domain: whose index it is.
-            index_name: of the index, before the time that it rotates by.
+            domain: the domain with the index.
+            index_name: the index's name, before the suffix of the rotation.
             rotation: one of `ROTATIONS`.
             buffering: up to 100 MiB.
         """

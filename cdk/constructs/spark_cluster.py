@@ -14,7 +14,7 @@ from constructs import Construct
 from cdk.constructs.checks import check_between, check_name
 from headrace.core.emr_releases import EMR, UnknownRelease, release_of
 
-# EMR's managed service policy covers what carries this tag, and nothing else.
+# EMR's managed service policy covers only resources with this tag.
 MANAGED_TAG = "for-use-with-amazon-emr-managed-policies"
 NAME_PATTERN = r"[^<>$|`]{1,256}"
 RELEASE_PATTERN = r"emr-(spark-)?\d+\.\d+\.\d+"
@@ -25,11 +25,11 @@ MAX_WORKERS = 50
 
 
 class SparkCluster(Construct):
-    """A primary node and `workers` core nodes with Spark; stays up when it has no step, until destroyed.
+    """A primary node and `workers` core nodes with Spark; the cluster stays up without steps, until destroyed.
 
-    Logs go to `logs/` in `bucket`. The nodes' role may write those logs and work in the `prefixes` of `bucket`;
-    grant the rest. On AWS give `subnet_id` of a subnet tagged `for-use-with-amazon-emr-managed-policies=true`,
-    as EMR's managed policy demands; without it EMR takes the default VPC.
+    Logs go to `logs/` in `bucket`. The nodes' role may write the logs, and read and write the `prefixes` of `bucket`;
+    grant everything else. On AWS pass as `subnet_id` a subnet tagged `for-use-with-amazon-emr-managed-policies=true`,
+    as EMR's managed policy requires; without it EMR takes the default VPC.
 
     Attributes:
         cluster: the cluster; its Ref is the cluster id.
@@ -90,7 +90,7 @@ class SparkCluster(Construct):
         self.cluster.node.add_dependency(self.role, service_role)
 
     def _check_known(self, label: str) -> None:
-        """Refuse a release that EMR on EC2 has not; warn of one that may be newer than what is known."""
+        """Refuse a release that EMR on EC2 does not have; warn about one that may be newer than this list."""
         try:
             release = release_of(label)
         except UnknownRelease as unknown:

@@ -1,4 +1,4 @@
-"""Uploads the Spark jobs: each job's script, `spark_jobs/` as a package for `--py-files`, and what they need."""
+"""Uploads the Spark jobs: each job's script, `spark_jobs/` as a package for `--py-files`, and their dependencies."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -21,7 +21,7 @@ from cdk.constructs import python_packages
 from headrace.spark.package import build
 from headrace.spark_submit.needed_spark import ReleaseTooOld, check_release
 
-# Zip files know no time before; a fixed one keeps the asset's hash the same until a job changes.
+# The earliest time of the zip format; a fixed time keeps the asset's hash until a job changes.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 READS_STREAM = (
     "kinesis:DescribeStreamSummary",
@@ -33,11 +33,11 @@ READS_STREAM = (
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Which options a job's step gets.
+    """The options of a job's step.
 
     Attributes:
         required: the options that the user must give when naming the job.
-        folders: the folder of the bucket that each option names; only for a job that reads no stream.
+        folders: the folder in the bucket for each option; only for a job that reads no stream.
     """
 
     required: tuple[str, ...] = ()
@@ -64,13 +64,13 @@ JOBS = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A job by name, and its own options beside those that every step has."""
+    """A job by name, and its options beside those of every step."""
 
     name: str
     options: tuple[str, ...] = ()
 
     def option(self, name: str) -> str | None:
-        """Return the value of `--name value` or `--name=value`; None when not given."""
+        """Return the value of `--name value` or `--name=value`, or None."""
         for place, word in enumerate(self.options):
             if word == name and place + 1 < len(self.options):
                 return self.options[place + 1]
@@ -80,7 +80,7 @@ class Step:
 
 
 def parse_steps(text: str) -> list[Step]:
-    """Return the steps of `name --option value, name, ...`, as a shell would cut them.
+    """Return the steps of `name --option value, name, ...`, split as a shell splits words.
 
     Raises ValueError, with one sentence, for an unknown job, one named twice, or one without its required options.
     """
@@ -102,7 +102,7 @@ def parse_steps(text: str) -> list[Step]:
 
 
 def prefixes(steps: list[Step]) -> list[str]:
-    """Return the prefixes of the bucket in which `steps` work by default."""
+    """Return the bucket's prefixes that `steps` use by default."""
     found: dict[str, None] = {}
     for step in steps:
         folders = JOBS[step.name].folders
@@ -116,7 +116,7 @@ class SparkJobs(Construct):
 
     Attributes:
         package: the package's asset.
-        source: the asset of `headrace.spark`, with `format("kinesis")`: EMR has no source of that name.
+        source: the asset of `headrace.spark`, with `format("kinesis")`, which EMR does not have.
     """
 
     def __init__(
@@ -132,9 +132,9 @@ class SparkJobs(Construct):
         super().__init__(scope, construct_id)
         self._folder, self._role, self._release = folder, role, release
         self._scripts: dict[str, assets.Asset] = {}
-        # Beside what the CDK writes itself: an asset must lie somewhere until it is taken up.
+        # In the CDK's output folder: an asset needs a place until the CDK copies it.
         stage = Stage.of(self)
-        assert stage is not None  # a construct lies in an app
+        assert stage is not None  # every construct is in an app
         outdir = Path(stage.outdir)
         self.package = assets.Asset(self, "Package", path=str(_zipped(folder, outdir)))
         self._may_fetch(self.package)
@@ -144,7 +144,7 @@ class SparkJobs(Construct):
 
     @cached_property
     def packages(self) -> assets.Asset:
-        """The asset of the Python packages that EMR's image lacks, fetched when first asked for: `python_packages`."""
+        """The asset of the Python packages that EMR's image lacks, fetched on first use; see `python_packages`."""
         path = python_packages.archive_for(
             self._folder / "requirements", self._release, self._instance_type
         )
@@ -154,7 +154,7 @@ class SparkJobs(Construct):
 
     @property
     def submit_options(self) -> list[str]:
-        """The options of `spark-submit` that bring the package, the source and the packages to a job."""
+        """The options of `spark-submit` that give a job the jobs' package, the source and the Python packages."""
         return [
             *python_packages.options(self.packages.s3_object_url),
             *("--py-files", f"{self.package.s3_object_url},{self.source.s3_object_url}"),
@@ -163,7 +163,7 @@ class SparkJobs(Construct):
     def script(self, name: str) -> assets.Asset:
         """Return the asset of a job's script.
 
-        Raises ValueError for an unknown job, and for one that needs a newer Spark than the release's.
+        Raises ValueError for an unknown job, and for a job that needs a newer Spark than the release's.
         """
         if name not in self._scripts:
             path = self._folder / f"{name}.py"
@@ -178,7 +178,7 @@ class SparkJobs(Construct):
         return self._scripts[name]
 
     def _may_fetch(self, asset: assets.Asset) -> None:
-        """Let the nodes read one object: `grant_read` would give every asset of the account."""
+        """Let the nodes read one object: `grant_read` would allow every asset of the account."""
         statement = iam.PolicyStatement
         key = asset.bucket.arn_for_objects(asset.s3_object_key)
         self._role.add_to_policy(statement(actions=["s3:GetObject"], resources=[key]))
@@ -192,9 +192,9 @@ class SparkJobs(Construct):
     def add_step(
         self, step: Step, *, cluster_id: str, stream: str, region: str, bucket: str
     ) -> emr.CfnStep:
-        """Run `step` on `stream`, with its results and checkpoint in `bucket`, unless its own options say otherwise.
+        """Run `step` on `stream`, with results and checkpoint in `bucket`, unless its own options override this.
 
-        The role is granted what the options name: another stream to read, one to write to, a table in S3.
+        The role may use the resources that the options name: another stream to read or write, a table in S3.
         """
         name = step.name
         script = self.script(name)
@@ -217,7 +217,7 @@ class SparkJobs(Construct):
                 jar="command-runner.jar",
                 args=[
                     *("spark-submit", *self.submit_options),
-                    # Of an option that is given twice, the last counts.
+                    # If an option is given twice, the last one counts.
                     *(script.s3_object_url, *given, *step.options),
                 ],
             ),

@@ -40,19 +40,19 @@ class SplunkDelivery(StreamDelivery):
         acknowledged_within_s: int = 180,
         buffering: Buffering | None = None,
     ) -> None:
-        """Make it. Raises ValueError for what AWS would refuse.
+        """Create it. Raises ValueError for arguments that AWS would refuse.
 
         Args:
-            scope: where it goes.
-            construct_id: its id there.
+            scope: the parent construct.
+            construct_id: its id in the parent.
             name: see `StreamDelivery`.
             source: see `StreamDelivery`.
             bucket: see `StreamDelivery`.
             error_prefix: see `StreamDelivery`.
             hec_endpoint: the collector's URL, without the path of its API.
-            hec_token: a secret `{"hec_token": "..."}`; indexer acknowledgement is on for the token.
+            hec_token: a secret `{"hec_token": "..."}`; the token needs indexer acknowledgement.
             endpoint_type: `Raw` or `Event`.
-            acknowledged_within_s: how long the acknowledgement is waited for.
+            acknowledged_within_s: how long Firehose waits for the acknowledgement.
             buffering: up to 5 MiB and 60 seconds.
         """
         buffering = buffering or Buffering()

@@ -1,4 +1,4 @@
-"""What deliveries of a Kinesis stream to other places than S3 share: a role, a log, and a bucket for errors."""
+"""The base of deliveries from a Kinesis stream to destinations other than S3: a role, a log, a bucket for errors."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -19,18 +19,18 @@ from cdk.constructs.checks import check_between, check_name
 from cdk.constructs.delivery_config import INTERVAL_S, NAME_PATTERN
 from cdk.constructs.delivery_log import DeliveryLog
 
-# Source: API_HttpEndpointRetryOptions and its like.
+# Source: API_HttpEndpointRetryOptions and similar pages.
 RETRY_S = (0, 7200)
 _ERROR_TYPE = "!{firehose:error-output-type}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffering:
-    """When a buffer is delivered, and how long that is tried. Raises ValueError for what no destination takes.
+    """When Firehose delivers a buffer, and how long it retries. Raises ValueError for values that AWS would refuse.
 
     Attributes:
         size_mib, interval_s: the buffer is delivered when either is reached.
-        retry_s: how long a delivery is tried again; then the records go to the error prefix.
+        retry_s: how long Firehose retries; then the records go to the error prefix.
     """
 
     size_mib: int = 5
@@ -42,16 +42,16 @@ class Buffering:
         check_between("A retry duration", self.retry_s, *RETRY_S, "seconds")
 
     def check_size(self, most_mib: int) -> None:
-        """Raise ValueError for a buffer larger than a destination takes."""
+        """Raise ValueError for a buffer larger than a destination allows."""
         check_between("A buffer", self.size_mib, 1, most_mib, "MiB")
 
 
 class StreamDelivery(Construct):
-    """The parts around a delivery stream. A subclass makes the delivery stream and calls `finish`.
+    """The parts around a delivery stream. A subclass chooses the destination and calls `finish`.
 
     Attributes:
         role: the role of the delivery stream.
-        delivery: the delivery stream; there after `finish`.
+        delivery: the delivery stream; set by `finish`.
     """
 
     delivery: firehose.CfnDeliveryStream
@@ -66,15 +66,15 @@ class StreamDelivery(Construct):
         bucket: s3.IBucket,
         error_prefix: str,
     ) -> None:
-        """Make them.
+        """Create them.
 
         Args:
-            scope: where they go.
-            construct_id: their id there.
-            name: of the delivery stream.
+            scope: the parent construct.
+            construct_id: their id in the parent.
+            name: the delivery stream's name.
             source: the stream that it reads.
-            bucket: takes what cannot be delivered.
-            error_prefix: of the objects' keys there; it holds `!{firehose:error-output-type}`.
+            bucket: takes the records that cannot be delivered.
+            error_prefix: the prefix of the objects' keys there, with `!{firehose:error-output-type}`.
         """
         super().__init__(scope, construct_id)
         check_name("A delivery stream's name", name, NAME_PATTERN)
@@ -93,12 +93,12 @@ class StreamDelivery(Construct):
 
     @property
     def logging(self) -> firehose.CfnDeliveryStream.CloudWatchLoggingOptionsProperty:
-        """Where errors are logged."""
+        """The CloudWatch logging options."""
         return self._log.options
 
     @property
     def errors(self) -> firehose.CfnDeliveryStream.S3DestinationConfigurationProperty:
-        """Where records go that cannot be delivered."""
+        """The S3 destination of records that cannot be delivered."""
         return firehose.CfnDeliveryStream.S3DestinationConfigurationProperty(
             bucket_arn=self._bucket.bucket_arn,
             role_arn=self.role.role_arn,
@@ -108,10 +108,10 @@ class StreamDelivery(Construct):
     def finish(
         self, statements: Sequence[iam.PolicyStatement], **destination: object
     ) -> firehose.CfnDeliveryStream:
-        """Make the delivery stream, after the policy that it needs.
+        """Create the delivery stream, after the policy that it needs.
 
         Args:
-            statements: what the destination asks for, beside the stream, the bucket and the log.
+            statements: the destination's permissions, beside those for the stream, the bucket and the log.
             destination: the destination's property of CfnDeliveryStream.
         """
         policy = iam.Policy(
@@ -128,7 +128,7 @@ class StreamDelivery(Construct):
             ),
             **destination,
         )
-        # Firehose checks at its creation whether it may read the stream.
+        # Firehose checks at creation whether it may read the stream.
         self.delivery.node.add_dependency(policy)
         return self.delivery
 

@@ -1,4 +1,4 @@
-"""A Lambda function that processes a Kinesis stream, with a queue for what it cannot process."""
+"""A Lambda function that processes a Kinesis stream, with a queue for records that it cannot process."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -29,24 +29,24 @@ TIMEOUT_S = (1, 900)
 MAX_PARALLEL = 10
 MAX_TUMBLING_WINDOW_S = 900
 FAILURES_KEPT_DAYS = 14
-# Of a function on the queue; AWS recommends that a queue hides a message six times as long.
+# For a function on the queue; AWS recommends a visibility timeout of six times the function's timeout.
 REDRIVE_TIMEOUT_S = 30
-# A stream keeps a day by default: there is time to act.
+# A stream keeps a day by default, so an alarm after an hour leaves time to act.
 BEHIND_MS = 3_600_000
 
 
 class StreamFunction(Construct):
-    """A Python function on a stream: `handler.handler` in the folder `code`, packed as it is.
+    """A Python function on a stream: `handler.handler` in the folder `code`, packed unchanged.
 
-    A failing batch is split, retried and in the end named in the failure queue; the function may report the
-    records that failed (`batchItemFailures`), and with a tumbling window must return its `state`. The role holds
-    the function's own log group, reading `source` and sending to the queue; grant the rest.
+    A failing batch is split and retried; in the end a message in the failure queue names it. The function may report
+    failed records (`batchItemFailures`), and with a tumbling window must return its `state`. The role may write the
+    function's log group, read `source` and send to the queue; grant everything else.
 
     Attributes:
         function: the function.
         role: its role.
         failures: the queue.
-        behind: the alarm that the function is an hour behind; it has no action until you add one.
+        behind: the alarm for a function that is an hour behind; it has no action until you add one.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class StreamFunction(Construct):
         check_name("A function's name", name, NAME_PATTERN)
         check_between("A batch", batch_size, 1, MAX_BATCH, "records")
         check_between("A batching window", batching_window_s, 0, MAX_WINDOW_S, "seconds")
-        # -1, for ever, is AWS's default: with it one bad record stops its shard until it expires.
+        # AWS's default, -1, retries without end: one bad record then stops its shard until the record expires.
         check_between("The retries of a batch", retry_attempts, 0, MAX_RETRIES)
         check_between(
             "The parallel batches of a shard", parallel_batches_per_shard, 1, MAX_PARALLEL
@@ -126,7 +126,7 @@ class StreamFunction(Construct):
                 on_failure=sources.SqsDlq(self.failures),
             )
         )
-        # Slow or failing for ever, the function shows in this metric alone; at the retention records are lost.
+        # Only this metric shows a function that is too slow or keeps failing; then records expire in the stream.
         self.behind = self.function.metric(
             "IteratorAge", statistic="Maximum", period=Duration.minutes(1)
         ).create_alarm(

@@ -12,9 +12,9 @@ MAX_DAYS = 36_500
 
 
 class WorkspaceBucket(Construct):
-    """A bucket for data that can be made again: `cdk destroy` empties and deletes it.
+    """A bucket for reproducible data: `cdk destroy` empties and deletes it.
 
-    `expire_days` deletes objects of that age; None keeps them.
+    Objects older than `expire_days` are deleted; None keeps them.
 
     Attributes:
         bucket: the bucket.

@@ -1,4 +1,4 @@
-"""The Spark cluster, the job's file, and the bucket for its results, checkpoints and logs."""
+"""The Spark cluster, the jobs' files, and the bucket for their results, checkpoints and logs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdk.constructs.spark_jobs import READS_STREAM, SparkJobs, Step, prefixes
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
 JOB = Path(__file__).resolve().parents[2] / "spark_jobs" / "departures.py"
-# Spark 4.0 on EMR; 7.x is Spark 3.5.
+# The EMR release with Spark 4.0; 7.x has Spark 3.5.
 RELEASE = "emr-spark-8.0.0"
 INSTANCE_TYPE = "m5.xlarge"
 RESULTS_PREFIX = "departures/"
@@ -25,7 +25,7 @@ CHECKPOINT_PREFIX = "checkpoints/departures/"
 class AnalyticsStack(Stack):
     """The cluster on which the jobs of `spark_jobs/` run as steps: `departures.py`, and at deployment those of `steps`.
 
-    `release` is the EMR release; a job that needs a newer Spark is refused.
+    `release` is the EMR release; a job that needs a newer Spark raises ValueError.
 
     Outputs: ClusterId, JobUri, SubmitOptions, ResultsUri, CheckpointUri, ResultsBucketName, ResultsPrefix.
     """
@@ -75,7 +75,7 @@ class AnalyticsStack(Stack):
                 region=self.region,
                 bucket=bucket.bucket_name,
             )
-            # One after the other as they were named: `serve` takes what the views before it left.
+            # One after the other in the given order: `serve` reads the output of the view jobs before it.
             if before is not None:
                 added.add_dependency(before)
             before = added

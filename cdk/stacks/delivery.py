@@ -1,4 +1,4 @@
-"""Where enriched flights go: Parquet or Iceberg in a data lake, an OpenSearch index, Redshift, or an HTTP endpoint."""
+"""Delivers enriched flights to Parquet or Iceberg in a data lake, OpenSearch, Redshift, or an HTTP endpoint."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -27,11 +27,11 @@ from cdk.constructs.search_delivery import SearchDelivery
 from cdk.constructs.stream_delivery import Buffering
 from cdk.constructs.workspace_bucket import WorkspaceBucket
 
-# Redshift's default is 5439, which everybody tries first.
+# Not Redshift's default port, 5439, which attackers try first.
 PORT = 5440
 ADMIN = "flights_admin"
 DATABASE = "flights"
-# Firehose's defaults: that of COPY, and that of the others.
+# Firehose's default retry durations: for COPY, and for the other destinations.
 COPY_RETRY_S = 3600
 RETRY_S = 300
 SEARCH_NAME = "flights-to-search"
@@ -41,11 +41,11 @@ DESTINATIONS = ("parquet", "iceberg", "opensearch", "redshift", "http")
 
 
 class DeliveryStack(Stack):
-    """Enriched flights, delivered.
+    """The delivery of enriched flights.
 
     Outputs: LakeBucketName, LakeErrorPrefix, DeliveryStreamName; of Parquet and Iceberg also LakePrefix,
     GlueDatabaseName and GlueTableName; of OpenSearch DomainEndpoint; of Redshift ClusterIdentifier, DatabaseName, and
-    CreateTable, the statement that makes the table: nobody else does, and COPY is tried until it is there.
+    CreateTable, the statement that creates the table: run it yourself; until then Firehose retries COPY.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class DeliveryStack(Stack):
         url: str = "",
         **kwargs: Any,
     ) -> None:
-        """Make it. Raises ValueError for a destination that there is not.
+        """Create it. Raises ValueError for an unknown destination.
 
         Args:
             scope: the app.
             construct_id: its id there.
             enriched: the stream of enriched flights.
             destination: one of `DESTINATIONS`.
-            url: the endpoint's, of `http`.
-            kwargs: of every stack.
+            url: the endpoint's URL, for `http`.
+            kwargs: the arguments of every stack.
         """
         super().__init__(scope, construct_id, **kwargs)
         if destination not in DESTINATIONS:
@@ -105,7 +105,7 @@ class DeliveryStack(Stack):
     def _to_iceberg(
         self, config: DeliveryConfig, enriched: kinesis.IStream, lake: s3.IBucket
     ) -> str:
-        # Not the Parquet table's: a deployed stack may change from one to the other, and makes the new one first.
+        # Another name than the Parquet table's: a deployed stack that changes between them creates the new table first.
         location = f"{config.table_location.rstrip('/')}-iceberg/"
         delivery = IcebergDelivery(
             self,
@@ -141,8 +141,8 @@ class DeliveryStack(Stack):
         )
         CfnOutput(self, "DomainEndpoint", value=domain.domain_endpoint)
         common = _common(config, enriched, lake)
-        # A name of its own: Firehose does not change a delivery stream to OpenSearch or away from it, so that
-        # CloudFormation must make another (API_UpdateDestination).
+        # Another name: Firehose cannot change a delivery stream to OpenSearch or from it, so CloudFormation must
+        # create another one (API_UpdateDestination).
         common["name"] = SEARCH_NAME
         delivery = SearchDelivery(self, "Flights", domain=domain, index_name="flights", **common)
         return delivery.delivery.ref
@@ -167,7 +167,7 @@ class DeliveryStack(Stack):
             node_type="ra3.large",
             db_name=DATABASE,
             master_username=ADMIN,
-            # A reference that CloudFormation resolves: the template does not hold the password.
+            # A dynamic reference, which CloudFormation resolves: the template does not contain the password.
             master_user_password=login.secret_value_from_json("password").unsafe_unwrap(),
             encrypted=True,
             enhanced_vpc_routing=True,

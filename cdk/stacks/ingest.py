@@ -15,7 +15,7 @@ class IngestStack(Stack):
 
     Attributes:
         flights: 4 shards; the partition key is the carrier.
-        enriched: 2 shards; the same key, so that a carrier's flights stay in order.
+        enriched: 2 shards; also keyed by the carrier, so that a carrier's flights stay in order.
     """
 
     def __init__(self, scope: Construct, construct_id: str, **kwargs: Any) -> None:

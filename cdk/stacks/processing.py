@@ -1,4 +1,4 @@
-"""The Lambda functions on the flights: `enrich`, and on demand `aggregate` and `redrive`."""
+"""The Lambda functions on the flights: `enrich`, and optionally `aggregate` and `redrive`."""
 
 # jsii names the parameters of its interfaces unlike those of its classes, so that no class fits its interface.
 # pyright: reportArgumentType=false
@@ -27,8 +27,9 @@ KEPT_DAYS = 14
 class ProcessingStack(Stack):
     """`enrich`, from `flights` to `enriched`. Outputs: EnrichFunctionName, FailureQueueUrl.
 
-    With `aggregate`, departures per carrier and five minutes of arrival in a table (output DeparturesTableName). With
-    `redrive`, the good records of failed batches come back, and the bad are named in a queue (BadRecordsQueueUrl).
+    With `aggregate`, a table has the departures per carrier and five minutes of arrival (output DeparturesTableName).
+    With `redrive`, good records of failed batches go back into the stream, and a queue names the bad ones
+    (BadRecordsQueueUrl).
     """
 
     def __init__(
@@ -51,9 +52,9 @@ class ProcessingStack(Stack):
             source=flights,
             environment={"OUTPUT_STREAM": enriched.stream_name},
             batch_size=500,
-            # Full batches when there is much to do, at most a second's wait when there is little.
+            # Full batches under load; at most a second's wait otherwise.
             batching_window_s=1,
-            # A record that can never pass holds up its shard while it is retried: so not for long.
+            # Few retries: a record that can never succeed blocks its shard while it is retried.
             retry_attempts=3,
         )
         enriched.grant(enrich.role, "kinesis:PutRecords")
@@ -112,7 +113,7 @@ class ProcessingStack(Stack):
                 str(LAMBDAS / "redrive"), exclude=["**/__pycache__", "**/*.pyc"]
             ),
             environment={"REPORT_QUEUE_URL": bad.queue_url},
-            # A sixth of what the failure queue hides a message for.
+            # A sixth of the failure queue's visibility timeout.
             timeout=Duration.seconds(REDRIVE_TIMEOUT_S),
         )
         function.add_event_source(

@@ -1,1 +1,1 @@
-"""Rules for cfn-lint that know streaming, and what `headrace lint` gives them to read."""
+"""cfn-lint rules about streaming, and the templates that `headrace lint` gives them to read."""

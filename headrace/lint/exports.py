@@ -1,4 +1,4 @@
-"""The exports of all templates of one run, so that a rule can follow Fn::ImportValue into another file."""
+"""Holds the exports of all templates of one run, so that a rule can follow Fn::ImportValue into another file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _exports: dict[str, tuple[str, Any]] = {}
 
 
 def remember(templates: Mapping[str, dict[str, Any]]) -> None:
-    """Take the templates that are linted together, by file name, in place of those before. Not thread-safe."""
+    """Store the templates that are linted together, by file name, and forget the former ones. Not thread-safe."""
     _templates.clear()
     _templates.update(templates)
     _exports.clear()

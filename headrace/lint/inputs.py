@@ -16,16 +16,16 @@ _TEMPLATES = ("template.yaml", "template.yml", "template.json")
 
 
 class NothingToLint(Exception):
-    """There is no template where one was named; the text is one sentence."""
+    """An argument leads to no template; the text is one sentence."""
 
 
 def templates_of(
     path: Path, scratch: Path, *, region: str, context: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Return the templates that a path stands for; a CDK app is synthesised below `scratch`. Raises NothingToLint.
+    """Return the templates at a path; a CDK app is synthesised below `scratch`. Raises NothingToLint.
 
-    A folder is, in this order, a cdk.out (manifest.json), a CDK app (cdk.json), or one with a template.yaml,
-    template.yml or template.json, as `sam init` makes it.
+    A folder counts as the first that fits: a cdk.out (manifest.json), a CDK app (cdk.json), or a folder with a
+    template.yaml, template.yml or template.json, as `sam init` makes it.
     """
     if path.is_file():
         return [path]
@@ -74,10 +74,10 @@ def _stacks_of(out: Path) -> Iterator[Path]:
 
 
 def template_of_stack(stacks: Any, name: str, scratch: Path) -> Path:
-    """Write the template of a deployed stack below `scratch`, its parameters' values as their defaults.
+    """Write a deployed stack's template below `scratch`, with the parameters' values as their defaults.
 
     Args:
-        stacks: a boto3 client of CloudFormation, headrace's or AWS's; its errors are the caller's.
+        stacks: a boto3 client of CloudFormation, headrace's or AWS's; its exceptions go to the caller.
         name: the stack's name or id.
         scratch: an existing folder.
     """

@@ -1,4 +1,4 @@
-"""Works out what a role of a template may do: by its own policies, those that name it, AWS's managed ones."""
+"""Works out what a template's role allows: by its own policies, policies that name it, and AWS's managed policies."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _MANAGED: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A statement that allows something.
+    """An Allow statement of a policy.
 
     Attributes:
-        owner: the resource in which it is written.
-        members: where in that resource.
-        actions: as written, wildcards and all.
-        resources: as written, each a text or a function.
+        owner: the resource that contains it.
+        members: its path in that resource.
+        actions: the actions as written, with wildcards.
+        resources: the resources as written, each a string or an intrinsic function.
     """
 
     owner: Resource
@@ -71,7 +71,7 @@ class Statement:
         return any(_matches(pattern, action) for pattern in self.actions)
 
     def covers(self, resource: Resource) -> bool:
-        """Return whether it may be about `resource`; what is known only at deployment may be."""
+        """Return whether it may cover `resource`; a value known only at deployment may."""
         for one in self.resources:
             named = self.owner.template.named_in(one)
             if any(found.key == resource.key for found in named):
@@ -83,13 +83,13 @@ class Statement:
 
 @dataclass(slots=True)
 class Permissions:
-    """What a role allows; `is_whole` is false when a part of it cannot be read from the templates."""
+    """A role's permissions; `is_whole` is false when the templates do not show all of them."""
 
     statements: list[Statement]
     is_whole: bool = True
 
     def lacks(self, actions: tuple[str, ...], resource: Resource) -> list[str]:
-        """Return which actions on `resource` nothing allows; none when the role cannot be read whole."""
+        """Return the actions on `resource` that nothing allows; none when the templates do not show the whole role."""
         if not self.is_whole:
             return []
         return [
@@ -100,7 +100,7 @@ class Permissions:
 
 
 def permissions_of(role: Resource) -> Permissions:
-    """Return what a role of these templates may do."""
+    """Return the permissions of a role of these templates."""
     found = Permissions([])
     for number, policy in enumerate(listed(role.get("Policies"))):
         document: Any = mapping_in(policy).get("PolicyDocument", UNKNOWN)
@@ -120,7 +120,7 @@ def permissions_of(role: Resource) -> Permissions:
 
 
 def role_of(resource: Resource, *members: str) -> Resource | None:
-    """Return the role that a property names, when it is in these templates."""
+    """Return the role that a property names, if these templates contain it."""
     roles = [one for one in resource.targets(*members) if one.type == "AWS::IAM::Role"]
     return roles[0] if len(roles) == 1 else None
 
@@ -166,10 +166,10 @@ def _matches(pattern: str, action: str) -> bool:
 
 
 def _may_name(value: Any, resource: Resource) -> bool:
-    """Return whether a value that names nothing in these templates may mean `resource` all the same."""
+    """Return whether a value that names nothing in these templates may still mean `resource`."""
     if not isinstance(value, str) or "*" in value:
         return True
-    # A literal may be the name that a parameter or a function makes.
+    # A literal may equal a name that a parameter or a function gives the resource.
     own_name = resource.own_name()
     return own_name is not NOT_SET and not isinstance(own_name, str)
 

@@ -1,4 +1,4 @@
-"""The base of every rule: its id, reason, address, two examples, and the check that cfn-lint runs."""
+"""The base class of every rule: id, reason, source, two examples, and the check that cfn-lint runs."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -23,14 +23,14 @@ class Finding:
 
 
 class StreamingRule(CloudFormationLintRule):
-    """A rule over a whole template. An id with E is what AWS refuses or what cannot work; with W, a hazard.
+    """A rule over a whole template. AWS refuses what an E rule finds, or it cannot work; a W rule finds hazards.
 
     Attributes:
-        shortdesc: what is wrong, in a sentence.
+        shortdesc: the defect, in a sentence.
         description: the reason.
-        source_url: AWS's page that says so.
-        bad, good: examples in YAML, the resources of a template: it finds something in the first alone.
-        region: whose quotas hold; the first that cfn-lint is given.
+        source_url: AWS's page that documents it.
+        bad, good: a template's Resources in YAML, with the defect and without.
+        region: the region whose quotas apply; the first that cfn-lint is given.
     """
 
     id = ""
@@ -40,11 +40,11 @@ class StreamingRule(CloudFormationLintRule):
     region: str = "us-east-1"
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield what is wrong in a template."""
+        """Yield the defects of a template."""
         raise NotImplementedError
 
     def match(self, cfn: Any) -> list[RuleMatch]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Return the findings as cfn-lint wants them."""
+        """Return the findings in cfn-lint's form."""
         regions = cast("list[str]", cfn.regions or [])
         self.region = regions[0] if regions else "us-east-1"
         body = cast("dict[str, Any]", cfn.template)
@@ -52,13 +52,13 @@ class StreamingRule(CloudFormationLintRule):
         return [
             RuleMatch(found.resource.path(*found.members), found.message)
             for found in self.check(template)
-            # What is found in a neighbour's template is reported there.
+            # A defect in another template of the run is reported with that template.
             if found.resource.template is template
         ]
 
 
 def _given(cfn: Any) -> dict[str, Any]:
-    """Return the parameters' values that cfn-lint was given."""
+    """Return the parameter values that cfn-lint was given."""
     merged: dict[str, Any] = {}
     for one in cfn.context.parameter_sets or ():
         merged.update(one.parameters)

@@ -1,7 +1,7 @@
-"""SAM's functions as what AWS makes of them: a function, and a mapping for each event that has a source.
+"""Expands SAM functions as AWS does: into a function, and a mapping for each event with an event source.
 
-cfn-lint looks at SAM templates as they are written. The roles that SAM makes are left out: it gives a role what the
-function's events need by itself.
+cfn-lint reads SAM templates untransformed. The roles that SAM generates are left out: SAM gives them every permission
+that the function's events need.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 from headrace.core.values import mapping_in
 
 _FUNCTION = "AWS::Serverless::Function"
-# What SAM calls the source of an event, by the event's type; all other members are named as the mapping's are.
+# SAM's name for an event's source, by event type; SAM and the mapping share the names of all other members.
 _SOURCES = {"Kinesis": "Stream", "DynamoDB": "Stream", "SQS": "Queue"}
 
 Made = tuple[str, str, dict[str, Any], tuple[str, ...]]
 
 
 def made_of(name: str, kind: str, properties: dict[str, Any]) -> Iterator[Made]:
-    """Yield the resources that a resource stands for: logical id, type, properties, and where these are written."""
+    """Yield the resources that a resource expands to: logical id, type, properties, and their path in the template."""
     place = ("Resources", name, "Properties")
     if kind != _FUNCTION:
         yield name, kind, properties, place

@@ -1,4 +1,4 @@
-"""A mapping's source, as the rules see it: a stream, a table's stream, a registered consumer, or a queue."""
+"""Finds a mapping's event source: a stream, a table's stream, a registered consumer, or a queue."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ QUEUE = "AWS::SQS::Queue"
 TABLES = ("AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable")
 DEFAULT_RETENTION_HOURS = 24
 TABLE_RETENTION_HOURS = 24
-# Of a function that says nothing. Documented: API_CreateFunction.
+# A function's default. Documented: API_CreateFunction.
 DEFAULT_TIMEOUT_S = 3
 
 
 def source_of(mapping: Resource) -> Resource | None:
-    """Return what a mapping reads, when that is in these templates; of a registered consumer, the consumer."""
+    """Return a mapping's event source if these templates contain it; a registered consumer stands for itself."""
     kinds = (STREAM, CONSUMER, QUEUE, *TABLES)
     found = [one for one in mapping.targets("EventSourceArn") if one.type in kinds]
     return found[0] if len(found) == 1 else None
 
 
 def stream_of(mapping: Resource) -> Resource | None:
-    """Return the Kinesis stream that a mapping reads, itself or through a registered consumer."""
+    """Return the Kinesis stream that a mapping reads, directly or through a registered consumer."""
     source = source_of(mapping)
     if source is not None and source.type == CONSUMER:
         streams = [one for one in source.targets("StreamARN") if one.type == STREAM]
@@ -55,7 +55,7 @@ def _reads_shards(mapping: Resource) -> bool:
 
 
 def retention_hours(mapping: Resource) -> int | None:
-    """Return how long a mapping's source keeps a record; None when it is not known."""
+    """Return the retention of a mapping's source; None if unknown."""
     source = source_of(mapping)
     if source is not None and source.type in TABLES:
         return TABLE_RETENTION_HOURS
@@ -68,12 +68,12 @@ def retention_hours(mapping: Resource) -> int | None:
 
 
 def shards_of(stream: Resource) -> int | None:
-    """Return a provisioned stream's shards; None for an on-demand stream, or when it is not known."""
+    """Return a provisioned stream's shard count; None if it is on-demand or unknown."""
     if "ON_DEMAND" in stream.possible("StreamModeDetails", "StreamMode"):
         return None
     return stream.number("ShardCount")
 
 
 def timeout_s(function: Resource) -> int | None:
-    """Return a function's timeout; None when it is not known."""
+    """Return a function's timeout; None if unknown."""
     return DEFAULT_TIMEOUT_S if function.get("Timeout") is NOT_SET else function.number("Timeout")

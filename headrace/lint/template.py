@@ -1,4 +1,4 @@
-"""A template as the rules read it: resources by type, the values that a property may have, the resources it names."""
+"""A template for the rules: resources by type, the possible values of a property, the resources that it names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEPTH = 20
 
 
 class _Nothing:
-    """The value of a property that is not there."""
+    """The value of a property that is not set."""
 
     def __repr__(self) -> str:
         return "not set"
@@ -43,7 +43,7 @@ class Resource:
     Attributes:
         template: the one that declares it.
         name: its logical id.
-        at: where its properties are written.
+        at: the path of its properties.
     """
 
     template: Template
@@ -54,11 +54,11 @@ class Resource:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it apart from the resources of all templates of the run."""
+        """A key that is unique among all templates of the run."""
         return (self.template.source, self.name)
 
     def path(self, *members: str | int) -> list[str | int]:
-        """Return where in the template a property stands, or the nearest place that is there."""
+        """Return a property's path in the template, or the longest part of that path that exists."""
         path: list[str | int] = []
         place: Any = self.template.body
         for member in (*self.at, *members):
@@ -70,11 +70,11 @@ class Resource:
         return path
 
     def own_name(self) -> Any:
-        """Return the name that its template gives it, as written; NOT_SET where CloudFormation makes one."""
+        """Return the name that its template gives it, as written; NOT_SET if CloudFormation generates one."""
         return self.get(_NAMED[self.type]) if self.type in _NAMED else NOT_SET
 
     def get(self, *members: str) -> Any:
-        """Return a property as it is written, or NOT_SET; an Fn::If on the way ends in UNKNOWN."""
+        """Return a property as written, or NOT_SET; UNKNOWN if it stands below an Fn::If."""
         place: Any = self.properties
         for member in members:
             if not isinstance(place, Mapping):
@@ -86,18 +86,18 @@ class Resource:
         return place
 
     def possible(self, *members: str) -> list[Any]:
-        """Return all values that a property may have, without those that are known only at deployment."""
+        """Return all possible values of a property, except those known only at deployment."""
         return [one for one in self.template.possible(self.get(*members)) if one is not UNKNOWN]
 
     def number(self, *members: str) -> int | None:
-        """Return a property that is surely one number; None for anything else."""
+        """Return a property that has exactly one possible value, a number; None for anything else."""
         values = self.template.possible(self.get(*members))
         if len(values) == 1 and not isinstance(values[0], bool):
             return whole_number(values[0])
         return None
 
     def is_true(self, *members: str) -> bool | None:
-        """Return whether a switch is surely on or off; None when it is not known."""
+        """Return whether a boolean is certainly true or false; None if unknown."""
         values = {
             str(one).lower() if one is not NOT_SET else "false"
             for one in self.template.possible(self.get(*members))
@@ -116,7 +116,7 @@ class Resource:
 
 
 class Template:
-    """One template. Conditions are not decided: what stands under Fn::If may be either."""
+    """One template. Conditions are not evaluated: an Fn::If may have either value."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Template:
 
     @cached_property
     def named(self) -> dict[str, list[Resource]]:
-        """The resources that have a name of their own, by that name."""
+        """The resources to which the template gives a name, by that name."""
         found: dict[str, list[Resource]] = {}
         for one in self.resources.values():
             name = one.own_name()
@@ -146,18 +146,18 @@ class Template:
         return found
 
     def of_type(self, *types: str) -> list[Resource]:
-        """Return the resources of these types, as they stand."""
+        """Return the resources of these types, in the template's order."""
         return [one for one in self.resources.values() if one.type in types]
 
     def around(self) -> list[Template]:
-        """Return this template and those that are linted with it."""
+        """Return this template and the templates that are linted with it."""
         if self._neighbours is None:
             others = together().items()
             self._neighbours = [Template(b, source=s) for s, b in others if s != self.source]
         return [self, *self._neighbours]
 
     def possible(self, value: Any) -> list[Any]:
-        """Return the values that `value` may have: of a parameter its default, of an Fn::If both."""
+        """Return the possible values of `value`: a parameter's default, both branches of an Fn::If."""
         if not isinstance(value, Mapping):
             return [value]
         function = cast("Mapping[str, Any]", value)
@@ -182,20 +182,20 @@ class Template:
         return UNKNOWN if is_looked_up else parameter.get("Default", UNKNOWN)
 
     def named_by(self, resource: Resource) -> list[Resource]:
-        """Return the resources that one of its own resources names; looked for once."""
+        """Return the resources that one of its own resources names; the result is cached."""
         if resource.name not in self._named_by:
             self._named_by[resource.name] = self.named_in(resource.properties)
         return self._named_by[resource.name]
 
     def named_in(self, value: Any) -> list[Resource]:
-        """Return the resources that a value names, each once: here, or by an import in a template of the same run."""
+        """Return the resources that a value names, each once; an import leads into other templates of the run."""
         found: dict[tuple[str, str], Resource] = {}
         for one in self.naming(value, 0):
             found.setdefault(one.key, one)
         return list(found.values())
 
     def naming(self, value: Any, depth: int) -> Iterator[Resource]:
-        """Yield the resources that a value names, as often as it does; no deeper than imports reasonably go."""
+        """Yield the resources that a value names, with repetitions, down to a fixed depth."""
         if depth > _DEPTH:
             return
         if isinstance(value, list):
@@ -239,7 +239,7 @@ class Template:
             yield self.resources[name]
 
     def _by_own_name(self, text: str) -> Iterator[Resource]:
-        """Yield what a literal ARN, or a name after a slash, means of what has a name of its own."""
+        """Yield the named resources that a literal means: an ARN, or a name after a slash."""
         last = re.split(r"[:/]", text)[-1] if text.startswith("arn:") or "/" in text else text
         if not last or last == "*":
             return
@@ -258,7 +258,7 @@ _NAMED = {
 
 
 def whole_number(value: Any) -> int | None:
-    """Return a number, as a template may write it: 60 or "60"."""
+    """Return a number that a template writes as 60 or "60"."""
     try:
         return int(value)
     except (TypeError, ValueError):

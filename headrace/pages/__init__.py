@@ -1,4 +1,4 @@
-"""The cloud's own pages, `/_headrace/`: what each shows, who may see it, and which path leads to it.
+"""headrace's own pages below `/_headrace/`: what each shows, who may see it, and its path.
 
-Services give the data and this package renders it; no service imports it. `site` lists all pages.
+Services provide the data and this package renders it; no service imports it. `site` lists all pages.
 """

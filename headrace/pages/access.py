@@ -1,7 +1,7 @@
-"""Who may see the cloud's own pages with `--auth`: programs that sign their requests, people who have the token.
+"""Decides with `--auth` who may see headrace's own pages: programs that sign requests, people who have the token.
 
 Programs sign for the service `headrace`. People open the address that `headrace up` prints; its token becomes a cookie
-that no script can read and no other site can send, and that is good for looking only. Health is everybody's.
+that no script can read, that no other site can send, and that allows reading only. Everybody may read health.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ COOKIE = "headrace_pages"
 _TOKEN = "token"
 _COOKIE_LASTS_S = 30 * 24 * 3600
 _READING = ("GET", "HEAD")
-# Everybody's: health, custom resources' answers, whose path nobody can guess, and what Spark jobs tell of their files,
-# with the token of a session.
+# Open to everybody: health; the answers of custom resources, whose path nobody can guess; and the S3 accesses of Spark
+# jobs, which carry a session token.
 _OPEN = ("/_headrace/health", "/_localstack/health")
-# More than AWS takes of a custom resource: a longer answer is told to its stack, and only a far longer one refused.
+# More than AWS allows for a custom resource's answer: the stack reports one that is too long, and only a far longer
+# one is refused here.
 MOST_ANSWER_BYTES = 64 * 1024
 # A job that moves a folder names all files in it.
 MOST_ACCESS_BYTES = 16 * 1024 * 1024
 
 
 class PageAccess:
-    """Judges requests to the cloud's own paths. Thread-safe."""
+    """Allows or refuses requests to headrace's own paths. Thread-safe."""
 
     def __init__(self, authentication: Authentication) -> None:
         self._authentication = authentication
@@ -44,7 +45,7 @@ class PageAccess:
         self._cookie = hmac.digest(token.encode(), COOKIE.encode(), "sha256").hex()
 
     def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
-        """Return the refusal of a request, or what makes a token a cookie; None lets it go on."""
+        """Return a request's refusal, or the redirect that turns its token into a cookie; None lets it pass."""
         if _is_open(request) or self.knows(request, now_ms):
             return None
         if request.method in _READING and request.query:
@@ -54,7 +55,7 @@ class PageAccess:
         return _key_needed(request)
 
     def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
-        """Return the refusal of a request of which only the head has come. Never blocks."""
+        """Return a request's refusal when only its headers have arrived. Never blocks."""
         if request.path.startswith(ANSWERS_PATH):
             return refuse_large(request, MOST_ANSWER_BYTES)
         if request.path == ACCESS_PATH:
@@ -70,7 +71,7 @@ class PageAccess:
         return _key_needed(request)
 
     def knows(self, request: HttpRequest, now_ms: int) -> bool:
-        """Whether a request comes from somebody who has a key, or the cookie for looking."""
+        """Whether a request has a valid signature or the pages' cookie."""
         if "authorization" in request.headers:
             if scope_of(request).service != SERVICE:
                 return False
@@ -83,7 +84,7 @@ class PageAccess:
 
     @staticmethod
     def hide_cookie(request: HttpRequest) -> None:
-        """Take the pages' cookie away from a request that a function is going to see."""
+        """Remove the pages' cookie from a request before a function sees it."""
         cookies = request.headers.get("cookie")
         if cookies is None or COOKIE not in cookies:
             return
@@ -99,7 +100,7 @@ class PageAccess:
             return None
         rest = urlencode([(name, value) for name, value in params if name != _TOKEN])
         cookie = f"{COOKIE}={self._cookie}; Path=/_headrace; Max-Age={_COOKIE_LASTS_S}; HttpOnly; SameSite=Strict"
-        # To the same page without the token, which is not to stand in the address.
+        # Redirect to the same page without the token, so that the token does not stay in the address.
         there = f"{request.path}?{rest}" if rest else request.path
         headers = [("Location", there), ("Set-Cookie", cookie), ("Cache-Control", "no-store")]
         return restrained(HttpResponse(303, headers))

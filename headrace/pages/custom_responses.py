@@ -1,4 +1,4 @@
-"""Takes the answers of CloudFormation's custom resources: `PUT /_headrace/cfn-response/<token>`."""
+"""Receives the answers of CloudFormation's custom resources: `PUT /_headrace/cfn-response/<token>`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.cloudformation.custom_responses import PATH
 
 
 def routes(receive: Callable[[str, bytes], bool]) -> list[Route]:
-    """Return the route; `receive` takes a token and an answer, and returns whether somebody waits for it."""
+    """Return the route; `receive` takes a token and an answer, and returns whether a stack waits for it."""
 
     def answer(request: HttpRequest, _: list[str]) -> HttpResponse:
         token = request.path.removeprefix(PATH)

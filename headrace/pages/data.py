@@ -1,4 +1,4 @@
-"""The pages with which services show their own data, as JSON."""
+"""Serves the JSON pages that show a service's own data."""
 
 from __future__ import annotations
 

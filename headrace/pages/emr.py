@@ -37,7 +37,7 @@ from headrace.spark_submit.logs import LOGS, log_location
 from headrace.spark_submit.page_paths import STATUS_PATH
 
 _CLIENT_LOGS = ("client/stderr", "client/stdout")
-# On the status page; the cluster's own page shows the rest, up to a bound too.
+# How many steps the status page shows; the cluster's own page shows more, also up to a limit.
 STEPS_SHOWN = 10
 MOST_STEPS_SHOWN = 500
 _STEP_HEADERS = ("Step", "State", "Begun (UTC)", "Took", "Spark", "Logs", "Failure")
@@ -47,7 +47,7 @@ class EmrPages:
     """The pages. Thread-safe: they only read.
 
     Args:
-        folder: the service's own, with a folder for each cluster.
+        folder: the service's folder, which holds a folder for each cluster.
     """
 
     def __init__(self, clock: Clock, store: Store, folder: Path) -> None:
@@ -59,7 +59,7 @@ class EmrPages:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is under way that a page would show."""
+        """Whether a cluster or step that a page shows is still changing."""
         return any(
             step.active for cluster in self._active_clusters() for step in self._steps(cluster)
         )
@@ -83,7 +83,7 @@ class EmrPages:
     # --- pages --------------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, path: Sequence[str], base: str) -> HttpResponse:
-        """Answer a page below `/_headrace/emr/`; `path` is what follows, decoded and split."""
+        """Answer a page below `/_headrace/emr/`; `path` is the rest of its path, decoded and split."""
         cluster = next((c for c in self._clusters() if c.id == path[0]), None)
         if cluster is None:
             return refusal(request, 404, "No such cluster", f"There is no cluster {path[0]}.")
@@ -223,7 +223,7 @@ class EmrPages:
         }
 
     def _logs(self, step: Step) -> list[str]:
-        """Return the logs that a step has; in cluster mode the client's are its own."""
+        """Return a step's logs; in cluster mode these are the logs of the spark-submit client."""
         folder = self._step_folder(step)
         names = ("stderr", "stdout", *_CLIENT_LOGS, "controller", "syslog")
         return [name for name in names if (folder / name).is_file()]
@@ -254,7 +254,7 @@ def _path(cluster: Cluster, step: Step | None = None) -> str:
 
 
 def _log_uris(cluster: Cluster, step: Step) -> list[str]:
-    """Return where in S3 a step's logs go, and in cluster mode its driver's."""
+    """Return the S3 URIs of a step's logs, and in cluster mode also of its driver's logs."""
     uri = step.log_uri_in(cluster)
     if uri is None:
         return []

@@ -1,6 +1,6 @@
-"""Applications and job runs on the status page, and each run's page, which GetDashboardForJobRun leads to.
+"""Applications and job runs on the status page, and each run's page, whose URL GetDashboardForJobRun returns.
 
-The pages are `/_headrace/emr-serverless/<application>/<job run>[/<log>]`; `?attempt=<number>` has an earlier attempt.
+The pages are `/_headrace/emr-serverless/<application>/<job run>[/<log>]`; `?attempt=<number>` shows an earlier attempt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from headrace.services.emr_serverless.state import Application, Attempt, JobRun
 from headrace.services.emr_serverless.store import Store
 from headrace.spark_submit.page_paths import SERVERLESS_PATH, STATUS_PATH
 
-# How many job runs of an application the status page shows.
+# How many job runs of each application the status page shows.
 RUNS_SHOWN = 10
 MOST_RUNS_SHOWN = 500
 _RUN_HEADERS = ("Job run", "State", "Attempt", "Begun (UTC)", "Took", "Spark", "Logs", "Details")
@@ -48,7 +48,7 @@ class ServerlessPages:
     """The pages. Thread-safe: they only read.
 
     Args:
-        folder: the service's own, with a folder for each application.
+        folder: the service's folder, which holds a folder for each application.
     """
 
     def __init__(self, clock: Clock, store: Store, folder: Path) -> None:
@@ -60,7 +60,7 @@ class ServerlessPages:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is under way that a page would show."""
+        """Whether an application or job run that a page shows is still changing."""
         return any(not run.ended for run in self._store.runs())
 
     def section(self, most: int) -> Html:
@@ -81,7 +81,7 @@ class ServerlessPages:
     # --- pages --------------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, path: Sequence[str], base: str) -> HttpResponse:
-        """Answer a page below `/_headrace/emr-serverless/`; `path` is what follows, decoded and split."""
+        """Answer a page below `/_headrace/emr-serverless/`; `path` is the rest of its path, decoded and split."""
         application = self._store.application(path[0])
         if application is None:
             sentence = f"There is no application {path[0]}."
@@ -254,7 +254,7 @@ class ServerlessPages:
 
 
 def _attempt(run: JobRun, request: HttpRequest) -> Attempt | None:
-    """Return the attempt that a request asks for: the newest unless it says so."""
+    """Return the attempt that a request asks for; the default is the newest."""
     number = request.query_params().get("attempt")
     if number is None:
         return run.attempt

@@ -1,4 +1,4 @@
-"""Faults on demand: `/_headrace/faults`."""
+"""The API of faults on demand, `/_headrace/faults`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATH = "/_headrace/faults"
 
 
 def routes(faults: Faults) -> list[Route]:
-    """Return the route to the rules: GET (all), POST (add one), DELETE (all, or with an id one)."""
+    """Return the route to the faults: GET lists them, POST adds one, DELETE removes all, or one by its id."""
     return [Route(PATH, partial(_answer, faults), below=True)]
 
 

@@ -1,7 +1,7 @@
-"""Lists what is accepted without effect: `/_headrace/fidelity`, of one stack with `?stack=<name>`.
+"""Lists what headrace accepts without effect: `/_headrace/fidelity`; `?stack=<name>` limits it to one stack.
 
-A list of rows. Those of stacks name a resource and its property; those of services, which have the empty name for a
-stack, name an operation and its parameter, and some a note on what comes of it.
+The page is a list of rows. A stack's row names a resource and its property. A service's row has an empty stack name,
+and names an operation and its parameter; some have a note on the consequence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATH = "/_headrace/fidelity"
 
 
 def routes(apis: Sequence[ServiceApi]) -> list[Route]:
-    """Return the route to the report on services."""
+    """Return the route to the report."""
     return [Route(PATH, partial(_answer, apis), ("GET",))]
 
 
@@ -35,7 +35,7 @@ def _answer(apis: Sequence[ServiceApi], request: HttpRequest, _: list[str]) -> H
 
 
 def rows_of(api: ServiceApi) -> Iterator[Mapping[str, str]]:
-    """Yield the rows of a service's own table."""
+    """Yield the rows of a service's fidelity table."""
     table = with_newer(api.name, api.by_name(), api.fidelity)
     yield from _rows(api.name, table, api.fidelity_notes)
 

@@ -1,4 +1,4 @@
-"""Whether the cloud is ready, and what it lost: `/_headrace/health`, and LocalStack's path for the same."""
+"""Reports whether the cloud is ready and what it lost: `/_headrace/health`, and LocalStack's path for it."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ LOCALSTACK_PATH = "/_localstack/health"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the pages ask. Thread-safe.
+    """The sources of the health pages. Thread-safe.
 
     Attributes:
         is_started: whether the services run.
-        moto: gives how far the loading of moto's services is, as members of the answer.
-        services: the names of those that headrace owns.
-        losses: gives what was found lost or damaged at the start.
-        endpoint_url: gives the cloud's URL.
-        data_dir: the cloud's; shown to those who may see all.
-        knows: whether a request is of somebody who may see all.
+        moto: returns the progress of loading moto's services, as members of the answer.
+        services: the names of headrace's own services.
+        losses: returns what the start found lost or damaged.
+        endpoint_url: returns the cloud's URL.
+        data_dir: the cloud's data directory; only authorized requests see it.
+        knows: whether a request is authorized.
     """
 
     is_started: Callable[[], bool]
@@ -50,7 +50,7 @@ class Health:
         known = self.knows(request)
         status, moto = "ok" if self.is_started() else "starting", self.moto()
         if status == "ok" and moto["moto"] != "ready":
-            # What headrace owns is served; calls of moto's services wait.
+            # headrace's own services answer already; calls of moto's services wait.
             status = str(moto["moto"])
         return json_response(
             {

@@ -13,7 +13,7 @@ from headrace.pages.routes import Route, for_people
 
 
 class Listed(NamedTuple):
-    """A page in the list; `query` is an example of the parameters that it cannot be shown without."""
+    """A page in the list; `query` is an example of its required parameters."""
 
     path: str
     title: str

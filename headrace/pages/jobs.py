@@ -1,4 +1,4 @@
-"""What the pages of steps and of job runs have in common: links to the Spark UI, the history and the logs."""
+"""Shared parts of the pages of steps and job runs: links to the Spark UI, the history server and the logs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headrace.spark_submit.logs import tail
 from headrace.spark_submit.page_paths import STATUS_PATH, history_path
 from headrace.spark_submit.ui import event_logs, live_url
 
-# What stands above the page of a cluster, an application, a step or a job run.
+# The page above the page of a cluster, an application, a step or a job run.
 TRAIL = (HOME, (STATUS_PATH, "EMR"))
 MOST_LOG_BYTES = 1024 * 1024
-# How much of the end of a log a job's page shows.
+# How much of a log's end a job's page shows.
 EXCERPT_BYTES = 16 * 1024
 REFRESH_S = 5
 IDLE_REFRESH_S = 30
@@ -24,18 +24,18 @@ IDLE_REFRESH_S = 30
 
 @dataclass(frozen=True, slots=True)
 class SparkLinks:
-    """Where a job's Spark UIs are.
+    """The places of a job's Spark UIs.
 
     Attributes:
-        live: the URL of the UI of the application that runs now.
-        applications: Spark's ids of the applications that have an event log, oldest first.
+        live: the UI's URL while the application runs.
+        applications: the Spark application ids that have an event log, oldest first.
     """
 
     live: str | None
     applications: list[str]
 
     def html(self, *, running: bool) -> Html:
-        """Return the links: the live UI while there is one, the history of what is over."""
+        """Return the links: to the live UI while it exists, and to the history server for finished applications."""
         over = self.applications[:-1] if self.live and running else self.applications
         live = link(self.live, "Spark UI") if self.live else None
         return join([live, *(link(history_path(name), f"history of {name}") for name in over)], " ")
@@ -51,13 +51,13 @@ class SparkLinks:
 
 
 def spark_links(folder: Path, *, running: bool) -> SparkLinks:
-    """Return where the Spark UIs of the job in `folder` are."""
+    """Return the places of the Spark UIs of the job in `folder`."""
     names = [log.application_id for log in event_logs(folder)]
     return SparkLinks(live_url(folder) if running else None, names)
 
 
 def facts_table(facts: Iterable[tuple[object, object]]) -> Html:
-    """Return names and values as a table, without those that have no value."""
+    """Return names and values as a table, without empty values."""
     return table((), ((element("b", name), value) for name, value in facts if value))
 
 
@@ -67,7 +67,7 @@ def log_links(path: str, names: list[str]) -> Html:
 
 
 def log_text(file: Path) -> str:
-    """Return the end of a log, and a line that says what is missing."""
+    """Return a log's end, below a line that says how much is left out."""
     text = tail(file, MOST_LOG_BYTES)
     try:
         hidden_bytes = max(0, file.stat().st_size - MOST_LOG_BYTES)
@@ -79,7 +79,7 @@ def log_text(file: Path) -> str:
 
 
 def log_excerpts(path: str, folder: Path, names: list[str]) -> list[Html]:
-    """Return the ends of those logs that hold something, each below a link to all of it."""
+    """Return the ends of the logs that are not empty, each below a link to the whole log."""
     shown: list[Html] = []
     for name in names:
         text = tail(folder / name, EXCERPT_BYTES)

@@ -1,4 +1,4 @@
-"""Parts that pages are built from: states in colour, refusals, plain text, and the choice between HTML and JSON."""
+"""Building blocks of pages: coloured states, refusals, plain text, and the choice between HTML and JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headrace.aws.documents import json_response, page, restrained
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.html import Html, element
 
-# The page above all others: its URL and its name.
+# The start page: its URL and its name.
 HOME = ("/_headrace/", "headrace")
 _GOOD = frozenset({"COMPLETED", "SUCCESS", "WAITING", "STARTED"})
 _BAD = frozenset({"FAILED", "TERMINATED_WITH_ERRORS", "INTERRUPTED"})
@@ -24,7 +24,7 @@ def state(value: str) -> Html:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Whether a request asks for the machine-readable form of a page."""
+    """Whether a request asks for a page's JSON."""
     form = request.query_params().get("format")
     if form is not None:
         return form == "json"
@@ -33,13 +33,13 @@ def wants_json(request: HttpRequest) -> bool:
 
 
 def text_response(text: str) -> HttpResponse:
-    """Return plain text that no browser takes for anything else."""
+    """Return plain text that no browser interprets as another type."""
     kind = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
     return restrained(HttpResponse(200, kind, text.encode()))
 
 
 def refusal(request: HttpRequest, status: int, title: str, sentence: str) -> HttpResponse:
-    """Return the page, or its machine-readable form, that says why there is nothing else to show."""
+    """Return the HTML or JSON page that says why a request is refused."""
     if wants_json(request):
         return json_response({"message": sentence}, status)
     return page(title, element("p", sentence), trail=[HOME], status=status)

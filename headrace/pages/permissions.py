@@ -1,4 +1,4 @@
-"""What AWS would deny, why, and the smallest policy of a role: `/_headrace/iam`."""
+"""Shows the calls that AWS would deny, the reasons, and a role's smallest policy: `/_headrace/iam`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds the page of a path: one list of routes, of which the first that fits answers."""
+"""Finds the page for a path: the first matching route of a list answers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.pages.parts import refusal
 
 READING = ("GET", "HEAD")
-# Takes a request and what follows the route's path in the request's, split and then decoded.
+# Takes a request and the rest of its path after the route's path, split and then decoded.
 Answer = Callable[[HttpRequest, list[str]], HttpResponse]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path, and who answers requests to it.
+    """A path, and the function that answers requests to it.
 
     Attributes:
-        path: as on the wire.
+        path: the path as on the wire.
         answer: answers a request.
-        methods: which requests it is for; all when there are none.
-        below: whether it is for all paths below, too.
+        methods: the HTTP methods that it answers; empty for all.
+        below: whether it also answers all paths below.
     """
 
     path: str
@@ -32,7 +32,7 @@ class Route:
     below: bool = False
 
     def fits(self, request: HttpRequest) -> bool:
-        """Whether it is for a request."""
+        """Whether this route answers a request."""
         if self.methods and request.method not in self.methods:
             return False
         return request.path == self.path or (
@@ -40,14 +40,14 @@ class Route:
         )
 
     def rest_of(self, path: str) -> list[str]:
-        """Return what follows in a path that it is for."""
-        # Split before it is decoded: an id with an escaped slash is an id, and no such thing.
+        """Return the rest of a path after the route's own."""
+        # Split before decoding: an escaped slash belongs to an id, and separates nothing.
         rest = path.rstrip("/").removeprefix(self.path.rstrip("/"))
         return [unquote(part) for part in rest.split("/")[1:]]
 
 
 def for_people(path: str, answer: Answer, *, below: bool = False) -> list[Route]:
-    """Return the routes to a page that is only read, and that says so to other methods."""
+    """Return the routes to a read-only page; other methods get a refusal."""
 
     def read(request: HttpRequest, rest: list[str]) -> HttpResponse:
         if request.method in READING:
@@ -61,13 +61,13 @@ def for_people(path: str, answer: Answer, *, below: bool = False) -> list[Route]
 
 
 class Routes:
-    """All pages. Thread-safe."""
+    """The routes of all pages. Thread-safe."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._routes = tuple(routes)
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to one of the cloud's own paths."""
+        """Answer a request to one of headrace's own paths."""
         for route in self._routes:
             if route.fits(request):
                 return restrained(route.answer(request, route.rest_of(request.path)))

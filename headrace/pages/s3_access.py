@@ -1,7 +1,7 @@
 """Answers a Spark job that asks whether its role may read or write a file in S3: `/_headrace/iam/s3`.
 
-The job's FileSystem asks (`headrace/spark_submit/java/S3OfRole.java`): a line for each request that it stands for, the
-operation, the bucket and the key, quoted. The token of the role's session, in a header, proves whose job it is.
+The job's FileSystem asks (`headrace/spark_submit/java/S3OfRole.java`) with a line for each S3 request that it would
+make: the operation, the bucket and the key, quoted. A header holds the role's session token, which identifies the job.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OPERATIONS = frozenset({"GetObject", "PutObject", "DeleteObject", "ListObjectsV
 
 
 def answer(judge: Judge, request: HttpRequest, __: list[str]) -> HttpResponse:
-    """Note what is asked: 204 to go on, 403 with AWS's sentence as text, 400 for what is no question."""
+    """Record the accesses. Answer 204 if allowed, 403 with AWS's sentence if denied, 400 for a malformed request."""
     key = request.headers.get("x-headrace-key", "")
     token = request.headers.get("x-headrace-token", "")
     permit = judge.permit_of(key, token) if token else None
@@ -47,6 +47,6 @@ def answer(judge: Judge, request: HttpRequest, __: list[str]) -> HttpResponse:
 
 def _params(operation: str, bucket: str, key: str) -> dict[str, Any]:
     if operation == "ListObjectsV2":
-        # As S3A lists: what is below the folder; of the bucket's own it is everything.
+        # As S3A lists: the prefix is the folder; for the bucket's root it is empty.
         return {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
     return {"Bucket": bucket, "Key": key}

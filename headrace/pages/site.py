@@ -28,7 +28,7 @@ def build_site(
     search: Answer,
     endpoint_url: Callable[[], str],
 ) -> Routes:
-    """Return the pages of services, Spark jobs, the cloud's state and faults on demand; and OpenSearch domains."""
+    """Return the pages of services, Spark jobs, the cloud's state, faults on demand and OpenSearch domains."""
     apis = list(apis)
     shown = [page for api in apis for page in api.pages]
     data = [Listed(path_of(page), page.title, page.query) for page in shown]

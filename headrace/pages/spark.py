@@ -1,4 +1,4 @@
-"""The pages about Spark jobs: `/_headrace/emr`, the history server's, and whether jobs can be run at all."""
+"""The pages about Spark jobs: `/_headrace/emr`, the history server, and whether this machine can run jobs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.spark_submit.spark_home import why_no_spark
 from headrace.spark_submit.sparks import Sparks
 
 SPARK_PATH = "/_headrace/spark"
-# Of clusters, and of applications, on the status page.
+# How many clusters, and how many applications, the status page shows.
 SHOWN = 20
 
 
@@ -31,11 +31,11 @@ class SparkPages:
     """The pages. Thread-safe.
 
     Attributes:
-        emr: those of clusters and steps.
-        serverless: those of applications and job runs.
+        emr: the pages of clusters and steps.
+        serverless: the pages of applications and job runs.
         history: the history server.
         sparks: chooses the Spark of each job.
-        data_dir: the cloud's.
+        data_dir: the cloud's data directory.
         endpoint_url: the cloud's URL.
     """
 
@@ -90,9 +90,9 @@ class SparkPages:
         return json_response({"problem": why_no_spark(installed=self.sparks.installed)})
 
     def _history(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
-        """Start the history server if need be, and lead there: to an application's page if one is named."""
+        """Start the history server if needed, and redirect to it, or to an application's page there."""
         if foreign_origin(request.headers) is not None:
-            # A link of another site may show a page; a process is started by somebody who is here.
+            # A link from another site may show a page, but may not start a process.
             here = link(request.path, "Start the history server, or go on to it")
             return page("Spark history", element("p", here), trail=[HOME])
         application_id = "/".join(rest)

@@ -1,4 +1,4 @@
-"""Computes aggregations: buckets by terms and by date, and counts, sums and extremes in them."""
+"""Computes aggregations: buckets by terms and by date, and counts, sums, minima and maxima."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.search.query import Argument
 
 MOST_BUCKETS = 65_535
 MOST_DEPTH = 5
-# Runs a SELECT.
+# Runs a SELECT, and returns its rows.
 Select = Callable[[str, Sequence[Argument]], list[tuple[Any, ...]]]
 _METRICS = {
     "min": "MIN(v.num)",
@@ -45,7 +45,7 @@ class Aggregator:
     def run(
         self, asked: Any, where: str, arguments: Sequence[Argument], depth: int = 0
     ) -> dict[str, Any]:
-        """Return the results by name, of the documents `d` for which `where` holds. Raises SearchError."""
+        """Return the results by name, computed from the documents `d` that match `where`. Raises SearchError."""
         if not isinstance(asked, dict) or depth > MOST_DEPTH:
             raise unreadable("Found no aggregations, or too deep ones")
         results: dict[str, Any] = {}
@@ -216,7 +216,7 @@ def _order(given: Any) -> str:
 
 
 def _steps(body: dict[str, Any]) -> tuple[Callable[[int], int], Callable[[int], int]]:
-    """Return what gives the start of the bucket of a time, and the start of the next bucket."""
+    """Return two functions: the start of a time's bucket, and the start of the next bucket."""
     calendar, fixed = body.get("calendar_interval"), body.get("fixed_interval")
     either = body.get("interval")
     if either is not None:
@@ -256,7 +256,7 @@ def _fixed_ms(text: str) -> int:
 
 
 def _starts(found: list[int], following: Callable[[int], int], least: int) -> list[int]:
-    """Return the starts of the buckets: those that were found, and with `least` 0 those between them."""
+    """Return the starts of the buckets that have documents and, if `least` is 0, of the empty ones between them."""
     if least > 0 or not found:
         return found
     starts: list[int] = []

@@ -1,4 +1,4 @@
-"""Date math of queries (`now-1d/d`), and the units that times are rounded to. All times are UTC."""
+"""Date math in queries (`now-1d/d`), and rounding to units of time. All times are UTC."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNITS_MS = {
 
 
 def date_math_ms(text: str, now_ms: int, *, up: bool = False) -> int | None:
-    """Return the time of `now-15m`, `now/d` or `2026-01-01||+1M/d`, rounded up with `up`; None for another text."""
+    """Return the time of `now-15m`, `now/d` or `2026-01-01||+1M/d`; `up` rounds up; None for any other text."""
     if text.startswith("now"):
         start, rest = now_ms, text[3:]
     else:
@@ -49,7 +49,7 @@ def date_math_ms(text: str, now_ms: int, *, up: bool = False) -> int | None:
 
 
 def floor_to(moment: datetime, unit: str) -> datetime:
-    """Return when the unit that a moment is in began. Weeks begin on Monday. Raises ValueError for no unit."""
+    """Round a moment down to a unit. Weeks begin on Monday. Raises ValueError for an unknown unit."""
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
     match unit:
         case "s":
@@ -73,7 +73,7 @@ def floor_to(moment: datetime, unit: str) -> datetime:
 
 
 def shifted(moment: datetime, unit: str, count: int) -> datetime:
-    """Return a moment some units later. Raises ValueError for no unit, OverflowError beyond the calendar."""
+    """Return a moment some units later. Raises ValueError for an unknown unit, OverflowError beyond the calendar."""
     if unit in _UNITS_MS:
         return moment + timedelta(milliseconds=_UNITS_MS[unit] * count)
     months = {"M": 1, "q": 3, "y": 12}.get(unit)

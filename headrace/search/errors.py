@@ -6,7 +6,7 @@ from typing import Any
 
 
 class SearchError(Exception):
-    """A request is refused. `type_` is OpenSearch's word for why."""
+    """A request is refused. `type_` is OpenSearch's error type."""
 
     def __init__(self, status: int, type_: str, reason: str, **members: Any) -> None:
         super().__init__(reason)
@@ -16,16 +16,16 @@ class SearchError(Exception):
         self.members = members
 
     def cause(self) -> dict[str, Any]:
-        """Return the `error` of an item of `_bulk`."""
+        """Return the `error` member of a `_bulk` item."""
         return {"type": self.type, "reason": self.reason, **self.members}
 
     def body(self) -> dict[str, Any]:
-        """Return the body of an answer."""
+        """Return the answer's body."""
         return {"error": {"root_cause": [self.cause()], **self.cause()}, "status": self.status}
 
 
 def not_supported(what: str) -> SearchError:
-    """OpenSearch does this and headrace's index does not: it is refused by name."""
+    """Return the error for a feature that OpenSearch has and headrace's index has not; it names the feature."""
     return SearchError(
         400,
         "not_supported_by_headrace",
@@ -34,12 +34,12 @@ def not_supported(what: str) -> SearchError:
 
 
 def no_index(name: str) -> SearchError:
-    """There is no index of that name."""
+    """Return the error for a missing index."""
     return SearchError(
         404, "index_not_found_exception", f"no such index [{name}]", index=name, index_uuid="_na_"
     )
 
 
 def unreadable(reason: str) -> SearchError:
-    """A body or a query that is not in its form."""
+    """Return the error for a malformed body or query."""
     return SearchError(400, "parsing_exception", reason)

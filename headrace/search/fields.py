@@ -1,7 +1,7 @@
-"""Fields of documents: their types, explicit or as OpenSearch guesses them, and the values that are looked up.
+"""Fields of documents: their types, explicit or by dynamic mapping, and the values that searches look up.
 
-Source of the guesses: opensearch.org/docs/latest/field-types/ (dynamic mapping; documented). Dates are guessed in the
-form strict_date_optional_time alone.
+Source of the dynamic mapping: opensearch.org/docs/latest/field-types/ (documented). It recognises dates only in the
+form strict_date_optional_time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TYPES = frozenset({*NUMBERS, "text", "keyword", "date", "boolean", "object"})
 KEYWORD_CHARS = 256
 MOST_FIELDS = 1000
 MOST_DEPTH = 20
-# Fixed, and each part bounded: it cannot run long.
+# Every part is bounded, so that a match cannot take long.
 _DATE = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})(?:T(\d{2})(?::(\d{2})(?::(\d{2})(?:[.,](\d{1,9}))?)?)?(Z|[+-]\d{2}:?\d{2})?)?"
 )
@@ -33,7 +33,7 @@ Mapping_ = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value of a field to look a document up by: a number, a keyword, or words."""
+    """A field's value by which searches find a document: a number, a keyword, or words."""
 
     field: str
     number: float | None = None
@@ -42,7 +42,7 @@ class Value:
 
 
 def date_ms(text: str) -> int | None:
-    """Return the epoch milliseconds of an ISO date or time, UTC without a zone; None when it is none."""
+    """Return the epoch milliseconds of an ISO date or time, in UTC if it has no zone; None if it is neither."""
     match = _DATE.fullmatch(text)
     if match is None:
         return None
@@ -66,7 +66,7 @@ def _offset_ms(zone: str | None) -> int:
 
 
 def check_mapping(properties: Mapping[str, Any], depth: int = 0) -> None:
-    """Raise SearchError for types that are not held, and for what is no mapping."""
+    """Raise SearchError for unsupported types and for a malformed mapping."""
     if depth > MOST_DEPTH:
         raise _bad("", "too deep", f"a mapping is at most {MOST_DEPTH} deep")
     for name, given in properties.items():
@@ -81,7 +81,7 @@ def check_mapping(properties: Mapping[str, Any], depth: int = 0) -> None:
 
 
 def flat(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the path and definition of each field that has a type of its own; objects give theirs."""
+    """Yield the path and definition of each field with a type; an object yields its fields."""
     for name, field in properties.items():
         path = prefix + name
         if "properties" in field or field.get("type") == "object":
@@ -92,20 +92,20 @@ def flat(properties: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 class Reader:
-    """Turns documents into values, and lets the mapping grow with them. For one document on one thread."""
+    """Turns a document into values, and adds its new fields to the mapping. For one document on one thread."""
 
     def __init__(self, mapping: Mapping_) -> None:
-        """Begin. `mapping` is an index's, with its `properties`."""
+        """Take an index's mapping, with its `properties`."""
         self.mapping = mapping
         self._before: Mapping_ | None = None
 
     @property
     def has_grown(self) -> bool:
-        """Whether the mapping has fields that it had not."""
+        """Whether the mapping has new fields."""
         return self._before is not None
 
     def values(self, document: Mapping[str, Any]) -> list[Value]:
-        """Return a document's values. Raises SearchError, with the mapping as it was."""
+        """Return a document's values. Raises SearchError, and then leaves the mapping unchanged."""
         try:
             found = list(self._object(document, self.mapping, "", 0))
             if self.has_grown and sum(1 for _ in flat(self.mapping["properties"])) > MOST_FIELDS:
@@ -142,7 +142,7 @@ class Reader:
                     yield from self._value(item, inner, leaf, prefix + name, depth)
 
     def _holder(self, properties: Mapping_, name: str) -> tuple[Mapping_, str]:
-        """Return where a field belongs: `a.b` is the field b of the object a."""
+        """Return the object that holds a field: `a.b` is the field b of the object a."""
         *heads, leaf = name.split(".")
         if not leaf or not all(heads):
             raise _bad(name, "object", "field name cannot contain only whitespace or be empty")
@@ -220,7 +220,7 @@ def _text(item: Any) -> str:
 
 
 def number_of(item: Any, kind: str, path: str) -> float:
-    """Return the number that a value of a type is looked up by; of dates epoch milliseconds. Raises SearchError."""
+    """Return a value as searches look it up: a number, or epoch milliseconds for a date. Raises SearchError."""
     if kind == "boolean":
         if item in (True, "true"):
             return 1.0
@@ -241,7 +241,7 @@ def number_of(item: Any, kind: str, path: str) -> float:
         raise _bad(path, kind, f"[{kind}] supports only finite values, but got [{item}]")
     if kind in INTEGERS and abs(number) > 2.0 ** INTEGERS[kind]:
         raise _bad(path, kind, f"Value [{item}] is out of range for a {kind}")
-    # An integer of a document is cut, as OpenSearch coerces it.
+    # OpenSearch coerces a document's decimal to an integer field by truncation.
     return float(int(number)) if kind in INTEGERS else number
 
 

@@ -1,6 +1,6 @@
-"""Finds the server of an OpenSearch domain: the small one in the data directory, or the user's own.
+"""Finds the server behind an OpenSearch domain: headrace's own in the data directory, or the user's OpenSearch.
 
-A domain of the data directory answers below `/_headrace/opensearch/<account>/<region>/<domain>`.
+A domain in the data directory answers below `/_headrace/opensearch/<account>/<region>/<domain>`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.core.search import SearchDomainNotFound, SearchServer
 from headrace.search.errors import SearchError
-from headrace.search.rest import Asked, Reply, Rest
+from headrace.search.rest import Reply, Rest, SearchRequest
 from headrace.search.store import Store
 
 PATH = "/_headrace/opensearch"
@@ -29,7 +29,7 @@ _JSON = "application/json; charset=UTF-8"
 
 @dataclass(frozen=True, slots=True)
 class _Domain:
-    """A domain's indexes in the data directory. A `SearchServer`."""
+    """A `SearchServer` on a domain's indexes in the data directory."""
 
     rest: Rest
     key: str
@@ -37,14 +37,14 @@ class _Domain:
     def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
         """See `SearchServer.ask`."""
         parts = [unquote(part) for part in path.split("/") if part]
-        reply = self.rest.answer(Asked(self.key, method, parts, {}, body))
+        reply = self.rest.answer(SearchRequest(self.key, method, parts, {}, body))
         return reply.status, _bytes_of(reply)
 
 
 class SearchHome:
-    """Finds the servers of domains, and answers requests to those of the data directory. Thread-safe.
+    """Finds the servers of domains, and answers requests to the domains in the data directory. Thread-safe.
 
-    The file is made when the first document comes: a cloud that nobody searches has none.
+    The SQLite file is made for the first document: a cloud that nobody searches has none.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class SearchHome:
         real_url: str = "",
         fsync: bool = False,
     ) -> None:
-        """Prepare; nothing is opened.
+        """Store the settings; the file stays closed.
 
         Args:
-            data_dir: where the file is.
-            clock: the cloud's.
-            ids: the cloud's.
-            control: asks which domains there are.
+            data_dir: the cloud's data directory, for the file.
+            clock: the cloud's clock.
+            ids: the cloud's generator of ids.
+            control: lists the domains.
             endpoint_url: the cloud's URL.
-            real_url: the user's own OpenSearch, which then has every domain's documents; empty for none.
+            real_url: the user's own OpenSearch, which then holds every domain's documents; empty for none.
             fsync: whether a write waits for the disk.
         """
         self._path = data_dir / FILE
@@ -148,14 +148,14 @@ class SearchHome:
             raise SearchDomainNotFound(f"There is no domain {name} in {region}.") from error
 
     def forget(self, account: str, region: str, name: str) -> None:
-        """Drop the indexes of a domain that is deleted. What a real server holds stays there."""
+        """Drop a deleted domain's indexes. Documents on a real server stay there."""
         if not self._real_url and self._path.exists():
             self._rest().forget(f"{account}/{region}/{name}")
 
     # --- requests -----------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest, rest: list[str]) -> HttpResponse:
-        """Answer a request below `PATH`; `rest` is what follows it."""
+        """Answer a request below `PATH`; `rest` is the rest of the path."""
         if len(rest) < 3 or self._real_url:
             where = self._real_url and urlsplit(self._real_url).netloc.rpartition("@")[2]
             sentence = (
@@ -169,14 +169,14 @@ class SearchHome:
             refusal = SearchError(404, "resource_not_found_exception", str(error))
             return _response(request, Reply(404, refusal.body()))
         body = request.body if request.body_file is None else request.body_file.read_bytes()
-        asked = Asked(
+        asked = SearchRequest(
             f"{account}/{region}/{name}", request.method, path, request.query_params(), body
         )
         return _response(request, self._rest().answer(asked))
 
 
 def _domain_of(label: str) -> str:
-    """Return the domain of a host's first label: AWS's `search-NAME-xxxx` and `vpc-NAME-xxxx`, or moto's `NAME`."""
+    """Return the domain in a host's first label: AWS's `search-NAME-xxxx` or `vpc-NAME-xxxx`, or moto's `NAME`."""
     if label.startswith(("search-", "vpc-")) and label.count("-") > 1:
         return label.partition("-")[2].rpartition("-")[0]
     return label

@@ -1,8 +1,8 @@
-"""Queries in OpenSearch's JSON, as conditions in SQL on the table of documents (`d`).
+"""Compiles OpenSearch's JSON queries to SQL conditions on the table of documents (`d`).
 
-match, match_all, match_none, match_phrase, term, terms, range, exists, prefix, ids and bool; all others are refused by
-name. Only `match` and `match_phrase` score by words (BM25 of FTS5, over all indexes of the file); other clauses that
-score give 1.
+It knows match, match_all, match_none, match_phrase, term, terms, range, exists, prefix, ids and bool, and refuses all
+others by name. Only `match` and `match_phrase` score by words (BM25 of FTS5, over all indexes of the file); other
+scoring clauses give 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition in SQL with its arguments, and what a document that fulfils it scores."""
+    """An SQL condition with its arguments, and the score of a document that matches it."""
 
     sql: str
     arguments: tuple[Argument, ...] = ()
@@ -36,9 +36,9 @@ class Compiler:
     """Compiles the queries of one search.
 
     Attributes:
-        types: the type of each field of the indexes that are searched.
-        now_ms: what `now` means in dates.
-        tables: what the conditions are of besides the documents: `b0 AS (...), m0 AS (...)`.
+        types: the type of each field in the searched indexes.
+        now_ms: the value of `now` in dates.
+        tables: the common table expressions of the conditions: `b0 AS (...), m0 AS (...)`.
         table_arguments: the arguments of `tables`.
     """
 
@@ -65,12 +65,12 @@ class Compiler:
 
     @property
     def prefix(self) -> str:
-        """What a SELECT with the conditions begins with."""
+        """The WITH clause for a SELECT with the conditions."""
         return f"WITH {', '.join(self.tables)} " if self.tables else ""
 
     @property
     def joins(self) -> str:
-        """What a SELECT of the scores joins to the documents."""
+        """The joins for a SELECT of the scores."""
         return "".join(f" LEFT JOIN m{n} ON m{n}.doc = d.id" for n in range(len(self.tables)))
 
     def compile(self, query: Any, depth: int = 0) -> Condition:
@@ -148,7 +148,7 @@ class Compiler:
         return self._of_words(name, f'"{" ".join(words)}"') if words else Condition("0")
 
     def _of_words(self, name: str, match: str) -> Condition:
-        # bm25 can be asked for in the query of the words alone, so that its scores are made first, into a table.
+        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
         number = len(self.tables)
         self.tables.append(
             f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score FROM words"
@@ -175,7 +175,7 @@ class Compiler:
         return self._any_of(name, cast("list[Any]", values))
 
     def _any_of(self, name: str, values: Sequence[Any]) -> Condition:
-        """Return the condition that a field has one of these values, exactly."""
+        """Return the condition that a field equals one of these values."""
         if name == "_id":
             return self._ids({"values": values})
         kind = self.types.get(name)
@@ -183,7 +183,7 @@ class Compiler:
             return Condition("0")
         marks = ", ".join("?" * len(values))
         if kind == "text":
-            # A term is not analyzed: only one that is a word already can be found.
+            # A term is not analyzed: it matches only if it is one lower-case word, as the analyzer stores words.
             whole = [f'"{v}"' for v in map(_text, values) if v.isalnum() and v == v.lower()]
             return self._of_words(name, " OR ".join(whole)) if whole else Condition("0")
         if kind == "keyword":
@@ -211,7 +211,7 @@ class Compiler:
             if options.get(operator) is None:
                 continue
             value = options[operator]
-            # `lte` and `gt` of a rounded time mean the end of what it is rounded to.
+            # `lte` and `gt` round a time up, to the end of its unit.
             up = operator in ("lte", "gt")
             sql.append(f"{column} {sign} ?")
             arguments.append(
@@ -252,7 +252,7 @@ class Compiler:
             if found is not None:
                 return float(found)
         if kind in NUMBERS and isinstance(value, float):
-            return value  # a query's number is not cut as a document's is
+            return value  # a query's number is not truncated as a document's is
         return number_of(value, kind, name)
 
 
@@ -275,7 +275,7 @@ def _least(given: Any, count: int, *, has_needed: bool) -> int:
 
 
 def _one_field(kind: str, body: dict[str, Any], short: str) -> tuple[str, dict[str, Any]]:
-    """Return the field of a query and its options, of which `short` may stand alone."""
+    """Return a query's field and options; a plain value stands for the option `short`."""
     if len(body) != 1:
         raise unreadable(f"[{kind}] query doesn't support multiple fields, found {sorted(body)}")
     ((name, given),) = body.items()
@@ -303,6 +303,6 @@ def _text(value: Any) -> str:
 
 
 def _words(value: Any) -> list[str]:
-    """Return the words of a text, each quoted for FTS5."""
+    """Return a text's words, each quoted for FTS5."""
     spaced = "".join(c if c.isalnum() else " " for c in _text(value))
     return [f'"{word}"' for word in spaced.split()]

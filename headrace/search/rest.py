@@ -1,4 +1,4 @@
-"""OpenSearch's REST: a method, a path, parameters and a body in, a status and JSON out."""
+"""OpenSearch's REST API: takes a method, a path, parameters and a body, and returns a status and JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headrace.search.store import Index, Store
 from headrace.store.disk_space import DiskFull
 
 VERSION = "2.19.0"
-# Parameters that change how an answer is written or when it comes, and that nothing here depends on.
+# Parameters about the form or the time of an answer, which are accepted without effect.
 _HARMLESS = frozenset(
     {"pretty", "human", "refresh", "timeout", "rest_total_hits_as_int", "ignore_unavailable", "allow_no_indices",
      "expand_wildcards", "format", "v", "wait_for_active_shards", "cluster_manager_timeout", "master_timeout",
@@ -39,8 +39,8 @@ _HARMLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request. `path` is decoded and split, below the domain."""
+class SearchRequest:
+    """A request. `path` is the path below the domain, decoded and split."""
 
     domain: str
     method: str
@@ -51,14 +51,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: JSON, or text where `body` is a string."""
+    """An answer: JSON, or plain text if `body` is a string."""
 
     status: int
     body: Any
 
 
 class Rest:
-    """Answers requests to the indexes of a store. Thread-safe."""
+    """Answers requests to a store's indexes. Thread-safe."""
 
     def __init__(self, store: Store, clock: Clock, ids: Ids) -> None:
         self._store = store
@@ -66,13 +66,13 @@ class Rest:
         self._clock = clock
         self._ids = ids
 
-    def answer(self, asked: Asked) -> Reply:
-        """Answer a request; what is wrong with it is in the answer."""
+    def answer(self, request: SearchRequest) -> Reply:
+        """Answer a request; errors are in the answer."""
         try:
-            for name in asked.query:
+            for name in request.query:
                 if name not in _HARMLESS | {"size", "from", "q", "op_type"}:
                     raise not_supported(f"the parameter [{name}]")
-            return self._route(asked)
+            return self._route(request)
         except SearchError as error:
             return Reply(error.status, error.body())
         except DiskFull:
@@ -84,86 +84,86 @@ class Rest:
         for index in self._store.indexes(domain):
             self._store.drop(index)
 
-    def _route(self, asked: Asked) -> Reply:
-        match asked.method, list(asked.path):
+    def _route(self, request: SearchRequest) -> Reply:
+        match request.method, list(request.path):
             case (("GET" | "HEAD"), []):
-                return Reply(200, self._about(asked))
+                return Reply(200, self._about(request))
             case (("POST" | "PUT"), ["_bulk"]):
-                return Reply(200, self._bulk(asked, ""))
+                return Reply(200, self._bulk(request, ""))
             case (("GET" | "POST"), ["_search"]):
-                return self._search(asked, "_all")
+                return self._search(request, "_all")
             case (("GET" | "POST"), ["_count"]):
-                return self._count(asked, "_all")
+                return self._count(request, "_all")
             case "GET", ["_mapping"]:
-                return self._mappings(asked, "_all")
+                return self._mappings(request, "_all")
             case "GET", ["_cat", "indices", *rest] if len(rest) < 2:
-                return self._cat(asked, rest[0] if rest else "_all")
+                return self._cat(request, rest[0] if rest else "_all")
             case "GET", ["_cluster", "health"]:
-                return Reply(200, self._health(asked))
+                return Reply(200, self._health(request))
             case "POST", ["_refresh"]:
                 return Reply(200, {"_shards": SHARDS})
             case _, [first, *_] if first.startswith("_") and first != "_all":
-                raise not_supported(f"{asked.method} /{'/'.join(asked.path)}")
+                raise not_supported(f"{request.method} /{'/'.join(request.path)}")
             case _, [name, *rest] if rest:
-                return self._route_in(asked, name, rest)
+                return self._route_in(request, name, rest)
             case _, [name]:
-                return self._route_index(asked, name)
+                return self._route_index(request, name)
             case _:
-                raise not_supported(f"{asked.method} /{'/'.join(asked.path)}")
+                raise not_supported(f"{request.method} /{'/'.join(request.path)}")
 
-    def _route_index(self, asked: Asked, name: str) -> Reply:
-        match asked.method:
+    def _route_index(self, request: SearchRequest, name: str) -> Reply:
+        match request.method:
             case "HEAD":
-                found = self._matching(asked.domain, name, must_be=False)
+                found = self._matching(request.domain, name, must_be=False)
                 return Reply(200 if found else 404, {})
             case "GET":
                 return Reply(
-                    200, {i.name: described(i) for i in self._matching(asked.domain, name)}
+                    200, {i.name: described(i) for i in self._matching(request.domain, name)}
                 )
             case "PUT":
-                return self._create(asked, name)
+                return self._create(request, name)
             case "DELETE":
-                for index in self._matching(asked.domain, name):
+                for index in self._matching(request.domain, name):
                     self._store.drop(index)
                 return Reply(200, {"acknowledged": True})
             case _:
-                raise not_supported(f"{asked.method} /{name}")
+                raise not_supported(f"{request.method} /{name}")
 
-    def _route_in(self, asked: Asked, name: str, rest: Sequence[str]) -> Reply:
-        match asked.method, list(rest):
+    def _route_in(self, request: SearchRequest, name: str, rest: Sequence[str]) -> Reply:
+        match request.method, list(rest):
             case (("GET" | "POST"), ["_search"]):
-                return self._search(asked, name)
+                return self._search(request, name)
             case (("GET" | "POST"), ["_count"]):
-                return self._count(asked, name)
+                return self._count(request, name)
             case (("POST" | "PUT"), ["_bulk"]):
-                return Reply(200, self._bulk(asked, name))
+                return Reply(200, self._bulk(request, name))
             case "GET", ["_mapping"]:
-                return self._mappings(asked, name)
+                return self._mappings(request, name)
             case (("PUT" | "POST"), ["_mapping"]):
-                return self._put_mapping(asked, name)
+                return self._put_mapping(request, name)
             case "POST", ["_refresh"]:
-                self._matching(asked.domain, name)
+                self._matching(request.domain, name)
                 return Reply(200, {"_shards": SHARDS})
             case "POST", ["_doc"]:
-                return self._put(asked, name, "", create_only=False)
+                return self._put(request, name, "", create_only=False)
             case (("PUT" | "POST"), ["_doc", doc_id]):
-                create_only = asked.query.get("op_type") == "create"
-                return self._put(asked, name, doc_id, create_only=create_only)
+                create_only = request.query.get("op_type") == "create"
+                return self._put(request, name, doc_id, create_only=create_only)
             case (("PUT" | "POST"), ["_create", doc_id]):
-                return self._put(asked, name, doc_id, create_only=True)
+                return self._put(request, name, doc_id, create_only=True)
             case (("GET" | "HEAD"), ["_doc", doc_id]):
-                return self._get(asked, name, doc_id)
+                return self._get(request, name, doc_id)
             case "DELETE", ["_doc", doc_id]:
-                return self._delete(asked, name, doc_id)
+                return self._delete(request, name, doc_id)
             case _:
-                raise not_supported(f"{asked.method} /{name}/{'/'.join(rest)}")
+                raise not_supported(f"{request.method} /{name}/{'/'.join(rest)}")
 
     # --- what there is ------------------------------------------------------------------------
 
-    def _about(self, asked: Asked) -> dict[str, Any]:
+    def _about(self, request: SearchRequest) -> dict[str, Any]:
         return {
             "name": "headrace",
-            "cluster_name": asked.domain,
+            "cluster_name": request.domain,
             "cluster_uuid": "_na_",
             "version": {
                 "distribution": "opensearch",
@@ -175,10 +175,10 @@ class Rest:
             "tagline": "headrace's own index: a part of OpenSearch's REST",
         }
 
-    def _health(self, asked: Asked) -> dict[str, Any]:
-        count = len(self._store.indexes(asked.domain))
+    def _health(self, request: SearchRequest) -> dict[str, Any]:
+        count = len(self._store.indexes(request.domain))
         return {
-            "cluster_name": asked.domain,
+            "cluster_name": request.domain,
             "status": "green",
             "timed_out": False,
             "number_of_nodes": 1,
@@ -188,8 +188,8 @@ class Rest:
             "unassigned_shards": 0,
         }
 
-    def _cat(self, asked: Asked, names: str) -> Reply:
-        indexes = self._matching(asked.domain, names)
+    def _cat(self, request: SearchRequest, names: str) -> Reply:
+        indexes = self._matching(request.domain, names)
         counts = self._store.counts(indexes)
         rows = [
             {
@@ -206,17 +206,17 @@ class Rest:
             }
             for index in indexes
         ]
-        if asked.query.get("format") == "json":
+        if request.query.get("format") == "json":
             return Reply(200, rows)
-        with_heads = "v" in asked.query and asked.query["v"] != "false"
+        with_heads = "v" in request.query and request.query["v"] != "false"
         return Reply(200, table(rows, with_heads=with_heads))
 
-    def _mappings(self, asked: Asked, names: str) -> Reply:
-        found = self._matching(asked.domain, names)
+    def _mappings(self, request: SearchRequest, names: str) -> Reply:
+        found = self._matching(request.domain, names)
         return Reply(200, {index.name: {"mappings": shown(index)} for index in found})
 
     def _matching(self, domain: str, names: str, *, must_be: bool = True) -> list[Index]:
-        """Return the indexes of a list of names with wildcards. Raises SearchError for a plain one that is missing."""
+        """Return the indexes that match names with wildcards. Raises SearchError if a plain name is missing."""
         every = self._store.indexes(domain)
         found: dict[str, Index] = {}
         for name in names.split(","):
@@ -232,23 +232,23 @@ class Rest:
 
     # --- indexes and documents ----------------------------------------------------------------
 
-    def _create(self, asked: Asked, name: str) -> Reply:
-        body = object_of(asked.body)
+    def _create(self, request: SearchRequest, name: str) -> Reply:
+        body = object_of(request.body)
         for member in body:
             if member not in ("mappings", "settings"):
                 raise not_supported(f"[{member}] of a new index")
         mapping: dict[str, Any] = {"properties": {}, **members_of(body, "mappings")}
         check_top(mapping)
         settings = members_of(body, "settings")
-        self._store.create(asked.domain, name, mapping, settings, self._clock.now_ms())
+        self._store.create(request.domain, name, mapping, settings, self._clock.now_ms())
         return Reply(200, {"acknowledged": True, "shards_acknowledged": True, "index": name})
 
-    def _put_mapping(self, asked: Asked, names: str) -> Reply:
-        body = object_of(asked.body)
+    def _put_mapping(self, request: SearchRequest, names: str) -> Reply:
+        body = object_of(request.body)
         check_top(body)
         given = members_of(body, "properties")
         check_mapping(given)
-        for index in self._matching(asked.domain, names):
+        for index in self._matching(request.domain, names):
             merge(index.mapping.setdefault("properties", {}), given)
             self._store.save_mapping(index)
         return Reply(200, {"acknowledged": True})
@@ -260,16 +260,16 @@ class Rest:
         mapping: dict[str, Any] = {"properties": {}}
         return self._store.create(domain, name, mapping, {}, self._clock.now_ms())
 
-    def _put(self, asked: Asked, name: str, doc_id: str, *, create_only: bool) -> Reply:
+    def _put(self, request: SearchRequest, name: str, doc_id: str, *, create_only: bool) -> Reply:
         with self._store.database.transaction():
-            index = self._index(asked.domain, name)
+            index = self._index(request.domain, name)
             doc_id = doc_id or self._ids.hex(20)
-            written = self._store.put(index, doc_id, asked.body, create_only=create_only)
+            written = self._store.put(index, doc_id, request.body, create_only=create_only)
         status = 201 if written.result == "created" else 200
         return Reply(status, written_members(name, doc_id, written))
 
-    def _get(self, asked: Asked, name: str, doc_id: str) -> Reply:
-        (index,) = self._one(asked.domain, name)
+    def _get(self, request: SearchRequest, name: str, doc_id: str) -> Reply:
+        (index,) = self._one(request.domain, name)
         found = self._store.get(index, doc_id)
         if found is None:
             return Reply(404, {"_index": name, "_id": doc_id, "found": False})
@@ -279,8 +279,8 @@ class Rest:
             200, {**members, "_primary_term": 1, "found": True, "_source": json.loads(source)}
         )
 
-    def _delete(self, asked: Asked, name: str, doc_id: str) -> Reply:
-        (index,) = self._one(asked.domain, name)
+    def _delete(self, request: SearchRequest, name: str, doc_id: str) -> Reply:
+        (index,) = self._one(request.domain, name)
         written = self._store.delete(index, doc_id)
         status = 404 if written.result == "not_found" else 200
         return Reply(status, written_members(name, doc_id, written))
@@ -291,13 +291,13 @@ class Rest:
             raise no_index(name)
         return [found]
 
-    def _bulk(self, asked: Asked, name: str) -> dict[str, Any]:
+    def _bulk(self, request: SearchRequest, name: str) -> dict[str, Any]:
         items: list[dict[str, Any]] = []
         known: dict[str, Index] = {}
         with self._store.database.transaction():
-            for action, members, source in actions_of(asked.body):
+            for action, members, source in actions_of(request.body):
                 items.append(
-                    {action: self._bulk_item(asked.domain, name, action, members, source, known)}
+                    {action: self._bulk_item(request.domain, name, action, members, source, known)}
                 )
         errors = any("error" in next(iter(item.values())) for item in items)
         return {"took": 0, "errors": errors, "items": items}
@@ -328,22 +328,22 @@ class Rest:
 
     # --- searches -----------------------------------------------------------------------------
 
-    def _search(self, asked: Asked, names: str) -> Reply:
-        body = object_of(asked.body)
+    def _search(self, request: SearchRequest, names: str) -> Reply:
+        body = object_of(request.body)
         for name in ("size", "from"):
-            if name in asked.query:
-                if not asked.query[name].isdecimal() or len(asked.query[name]) > 9:
+            if name in request.query:
+                if not request.query[name].isdecimal() or len(request.query[name]) > 9:
                     raise unreadable(f"Failed to parse int parameter [{name}]")
-                body[name] = int(asked.query[name])
-        if "q" in asked.query:
+                body[name] = int(request.query[name])
+        if "q" in request.query:
             raise not_supported("the parameter [q]")
-        indexes = self._matching(asked.domain, names)
+        indexes = self._matching(request.domain, names)
         found = self._searching.search(indexes, body, self._clock.now_ms())
         shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
         return Reply(200, {"took": 0, "timed_out": False, "_shards": shards, **found})
 
-    def _count(self, asked: Asked, names: str) -> Reply:
-        indexes = self._matching(asked.domain, names)
-        count = self._searching.count(indexes, object_of(asked.body), self._clock.now_ms())
+    def _count(self, request: SearchRequest, names: str) -> Reply:
+        indexes = self._matching(request.domain, names)
+        count = self._searching.count(indexes, object_of(request.body), self._clock.now_ms())
         shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
         return Reply(200, {"count": count, "_shards": shards})

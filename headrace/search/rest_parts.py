@@ -1,4 +1,4 @@
-"""Parts of requests and answers of OpenSearch's REST: bodies, the lines of `_bulk`, tables."""
+"""Reads and writes parts of OpenSearch's REST API: bodies, the lines of `_bulk`, tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATUS = {"created": 201, "updated": 200, "deleted": 200, "not_found": 404}
 
 
 def written_members(name: str, doc_id: str, written: Written) -> dict[str, Any]:
-    """Return what an answer says of a document that was written."""
+    """Return an answer's members about a written document."""
     return {
         "_index": name,
         "_id": doc_id,
@@ -28,7 +28,7 @@ def written_members(name: str, doc_id: str, written: Written) -> dict[str, Any]:
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    """Return a body's JSON object, an empty one of no body. Raises SearchError."""
+    """Return a body's JSON object, or an empty one for an empty body. Raises SearchError."""
     if not body.strip():
         return {}
     try:
@@ -41,7 +41,7 @@ def object_of(body: bytes) -> dict[str, Any]:
 
 
 def members_of(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object under `name`, empty when there is none. Raises SearchError."""
+    """Return the object under `name`, or an empty one. Raises SearchError."""
     found: Any = body.get(name) or {}
     if not isinstance(found, dict):
         raise unreadable(f"[{name}] is no object")
@@ -49,7 +49,7 @@ def members_of(body: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def check_top(mapping: Mapping[str, Any]) -> None:
-    """Raise SearchError for what a mapping has beside its properties."""
+    """Raise SearchError for unsupported top-level members of a mapping."""
     for member in mapping:
         if member != "properties":
             raise not_supported(f"[{member}] of a mapping")
@@ -72,12 +72,12 @@ def merge(present: dict[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def shown(index: Index) -> dict[str, Any]:
-    """Return an index's mapping as answers show it."""
+    """Return an index's mapping in the form of answers."""
     return index.mapping if index.mapping.get("properties") else {}
 
 
 def described(index: Index) -> dict[str, Any]:
-    """Return an index as GET shows it."""
+    """Return an index in the form of GET's answer."""
     settings = {
         "number_of_shards": "1",
         "number_of_replicas": "0",
@@ -124,7 +124,7 @@ def _malformed(line: int) -> SearchError:
 
 
 def table(rows: Sequence[Mapping[str, str]], *, with_heads: bool) -> str:
-    """Return rows as `_cat` writes them."""
+    """Return rows in the form of `_cat`."""
     if not rows:
         return ""
     heads = list(rows[0])

@@ -1,4 +1,4 @@
-"""Searches and counts: a request's body in, hits, sorts and aggregations out."""
+"""Runs searches and counts: turns a request's body into hits, sort values and aggregations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Sort:
 
 
 def types_of(indexes: Sequence[Index]) -> dict[str, str]:
-    """Return the type of each field of some indexes; of one that has two, the first index's."""
+    """Return the type of each field of some indexes; if a field has several types, the first index's."""
     types: dict[str, str] = {}
     for index in indexes:
         for path, definition in flat(index.mapping.get("properties") or {}):
@@ -46,13 +46,13 @@ def types_of(indexes: Sequence[Index]) -> dict[str, str]:
 
 
 class Searching:
-    """Answers searches on a store. Thread-safe as the store is."""
+    """Answers searches on a store. Thread-safe, as the store is."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def count(self, indexes: Sequence[Index], body: Mapping[str, Any], now_ms: int) -> int:
-        """Return how many documents fulfil a query. Raises SearchError."""
+        """Return how many documents match a query. Raises SearchError."""
         for name in body:
             if name != "query":
                 raise unreadable(f"request does not support [{name}]")
@@ -114,7 +114,7 @@ class Searching:
         where, arguments = _where(indexes, condition)
         sorts = _sorts(body.get("sort"), compiler.types)
         columns = "".join(f", {sort.sql}" for sort in sorts)
-        # The score is the fourth column, the sorts' values follow it.
+        # The score is the fourth column; the sort values follow it.
         places = [4 if s.kind.startswith("_score") else 5 + n for n, s in enumerate(sorts)]
         order = [
             f"{place} {'DESC' if sort.kind.endswith('desc') else 'ASC'} NULLS LAST"
@@ -223,7 +223,7 @@ def _sort_value(key: Any, kind: str) -> Any:
 
 
 def _picked(source: dict[str, Any], asked: Any) -> dict[str, Any] | None:
-    """Return the members of a document that `_source` asks for."""
+    """Return the members of a document that `_source` selects."""
     if asked is True:
         return source
     if asked is False:

@@ -1,4 +1,4 @@
-"""The indexes' SQLite file: documents, and the values and words that they are looked up by."""
+"""The SQLite file of all indexes: documents, and the values and words by which searches find them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MIGRATIONS = (
     "CREATE INDEX vals_of_doc ON vals (doc)",
     "CREATE INDEX vals_num ON vals (field, num) WHERE num IS NOT NULL",
     "CREATE INDEX vals_txt ON vals (field, txt) WHERE txt IS NOT NULL",
-    # What OpenSearch's standard analyzer does: words of letters and digits, in lower case, accents kept.
+    # As OpenSearch's standard analyzer: words of letters and digits, in lower case, with accents.
     "CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'unicode61 remove_diacritics 0')",
 )
 _FORBIDDEN = frozenset('\\/*?"<>| ,#:')
@@ -41,7 +41,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of one document: OpenSearch's word for it, and its version."""
+    """The result of one write: OpenSearch's word for it, and the document's version."""
 
     result: str
     version: int
@@ -70,7 +70,7 @@ def check_name(name: str) -> None:
 
 
 class Store:
-    """All indexes of all domains. Thread-safe: one connection behind one lock. Writes last over kill -9."""
+    """All indexes of all domains. Thread-safe: one connection behind one lock. Writes survive kill -9."""
 
     def __init__(self, path: Path, *, fsync: bool = False) -> None:
         self.database = Database(path, fsync=fsync)
@@ -79,7 +79,7 @@ class Store:
             "SELECT COALESCE((SELECT seq FROM sqlite_sequence WHERE name = 'docs'), 0),"
             " COALESCE((SELECT MAX(id) FROM vals), 0)"
         )
-        # The next row of a document, and of a value; kept here since asking costs as much as writing.
+        # The next row ids of a document and of a value; kept here because a query for them costs as much as a write.
         self._free = (int(row[0]) + 1, int(row[1]) + 1)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class Store:
         return [Index(i, n, json.loads(m), json.loads(s), u, c) for i, n, m, s, u, c in rows]
 
     def find(self, domain: str, name: str) -> Index | None:
-        """Return an index, None when there is none of that name."""
+        """Return an index, or None if it does not exist."""
         rows = self.database.query(
             "SELECT id, mapping, settings, uuid, created_ms FROM indexes WHERE domain = ? AND name = ?",
             (domain, name),
@@ -110,7 +110,7 @@ class Store:
     def create(
         self, domain: str, name: str, mapping: dict[str, Any], settings: dict[str, Any], now_ms: int
     ) -> Index:
-        """Make an index. Raises SearchError when there is one, or when it cannot be made."""
+        """Create an index. Raises SearchError if it exists, or its name or mapping is invalid."""
         check_name(name)
         check_mapping(mapping.get("properties") or {})
         with self.database.transaction():
@@ -139,7 +139,7 @@ class Store:
         )
 
     def drop(self, index: Index) -> None:
-        """Delete an index and all that is in it."""
+        """Delete an index and its documents."""
         of_index = "SELECT id FROM docs WHERE idx = ?"
         with self.database.transaction(frees=True):
             self.database.execute(
@@ -155,7 +155,7 @@ class Store:
     def put(
         self, index: Index, doc_id: str, source: bytes, *, create_only: bool = False
     ) -> Written:
-        """Write a document. Raises SearchError. Inside a transaction of the caller's, if there is one."""
+        """Write a document, inside the caller's transaction if there is one. Raises SearchError."""
         document = _parsed(source)
         reader = Reader(index.mapping)
         values = reader.values(document)
@@ -180,7 +180,7 @@ class Store:
         return Written("created" if version == 1 else "updated", version, row_id)
 
     def _next_ids(self, values: int) -> tuple[int, int]:
-        """Return the row of a new document, and of the first of its values. Inside a transaction."""
+        """Return the row ids for a new document and for its first value. Inside a transaction."""
         row_id, first = self._free
         self._free = (row_id + 1, first + values)
         return row_id, first
@@ -192,7 +192,7 @@ class Store:
         return Written("deleted" if version else "not_found", version + 1, 0)
 
     def _take_out(self, index: Index, doc_id: str, *, create_only: bool) -> int:
-        """Remove a document; return its version, 0 when there was none."""
+        """Remove a document; return its version, or 0 if it did not exist."""
         rows = self.database.query(
             "SELECT id, version FROM docs WHERE idx = ? AND doc_id = ?", (index.id, doc_id)
         )
@@ -222,7 +222,7 @@ class Store:
         return None if not rows else (int(rows[0][0]), int(rows[0][1]), str(rows[0][2]))
 
     def counts(self, indexes: Sequence[Index]) -> Mapping[int, tuple[int, int]]:
-        """Return by index how many documents it has, and the bytes of their sources."""
+        """Return, by index, the number of documents and the bytes of their sources."""
         found: dict[int, tuple[int, int]] = {index.id: (0, 0) for index in indexes}
         rows = self.database.query(
             "SELECT idx, COUNT(*), SUM(LENGTH(source)) FROM docs GROUP BY idx"

@@ -5,8 +5,8 @@
     with headrace.testing.cloud():
         boto3.client("kinesis").create_stream(StreamName="orders", ShardCount=1)
 
-Tutorial: docs/testing.md. The pytest plug-in is `headrace.testing.plugin`; pytest finds it by itself. What a name
-needs is imported when the name is first used: pytest imports this package in every run.
+Tutorial: docs/testing.md. The pytest plug-in is `headrace.testing.plugin`; pytest finds it by itself. A name's module
+is imported when the name is first used, because pytest imports this package in every run.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tests have of any cloud: sessions and clients of an account, and headrace's pages."""
+"""How tests reach any cloud: an account's boto3 sessions and clients, and headrace's pages."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class CloudAccess:
     """A cloud and how to reach it.
 
     Attributes:
-        endpoint_url: what an SDK is given; None for AWS.
-        account: of sessions that name no other.
-        region: of sessions that name no other.
+        endpoint_url: the endpoint for SDKs; None for AWS.
+        account: the default account of sessions.
+        region: the default region of sessions.
         product: `headrace`, `localstack`, `ministack`, `floci`, `moto`, `aws`, or `unknown`.
     """
 
@@ -44,7 +44,7 @@ class CloudAccess:
         self._clients: dict[tuple[str, str, str], Any] = {}
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
-        """Return a boto3 session of an account, whose clients reach this cloud whatever the environment says."""
+        """Return an account's boto3 session; its clients reach this cloud whatever the environment says."""
         if self.endpoint_url is None:
             return boto3.Session(region_name=region or self.region)
         made = environment.session(
@@ -53,7 +53,7 @@ class CloudAccess:
             region_name=region or self.region,
         )
         endpoint_url = self.endpoint_url
-        # Sessions have no endpoint of their own but in a configuration file.
+        # A boto3 session takes an endpoint only from a configuration file.
         for name in ("client", "resource"):
             setattr(made, name, _bound(getattr(made, name), endpoint_url))
         return made
@@ -78,22 +78,22 @@ class CloudAccess:
 
     @property
     def runs_folders(self) -> bool:
-        """Whether functions run from folders of this machine, in this process."""
+        """Whether functions run in this process, from folders of this machine."""
         return False
 
     @property
     def can_advance(self) -> bool:
-        """Whether its time can be moved."""
+        """Whether a test can move the cloud's time."""
         return False
 
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Move the cloud's time on, for all accounts. Raises TypeError where that cannot be."""
+        """Move the cloud's time forward, for all accounts. Raises TypeError if the cloud's time cannot be moved."""
         raise TypeError(f"The time of {self.endpoint_url or 'AWS'} cannot be moved from here.")
 
     def until_drained(self, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0) -> None:
-        """Wait until everything put so far is handled; see `headrace.testing.until_drained`."""
+        """Wait until all records put so far are handled; see `headrace.testing.until_drained`."""
         until_drained(self, timeout_s=timeout_s, may_lose=may_lose)
 
     def records_of(self, stream: str) -> list[Record]:

@@ -1,4 +1,4 @@
-"""A cloud as one account sees it: what a test with an account of its own works with."""
+"""A cloud seen from one account: a test that has its own account works with this view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.testing.access import CloudAccess
 
 
 class AccountView(CloudAccess):
-    """A cloud whose clients are those of one account. `cloud` is the whole one."""
+    """A view of `cloud` whose clients use one account."""
 
     def __init__(self, cloud: CloudAccess, account: str) -> None:
         super().__init__(cloud.endpoint_url, account=account, region=cloud.region)

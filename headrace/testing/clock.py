@@ -1,4 +1,4 @@
-"""A clock that runs as the machine's does, and that a test sets forward by hours."""
+"""A clock that follows the machine's clock and that a test can set forward."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import threading
 
 from headrace.core.clock import SystemClock
 
-# Whoever waits looks this often whether the time was moved on.
+# A waiting thread checks this often whether the time was moved forward.
 _LOOK_EVERY_S = 0.02
 
 
 class MovableClock(SystemClock):
-    """The machine's clock, moved on by `advance`; waits end when their time has come on it. Thread-safe."""
+    """The machine's clock plus what `advance` has added; waits end by this clock. Thread-safe."""
 
     def __init__(self) -> None:
         self._ahead_s = 0.0
 
     def advance(self, seconds: float) -> None:
-        """Move the time on."""
+        """Move the time forward."""
         if seconds < 0:
             raise ValueError(
                 "Time goes forward only: advance() takes seconds, minutes and hours above zero."
@@ -39,7 +39,7 @@ class MovableClock(SystemClock):
             return event.wait()
         end_s = self.monotonic_s() + timeout_s
         while (left_s := end_s - self.monotonic_s()) > 0:
-            # An idle cloud's workers wait for a second or more: only these look often.
+            # Workers of an idle cloud wait for a second or more: only these check for a moved clock.
             if event.wait(min(left_s, _LOOK_EVERY_S)):
                 return True
         return event.is_set()

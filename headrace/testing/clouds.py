@@ -1,4 +1,4 @@
-"""Clouds in the test's own process: `cloud()`, without a socket, as a block or a decorator."""
+"""Runs a cloud in the test's own process, without a socket: `cloud()` is a context manager and a decorator."""
 # pyright: reportMissingTypeStubs=false
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ F = TypeVar("F")
 class LocalCloud(InProcessAccess):
     """A started cloud in this process. Thread-safe.
 
-    Python functions run in this process, see `headrace.testing.functions`; others in processes of their own.
+    Python functions run in this process (see `headrace.testing.functions`), other functions in their own processes.
 
     Attributes:
         cloud: the cloud itself.
-        data_dir: its folder, which is removed in the end unless it was given.
+        data_dir: its data directory; `close` removes it unless the caller gave it.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class LocalCloud(InProcessAccess):
         """Build and start it.
 
         Args:
-            port: in its endpoint's URL.
-            account: of sessions that name no other.
-            region: of sessions that name no other.
-            data_dir: a folder that stays; without one, a temporary folder.
-            seed: of the ids that it makes.
-            options: those of `headrace up` that tests have a use for: durability, strict, state_delay_ms, limits,
-                log_group_events, log_group_mib, spark, iam.
+            port: the port in its endpoint's URL.
+            account: the default account of sessions.
+            region: the default region of sessions.
+            data_dir: a data directory that stays; the default is a temporary folder.
+            seed: the seed of the ids that it makes.
+            options: some options of `headrace up`: durability, strict, state_delay_ms, limits, log_group_events,
+                log_group_mib, spark, iam.
 
         Raises UnknownOption.
         """
@@ -91,7 +91,7 @@ class LocalCloud(InProcessAccess):
 
     @property
     def route(self) -> transport.Route:
-        """How requests of this process get to it."""
+        """The route by which requests of this process reach this cloud."""
         assert self.endpoint_url is not None
         return transport.Route(self.handle, self.endpoint_url.partition("://")[2])
 
@@ -104,14 +104,14 @@ class LocalCloud(InProcessAccess):
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Move the cloud's time on: retention, buffering intervals, delays of queues and windows pass at once."""
+        """Move the cloud's time forward: retention, buffering intervals, queue delays and windows pass at once."""
         self._clock.advance(
             clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
         )
         self.cloud.supervisor.look_at_clock()
 
     def close(self) -> None:
-        """Stop it, and remove its temporary folder."""
+        """Stop the cloud, and remove its temporary folder."""
         collect(self.cloud.judge)
         self.cloud.stop()
         if self._is_temporary:
@@ -125,7 +125,7 @@ class LocalCloud(InProcessAccess):
 
 
 class _Entering:
-    """What `cloud()` returns: a block, or a decorator of functions, coroutine functions and classes of tests."""
+    """What `cloud()` returns: a context manager that also decorates functions, coroutine functions and test classes."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self._options = options
@@ -140,7 +140,7 @@ class _Entering:
         self._blocks.pop().__exit__(*error)
 
     def __call__(self, decorated: F) -> F:
-        """Enter a cloud of its own for each call of a function, or each test of a class."""
+        """Enter a new cloud for each call of a function, or for each test of a class."""
         target: Any = decorated
         if inspect.isclass(target):
             return cast("F", _decorate_class(target, self._options))
@@ -162,14 +162,14 @@ class _Entering:
 
 
 def cloud(**options: Any) -> _Entering:
-    """Enter a cloud in this process, for a block or for each call of what is decorated.
+    """Run a cloud in this process, for a `with` block or for each call of the decorated function.
 
-    Inside, every request of botocore to AWS is answered by it, whenever the client was made; the environment variables
-    of AWS's SDKs are set, and restored. It has no socket: the AWS CLI, presigned URLs and SubscribeToShard need the
-    fixture `headrace_cloud`.
+    Inside, the cloud answers every request that botocore sends to AWS, also from clients that were made before.
+    The environment variables of AWS's SDKs are set, and restored at the end. The cloud has no socket: the AWS CLI,
+    presigned URLs and SubscribeToShard need the fixture `headrace_cloud`.
 
     Args:
-        options: those of `LocalCloud`.
+        options: the arguments of `LocalCloud`.
     """
     return _Entering(options)
 
@@ -182,7 +182,7 @@ def _entered(options: dict[str, Any]) -> Generator[LocalCloud]:
 
 @contextlib.contextmanager
 def entered(made: LocalCloud) -> Generator[None]:
-    """Lead this process's requests to a cloud inside the block."""
+    """Send this process's AWS requests to a cloud inside the block."""
     assert made.endpoint_url is not None
     route = made.route
     wanted = environment.pointing_at(made.endpoint_url, account=made.account, region=made.region)
@@ -195,7 +195,7 @@ def entered(made: LocalCloud) -> Generator[None]:
 
 
 def _decorate_class(decorated: type[Any], options: dict[str, Any]) -> type[Any]:
-    """Have each test of a class begin with a cloud of its own, before what the class itself sets up."""
+    """Give each test of a class a new cloud, before the class's own set-up runs."""
     if issubclass(decorated, unittest.TestCase):
         set_up: Callable[[Any], None] = decorated.setUp
 

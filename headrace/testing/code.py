@@ -1,4 +1,4 @@
-"""Makes Lambda functions of folders of the user's own code, and connects them to streams."""
+"""Creates Lambda functions from folders of the user's code, and connects them to streams."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LEFT_OUT = ("__pycache__", ".git", ".venv", "node_modules", ".pytest_cache")
 
 @dataclass(frozen=True, slots=True)
 class TestedFunction:
-    """A function that a test has made."""
+    """A Lambda function that a test has created."""
 
     __test__ = False
 
@@ -31,7 +31,7 @@ class TestedFunction:
     cloud: CloudAccess
 
     def invoke(self, event: Any) -> Any:
-        """Invoke it and return its answer, read as JSON. Raises FunctionFailed with the function's own words."""
+        """Invoke it and return its answer, parsed as JSON. Raises FunctionFailed with the function's error."""
         answer = self.cloud.client("lambda").invoke(
             FunctionName=self.name, Payload=json.dumps(event).encode()
         )
@@ -42,7 +42,7 @@ class TestedFunction:
 
 
 class StreamMissing(LookupError):
-    """A function's source is not there; the text is one sentence."""
+    """The stream that shall trigger a function does not exist; the text is one sentence."""
 
 
 class FunctionFailed(AssertionError):
@@ -58,10 +58,11 @@ class FunctionFailed(AssertionError):
 
 
 def make_importable_function(cloud: CloudAccess, folder: Path, **settings: Any) -> TestedFunction:
-    """Make a function as `make_function` does, after importing its handler once, where the cloud runs in this process.
+    """Call `make_function`; if the cloud runs in this process, import the handler once before.
 
-    A trigger would try a handler that cannot be imported until its records are too old, and `until_drained` would
-    take them for done. With layers only the handler's file is looked for. Raises FunctionNotLoadable, StreamMissing.
+    Otherwise a trigger would retry a handler that cannot be imported until its records expire, and `until_drained`
+    would count them as handled. A function with layers is not imported: only its file must exist. Raises
+    FunctionNotLoadable, StreamMissing.
     """
     folder = folder.resolve()
     handler = settings.get("handler", _HANDLER)
@@ -82,19 +83,19 @@ def make_function(
     mapping: Mapping[str, Any] | None = None,
     **configuration: Any,
 ) -> TestedFunction:
-    """Make a function of a folder.
+    """Create a function from a folder.
 
     Args:
-        cloud: in this process it runs the folder's files where they lie; elsewhere they are sent as a zip.
-        folder: with the module of the handler, and all that it imports and the runtime does not have.
+        cloud: a cloud in this process runs the folder's files in place; any other gets them as a zip.
+        folder: holds the handler's module and every import that the runtime does not have.
         handler: `module.function`.
-        name: the folder's without one.
-        environment: the function's variables.
-        source: the ARN, or the name, of a Kinesis stream that triggers it from its beginning.
+        name: the function's name; the default is the folder's name.
+        environment: the function's environment variables.
+        source: the ARN or the name of a Kinesis stream that triggers the function, from TRIM_HORIZON.
         mapping: more members of CreateEventSourceMapping.
         configuration: more members of CreateFunction, such as Timeout.
 
-    Raises FunctionNotLoadable; StreamMissing, and then nothing is made.
+    Raises FunctionNotLoadable, and StreamMissing before anything is created.
     """
     folder = Path(folder).resolve()
     check_handler(handler, folder)

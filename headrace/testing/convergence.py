@@ -1,7 +1,7 @@
-"""An oracle of convergence: whatever way a stream reaches a pipeline, its final state must be the same.
+"""Checks convergence: however a stream is delivered to a pipeline, the pipeline's final state must be the same.
 
-Streams deliver at least once, in batches that nobody can foresee, in order only within a key, and consumers restart. A
-pipeline that is right ends in one state all the same. A failure shows the smallest stream, and both states.
+Streams deliver at least once, in unpredictable batches, in order only within a key, and consumers restart. A correct
+pipeline reaches the same final state in every case. A failure shows the smallest such stream and both states.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, cast
 
 from headrace.testing.hostile import Event
 
-# A function whose batch fails so often fails for ever.
+# A function that fails this often on one batch never succeeds.
 MOST_TRIES = 50
 _TWO_STATES = 2
 _FIRST_NUMBER = 49_650_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000_000
@@ -24,38 +24,38 @@ _STREAM_ARN = "arn:aws:kinesis:us-east-1:000000000000:stream/oracle"
 
 
 class NotConverged(AssertionError):
-    """Two deliveries of the same events have led to different states; the text shows the smallest."""
+    """Two deliveries of the same events lead to different states; the text shows the smallest such delivery."""
 
 
 class NothingProcessed(AssertionError):
-    """The events leave no trace in the state: every delivery of them would converge. The text shows the state."""
+    """The events do not change the state, so every delivery would converge. The text shows the state."""
 
 
 class Pipeline(Protocol):
-    """What is tested: made anew for each delivery."""
+    """The pipeline under test; a new one is made for each delivery."""
 
     def process(self, batch: Sequence[Event]) -> Any:
-        """Handle some events. What it raises is the test's."""
+        """Handle some events. Exceptions go to the test."""
         ...
 
     def restart(self) -> None:
-        """Lose what is only in memory."""
+        """Drop all state that is only in memory."""
         ...
 
     def state(self) -> Any:
-        """Return the final state; states are compared by `==`."""
+        """Return the final state; `==` compares states."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A way in which events may come.
+    """One possible delivery of some events.
 
     Attributes:
-        events: in the order in which they come; a producer's duplicates are in it.
-        batches: how many of them come at a time.
-        again: which batches are delivered a second time: their consumer died before it could say that they were done.
-        restarts: after which batches the consumer starts anew.
+        events: the events in order of arrival, with the producer's duplicates.
+        batches: the size of each batch.
+        again: the batches that are delivered twice, as if the consumer died before its checkpoint.
+        restarts: the batches after which the consumer restarts.
     """
 
     events: tuple[Event, ...]
@@ -64,7 +64,7 @@ class Delivery:
     restarts: frozenset[int] = frozenset()
 
     def described(self) -> str:
-        """Return it for a person, a line for each batch."""
+        """Return the delivery as text, one line for each batch."""
         lines: list[str] = []
         start = 0
         for number, size in enumerate(self.batches):
@@ -88,7 +88,7 @@ def _shown(data: bytes) -> str:
 
 
 def run(pipeline: Pipeline, delivery: Delivery) -> Any:
-    """Deliver, and return the final state."""
+    """Deliver the events to a pipeline, and return its final state."""
     start = 0
     for number, size in enumerate(delivery.batches):
         batch = delivery.events[start : start + size]
@@ -103,7 +103,7 @@ def run(pipeline: Pipeline, delivery: Delivery) -> Any:
 
 
 def in_order(events: Sequence[Event]) -> Delivery:
-    """Return the plain delivery: each event once, in order, one at a time."""
+    """Return the simplest delivery: each event once, in order, one at a time."""
     return Delivery(tuple(events), (1,) * len(events))
 
 
@@ -117,25 +117,27 @@ def assert_converges(
     examples: int = 100,
     seed: int | None = None,
 ) -> None:
-    """Check that the final state is that of the ordered stream, however the events come.
+    """Check that every delivery of the events ends in the state of the ordered stream.
 
     Args:
-        pipeline: makes a new one, with nothing in it.
-        events: any part of which is a stream that is tried.
-        order: `key` keeps the order within a key, as one stream does; `none` keeps none.
+        pipeline: makes a new, empty pipeline.
+        events: the events to draw streams from; any subset of them may be tried.
+        order: `key` keeps the order within a key, as a stream does; `none` allows any order.
         duplicates: `redelivery` delivers batches twice; `producer` also puts events a second time, later.
-        restarts: whether the consumer starts anew in between.
+        restarts: whether the consumer also restarts between batches.
         examples: how many deliveries are tried.
-        seed: of the tries; without it, hypothesis' own.
+        seed: the seed of the tries; the default is hypothesis' own.
 
-    Raises NotConverged with the smallest delivery that was found, NothingProcessed when the state is the same with the
-    events as without any, and ValueError when there are none.
+    Raises NotConverged with the smallest failing delivery, NothingProcessed when the events do not change the state,
+    and ValueError when `events` is empty.
     """
     import hypothesis
     from hypothesis import strategies as st
 
     if not events:
-        raise ValueError("assert_converges needs at least one event: nothing converges always.")
+        raise ValueError(
+            "assert_converges needs at least one event: an empty stream always converges."
+        )
     worst: list[tuple[Delivery, Any, Any]] = []
     ordered: list[Any] = []
 
@@ -143,7 +145,7 @@ def assert_converges(
         chosen, delivery = _drawn(
             data, st, events, order=order, duplicates=duplicates, restarts=restarts
         )
-        # A copy: a pipeline may hand out what the next one writes to.
+        # A copy, because a pipeline may return an object that the next pipeline changes.
         expected = _copied(run(pipeline(), in_order(chosen)))
         if len(ordered) < _TWO_STATES and expected not in ordered:
             ordered.append(expected)
@@ -166,26 +168,26 @@ def assert_converges(
     try:
         tried()
     except NotConverged:
-        # The last that fails is the smallest.
+        # hypothesis shrinks: the last failure is the smallest.
         raise NotConverged(_message(*worst[-1])) from None
     if len(ordered) < _TWO_STATES:
         _check_that_events_count(pipeline, events)
 
 
 def _check_that_events_count(pipeline: Callable[[], Pipeline], events: Sequence[Event]) -> None:
-    """Raise NothingProcessed when the events leave the state of no events."""
+    """Raise NothingProcessed when the state after all events equals the state after none."""
     untouched = _copied(run(pipeline(), in_order(())))
     state = run(pipeline(), in_order(events))
     if state == untouched:
         raise NothingProcessed(
             f"The state is the same after {len(events)} events as after none:"
             f" {pprint.pformat(state, width=70)}."
-            " Either the pipeline takes none of them, or its state is read elsewhere."
+            " Either the pipeline ignores all events, or `state()` does not read what it writes."
         )
 
 
 def _copied(state: Any) -> Any:
-    """Return a copy of a state; what cannot be copied, as it is."""
+    """Return a copy of a state, or the state itself if it cannot be copied."""
     try:
         return copy.deepcopy(state)
     except TypeError:
@@ -201,7 +203,7 @@ def _drawn(
     duplicates: str,
     restarts: bool,
 ) -> tuple[list[Event], Delivery]:
-    """Draw some of the events, and a delivery of them. Simple choices come first: hypothesis shrinks to them."""
+    """Draw some events and a delivery of them. Simpler choices come first, so that hypothesis shrinks to them."""
     picked: list[int] = data.draw(
         st.lists(st.integers(0, len(events) - 1), unique=True, max_size=len(events))
         if events
@@ -211,7 +213,7 @@ def _drawn(
     chosen = [events[n] for n in picked]
     coming = _interleaved(data, st, chosen, order)
     if duplicates == "producer" and coming:
-        # A producer that got no answer puts it again: behind what came meanwhile.
+        # A producer that got no answer retries: the duplicate lands behind the records put in the meantime.
         for n in sorted(
             cast("set[int]", data.draw(st.sets(st.integers(0, len(coming) - 1), max_size=2)))
         ):
@@ -260,17 +262,17 @@ def _message(delivery: Delivery, expected: Any, got: Any) -> str:
 
 @dataclass
 class HandlerPipeline:
-    """A Lambda handler as a pipeline: its batches are Kinesis events, and its answers are taken as Lambda takes them.
+    """A Lambda handler as a pipeline: it gets batches as Kinesis events, and its answers count as they do on Lambda.
 
-    A batch that fails is delivered again whole; with `batchItemFailures`, from the lowest failure on. A record that
-    alone fails to the end is given up, as with a failure destination.
+    A failed batch is delivered again whole, or, with `batchItemFailures`, from the lowest failure on. A single record
+    that fails `tries` times is given up, as if sent to a failure destination.
 
     Attributes:
         handler: takes the event and a context.
-        read_state: returns the final state of what the handler writes to.
-        forget: called at a restart: drops what the handler has in memory.
+        read_state: returns the final state of the handler's output.
+        forget: is called at a restart; drops the handler's state in memory.
         tries: how often a record may fail before it is given up.
-        given_up: the data of those.
+        given_up: the data of the records that were given up.
     """
 
     handler: Callable[[dict[str, Any], Any], Any]
@@ -302,12 +304,12 @@ class HandlerPipeline:
         self.given_up.append(base64.b64decode(left[0]["kinesis"]["data"]))
 
     def _failed_from(self, records: list[dict[str, Any]]) -> int | None:
-        """Invoke the handler; return the place of the first record that is to be delivered again."""
+        """Invoke the handler; return the index of the first record to deliver again."""
         try:
             answer: Any = self.handler({"Records": records}, None)
         except Exception:  # noqa: BLE001 - a batch that fails
             if len(records) > 1:
-                # As BisectBatchOnFunctionError: the first half alone decides next.
+                # As BisectBatchOnFunctionError does: try the first half next.
                 half = self._failed_from(records[: len(records) // 2])
                 return len(records) // 2 if half is None else half
             return 0
@@ -316,7 +318,7 @@ class HandlerPipeline:
             return None
         places = {one["kinesis"]["sequenceNumber"]: n for n, one in enumerate(records)}
         named = [places.get(item["itemIdentifier"]) for item in items]
-        # What is not in the batch fails all of it. Source: services-kinesis-batchfailurereporting.html (documented).
+        # An unknown identifier fails the whole batch. Source: services-kinesis-batchfailurereporting.html (documented).
         return 0 if None in named else min(n for n in named if n is not None)
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""What AWS would deny of what tests have done: collected from each cloud as it ends, told at the end of the run."""
+"""Collects, from each cloud that ends, the calls that AWS would deny; the end of the test run reports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.iam.judge import Judge
 from headrace.iam.report import in_words, report_of
 
 MOST_LINES = 10
-# The role that headrace.testing itself gives to functions, which nobody deploys.
+# headrace.testing gives this role to its functions; nobody deploys it.
 OWN_ROLE = "role/headrace-test"
 _ACCOUNT = re.compile(r"(?<=:)\d{12}(?=:)")
 
@@ -18,13 +18,13 @@ _rows: dict[tuple[str, str, str], _Row] = {}
 
 
 def collect(judge: Judge) -> None:
-    """Take in what a cloud noted. Without moto loaded there is no role, and nothing that AWS would judge."""
+    """Add the denials that a cloud noted. As long as moto is not loaded there is no role, and so nothing to deny."""
     if judge.people.is_ready:
         add(report_of(judge)["denied"])
 
 
 def add(rows: list[_Row]) -> None:
-    """Take rows in; those that differ by the account only, which each test has anew, are one."""
+    """Add rows. Rows that differ only by account become one, because each test has a new account."""
     for row in rows:
         if row["principal"].endswith(OWN_ROLE) or row["resource"].endswith(OWN_ROLE):
             continue
@@ -37,14 +37,14 @@ def add(rows: list[_Row]) -> None:
 
 
 def take() -> list[_Row]:
-    """Return all rows, and begin anew."""
+    """Return all rows, and forget them."""
     rows = list(_rows.values())
     _rows.clear()
     return rows
 
 
 def lines(rows: list[_Row]) -> list[str]:
-    """Return what to say at the end; nothing where AWS would deny nothing."""
+    """Return the lines of the report; none if AWS would deny nothing."""
     if not rows:
         return []
     return in_words({"mode": "report", "denied": rows}, most=MOST_LINES)

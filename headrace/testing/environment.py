@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 import botocore.session
 
-# What would lead an SDK to a real account, or elsewhere than to the cloud of the test.
+# Variables that would send an SDK to a real account or to another cloud than the test's.
 _ASTRAY = (
     "AWS_PROFILE",
     "AWS_DEFAULT_PROFILE",
@@ -34,7 +34,7 @@ SECRET = "test"
 
 
 def harmless() -> dict[str, str | None]:
-    """Return variables with which no SDK finds a real account; None removes one."""
+    """Return environment variables with which no SDK finds a real account; a value of None removes the variable."""
     endpoints = [name for name in os.environ if name.startswith("AWS_ENDPOINT_URL")]
     return {
         **dict.fromkeys((*_ASTRAY, *endpoints)),
@@ -47,7 +47,7 @@ def harmless() -> dict[str, str | None]:
 
 
 def pointing_at(endpoint_url: str, *, account: str, region: str) -> dict[str, str | None]:
-    """Return variables with which every SDK uses a cloud, as an account."""
+    """Return environment variables with which every SDK uses one account of a cloud."""
     return {
         **harmless(),
         "AWS_ENDPOINT_URL": endpoint_url,
@@ -58,9 +58,9 @@ def pointing_at(endpoint_url: str, *, account: str, region: str) -> dict[str, st
 
 
 class Variables:
-    """Environment variables that are had again and again; None removes one.
+    """Environment variables to set again and again; a value of None removes the variable.
 
-    They are encoded once, and compared with what `os.environ` keeps of the system's: what is so already is left alone.
+    They are encoded once and compared with the encoded values in `os.environ`; a variable that is right already stays.
     """
 
     def __init__(self, values: Mapping[str, str | None]) -> None:
@@ -73,7 +73,7 @@ class Variables:
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
-        """Have these variables inside the block, and those of before after it."""
+        """Set these variables inside the block, and restore the former values after it."""
         look = self._kept.get
         before = [(name, look(name)) for name, _ in self._wanted]
         self._put(self._wanted)
@@ -96,20 +96,20 @@ class Variables:
 
 
 def variables(values: Mapping[str, str | None]) -> contextlib.AbstractContextManager[None]:
-    """Have these variables inside the block, and those of before after it; None removes one."""
+    """Set variables inside the block, and restore the former values after it; None removes a variable."""
     return Variables(values).entered()
 
 
 @contextlib.contextmanager
 def fresh_default_session() -> Generator[None]:
-    """Have `boto3.client()` make its session anew inside the block: it keeps the credentials that it once found."""
+    """Give `boto3.client()` a new default session inside the block, because a session keeps its credentials."""
     with default_session(session()):
         yield
 
 
 @contextlib.contextmanager
 def default_session(wanted: Any) -> Generator[None]:
-    """Have `boto3.client()` use a session inside the block."""
+    """Make a session boto3's default session inside the block."""
     before = boto3.DEFAULT_SESSION
     boto3.DEFAULT_SESSION = wanted
     try:
@@ -119,12 +119,12 @@ def default_session(wanted: Any) -> Generator[None]:
 
 
 def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: str) -> Any:
-    """Return a new boto3 session that reads no model of AWS's twice: that takes most of a client's making.
+    """Return a new boto3 session that shares AWS's parsed models: to parse them takes most of a client's creation.
 
     Args:
-        endpoint_url: of its clients; the environment's without one.
-        kind: its class.
-        settings: those of `boto3.Session`.
+        endpoint_url: the endpoint of its clients; the default is the environment's.
+        kind: the session's class.
+        settings: the arguments of `boto3.Session`.
     """
     made = botocore.session.Session()
     made.register_component("data_loader", _models())
@@ -135,5 +135,5 @@ def session(endpoint_url: str = "", *, kind: Any = boto3.Session, **settings: st
 
 @functools.cache
 def _models() -> Any:
-    """Return what reads AWS's models, and keeps them."""
+    """Return a loader that reads AWS's models once and keeps them."""
     return botocore.session.Session().get_component("data_loader")

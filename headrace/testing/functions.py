@@ -1,7 +1,7 @@
 """Runs Python functions in the test's own process: breakpoints, coverage and patches work in the user's files.
 
-Each execution environment has modules of its own, loaded from the function's folder, as each process on AWS has; a new
-environment begins anew. One function runs at a time, for the environment variables are the process's.
+Each execution environment loads its own modules from the function's folder, as each process on AWS does. One function
+runs at a time, because the environment variables belong to the process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from headrace.testing.handlers import (
 )
 from headrace.testing.modules import Modules
 
-# One to the process, as environment variables and modules are. Taken again by a function that invokes another.
+# One lock for the process, because environment variables and modules are shared. Reentrant: a function may invoke
+# another one.
 _RUNNING = threading.RLock()
 # Set by build_environment for a process of its own.
 _OF_A_PROCESS = (
@@ -68,20 +69,20 @@ _OF_A_PROCESS = (
 )
 
 
-# What no run of the test mends: other errors of a module may come from what the test makes later.
+# Errors that stay: any other error of a module may end when the test creates more resources.
 _NEVER_LOADS = (ImportError, SyntaxError)
 
 
 def try_import(handler: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """Import a handler with modules of its own, as an execution environment does, and forget them.
+    """Import a handler with its own modules, as an execution environment does, and drop the modules again.
 
     Args:
         handler: `module.function`.
-        folder: with its module.
-        environment: the function's variables; the others are the process's.
+        folder: holds the handler's module.
+        environment: the function's environment variables, set on top of the process's.
 
-    Raises FunctionNotLoadable when the function is missing, or its module is no Python or imports what is not there.
-    Thread-safe: waits for the function that runs.
+    Raises FunctionNotLoadable when the function is missing, or its module has a syntax error or a failing import.
+    Thread-safe: waits for a running function to end.
     """
     with (
         _RUNNING,
@@ -97,11 +98,11 @@ def try_import(handler: str, folder: Path, environment: Mapping[str, str]) -> No
 
 
 class FunctionDied(Exception):
-    """The process of a function is killed here, as a simulation wants it."""
+    """A simulation kills the function's process here."""
 
 
 class _Output(io.TextIOBase):
-    """Standard output while a function runs: what its thread prints goes to its log too."""
+    """Standard output while a function runs: it copies what the function's thread prints to the function's log."""
 
     def __init__(self, before: TextIO, log: OutputLog) -> None:
         self._before = before
@@ -123,7 +124,7 @@ class _Output(io.TextIOBase):
 
 
 class _LogHandler(logging.Handler):
-    """Writes log records of a function's thread as Lambda's own handler does. One to an environment."""
+    """Writes log records of a function's thread as Lambda's own handler does. Each environment has one."""
 
     def __init__(self, log: OutputLog, now_ms: Callable[[], int]) -> None:
         super().__init__()
@@ -133,7 +134,7 @@ class _LogHandler(logging.Handler):
         self._thread = 0
 
     def begin(self, request_id: str) -> None:
-        """Write what this thread logs from now on, of an invocation."""
+        """Write this thread's log records from now on, under an invocation's id."""
         self._request_id = request_id
         self._thread = threading.get_ident()
 
@@ -154,7 +155,7 @@ class Rules:
         ids: names log streams.
         elapsed_s: measures how long a function runs.
         session: makes the boto3 session that `boto3.client()` uses in the function.
-        around: gives a block to be entered around each invocation; it may raise FunctionDied.
+        around: returns a context manager for each invocation; it may raise FunctionDied.
     """
 
     clock: Clock
@@ -165,7 +166,7 @@ class Rules:
 
 
 class InProcessEnvironment:
-    """An execution environment (see `ExecutionEnvironment`) that is no process: a set of modules, and a handler."""
+    """An execution environment (see `ExecutionEnvironment`) without a process: a set of modules, and a handler."""
 
     def __init__(self, spec: SandboxSpec, credentials: Credentials, rules: Rules) -> None:
         self.spec = spec
@@ -179,7 +180,7 @@ class InProcessEnvironment:
         self._modules = Modules([spec.code_dir, *layers])
         self._handler: Callable[[Any, Any], Any] | None = None
         self._root_level = logging.WARNING
-        # Its own, as in a process: a session keeps the credentials that it once found.
+        # Each environment has its own session, because a session keeps its credentials.
         self._session = rules.session()
         self._output = OutputLog(rules.clock)
         self._log_handler = _LogHandler(self._output, rules.clock.now_ms)
@@ -192,7 +193,7 @@ class InProcessEnvironment:
         return not self.is_killed and left_ms >= CREDENTIALS_LEFT_SECONDS * 1000
 
     def kill(self) -> None:
-        """See `ExecutionEnvironment`; what is running runs to its end."""
+        """See `ExecutionEnvironment`; a running invocation runs to its end."""
         self.is_killed = True
 
     def close(self) -> None:
@@ -210,9 +211,9 @@ class InProcessEnvironment:
         return None
 
     def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
-        """See `ExecutionEnvironment`. An answer in parts is not known to Python functions: `sink` is not used."""
+        """See `ExecutionEnvironment`. Python functions cannot stream a response, so `sink` is not used."""
         request_id = invocation.request_id
-        # Whoever runs may take its whole time.
+        # Another function that runs may take its whole timeout.
         if not _RUNNING.acquire(timeout=self.spec.timeout_s + 60):
             payload = error_document(
                 "Runtime.Busy", "Another function has been running in this process for too long."
@@ -285,20 +286,20 @@ class InProcessEnvironment:
         except SystemExit as error:
             why = f"Runtime exited with error: exit status {error.code}"
             raise exited(invocation.request_id, why) from error
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises is its answer
+        except Exception as error:  # noqa: BLE001 - any exception of a handler is its answer
             self._output.feed(f"{log_line(error, iso_time(rules.clock.now_ms()))}\n".encode())
             payload = error_payload(error, invocation.request_id)
             if rules.elapsed_s() - started_s <= spec.timeout_s:
                 return payload, "Unhandled"
             answer = None
         if rules.elapsed_s() - started_s > spec.timeout_s:
-            # Python code cannot be cut off: it has run to its end, and failed all the same.
+            # Python code on a thread cannot be interrupted: it has run to its end, and still counts as timed out.
             raise timed_out(invocation.request_id, spec.timeout_s, rules.clock.now_ms())
         return encoded(answer, invocation.request_id)
 
     @contextlib.contextmanager
     def _entered(self, request_id: str) -> Generator[None]:
-        """Have this environment's modules, variables, output and level of logging."""
+        """Install this environment's modules, variables, output and log level inside the block."""
         root = logging.getLogger()
         level_before, handler = root.level, self._log_handler
         output_before = sys.stdout
@@ -342,9 +343,9 @@ class InProcessEnvironment:
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:
-    """Set a level if it is another: setting it makes every logger forget what it knows.
+    """Set a level if it differs: setLevel clears the cache of every logger.
 
-    While `logging.disable` holds everything back, no level changes what they know.
+    While `logging.disable` suppresses everything, a new level changes no cached answer.
     """
     if logger.level == level:
         return

@@ -1,4 +1,4 @@
-"""Lets nothing that botocore sends reach AWS. Imports nothing of botocore by itself: pytest loads this in every run."""
+"""Keeps every botocore request from AWS. Does not import botocore itself, because pytest loads this in every run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HTTP = "botocore.httpsession"
 _AWS_HOST = re.compile(
     r"(^|\.)(amazonaws\.com|amazonaws\.com\.cn|api\.aws|aws\.dev|on\.aws|sc2s\.sgov\.gov|c2s\.ic\.gov)$"
 )
-# Where a machine of AWS's learns its credentials.
+# The hosts from which EC2 instances and containers get their credentials.
 _METADATA = ("169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254")
 
 
@@ -30,12 +30,12 @@ class AwsUnreachable(Exception):
 
 
 def is_aws(host: str) -> bool:
-    """Whether a host is AWS's."""
+    """Whether a host belongs to AWS."""
     return _AWS_HOST.search(host) is not None
 
 
 def is_metadata(host: str) -> bool:
-    """Whether a host gives credentials to who runs on a machine of AWS's."""
+    """Whether a host is a metadata service, which gives credentials to programs on AWS's machines."""
     return host in _METADATA
 
 
@@ -75,7 +75,7 @@ class Guard:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Tells when botocore's module of HTTP is imported: importing it only to guard it would slow every run down."""
+    """Guards botocore's HTTP module as soon as it is imported: to import it only for the guard would slow every run."""
 
     def __init__(self, cover: Any) -> None:
         self._cover = cover

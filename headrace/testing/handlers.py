@@ -1,4 +1,4 @@
-"""Handlers of functions in this process: finds them, gives them a context, encodes answers as Lambda does."""
+"""Runs Lambda handlers in this process: finds them, gives them a context, encodes answers as Lambda does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.services.lambda_.runtime.platform_log import Broken, answer_too_la
 
 
 class FunctionNotLoadable(Exception):
-    """A handler cannot be imported; the text is one sentence that says which, and why."""
+    """A handler cannot be imported; the text is one sentence that names it and says why."""
 
 
 class LambdaContext:
@@ -65,7 +65,7 @@ def handler_of(handler: str, folder: Path) -> Callable[[Any, Any], Any]:
 
 
 def check_handler(handler: str, folder: Path) -> None:
-    """Look whether the file of a handler is there. Raises FunctionNotLoadable."""
+    """Check that a handler's file exists. Raises FunctionNotLoadable."""
     if not folder.is_dir():
         raise FunctionNotLoadable(f"There is no folder {folder} with the code of {handler}.")
     module = folder / (handler.rpartition(".")[0].replace(".", "/"))
@@ -76,7 +76,7 @@ def check_handler(handler: str, folder: Path) -> None:
 
 
 def not_loadable(error: FunctionNotLoadable) -> Broken:
-    """Return what becomes of an environment whose handler cannot be imported."""
+    """Return the error of an environment whose handler cannot be imported."""
     return Broken(
         error_document("Runtime.ImportModuleError", str(error)),
         f"[ERROR] Runtime.ImportModuleError: {error}",
@@ -85,7 +85,7 @@ def not_loadable(error: FunctionNotLoadable) -> Broken:
 
 
 def error_payload(error: Exception, request_id: str) -> bytes:
-    """Return what the caller sees of an exception. Form: awslambdaric's `make_error` (observed)."""
+    """Return an exception as the error document that the caller gets. Form: awslambdaric's `make_error` (observed)."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     document = {
         "errorMessage": str(error),
@@ -97,20 +97,20 @@ def error_payload(error: Exception, request_id: str) -> bytes:
 
 
 def log_line(error: Exception, now: str) -> str:
-    """Return what the function's log says of an exception."""
+    """Return the line that an exception leaves in the function's log."""
     shown = "".join(traceback.format_exception(error)).strip()
     return f"[ERROR]\t{now}\t{type(error).__name__}: {error}\n{shown}"
 
 
 def _number(value: object) -> float:
-    """Return a Decimal as Lambda's runtime does: DynamoDB's numbers are such."""
+    """Return a Decimal as Lambda's runtime encodes it; DynamoDB's numbers are Decimals."""
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def encoded(answer: Any, request_id: str) -> tuple[bytes, str | None]:
-    """Return the payload of a handler's answer and None, or of an error document and `Unhandled`."""
+    """Return the payload of a handler's answer and None, or an error document and `Unhandled`."""
     try:
         payload = json.dumps(answer, ensure_ascii=False, default=_number).encode()
     except (TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Turns sample records into a stream as production has it: duplicates, late and broken records, hot keys, reshards.
+"""Turns sample records into a realistic stream: duplicates, late and broken records, hot keys, resharding.
 
-As an iterator for load (`stream`), and as a hypothesis strategy (`streams`), so that a failing stream shrinks to its
-few records. `play` puts either into a stream of a cloud.
+`stream` is an iterator for load; `streams` is a hypothesis strategy, so that a failing stream shrinks to a few records.
+`play` puts either of them into a Kinesis stream.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 SKEW_MS = 180 * 60_000
-# What a KPL record begins with. Source: github.com/awslabs/amazon-kinesis-producer, aggregation-format.md (documented).
+# A KPL record's first bytes. Source: github.com/awslabs/amazon-kinesis-producer, aggregation-format.md (documented).
 KPL_MAGIC = b"\xf3\x89\x9a\xc2"
 
 
 class SampleRefused(ValueError):
-    """A file is no sample; the text is one sentence."""
+    """A file is not a usable sample; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One record of a stream. `time_ms` is its own time, by the clock of who made it; None for what has none."""
+    """One record of a stream. `time_ms` is the event time by the producer's clock, or None."""
 
     key: str
     data: bytes
@@ -40,7 +40,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """What befalls the stream between two records."""
+    """Something that happens to the stream between two records, such as a split."""
 
     what: Literal["split", "merge", "throttled", "partial", "iterator_expiry"]
 
@@ -52,20 +52,20 @@ TROUBLES = ("split", "merge", "throttled", "partial", "iterator_expiry")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hostility:
-    """How likely each trouble is, for each record; 0 is none of it.
+    """The probability of each kind of trouble, for each record.
 
     Attributes:
-        duplicate: it comes again at once, as after a producer's retry whose answer was lost.
-        replay: it comes again much later.
-        late: it comes up to `latest_ms` after those that followed it.
-        swapped: it changes places with the next of another key.
-        hot_key: it has the key of the first record: a skewed shard.
-        poison: it is no JSON at all.
-        truncated: it is cut off.
+        duplicate: the record comes again at once, as when a producer retries after a lost answer.
+        replay: the record comes again much later.
+        late: the record comes up to `latest_ms` late, behind its successors.
+        swapped: the record changes places with the next record of another key.
+        hot_key: the record has the key of the first record, which skews a shard.
+        poison: the record is not JSON.
+        truncated: the record is cut off.
         drift: a field is missing, new, or of another type.
-        skew: its own time is wrong by hours.
-        aggregate: it comes in one record with the next ones, as the KPL packs them.
-        happening: a split, a merge, throttling, a partial failure or an expired iterator comes before it.
+        skew: the event time is wrong by hours.
+        aggregate: the record shares one Kinesis record with its successors, in the KPL's form.
+        happening: a split, a merge, throttling, a partial failure or an expired iterator comes before the record.
     """
 
     duplicate: float = 0.05
@@ -94,12 +94,12 @@ def from_records(
     key: str | Callable[[Any], str] = "id",
     time: str | None = None,
 ) -> list[Event]:
-    """Return events of JSON objects or raw data.
+    """Return events made from JSON objects or raw data.
 
     Args:
-        records: oldest first.
-        key: the member that is the partition key, or a function of the object.
-        time: the member with the event's own time, ISO 8601 or milliseconds.
+        records: the objects, oldest first.
+        key: the member that holds the partition key, or a function that returns it for an object.
+        time: the member with the event time, ISO 8601 or milliseconds.
     """
     return [_event(one, key, time) for one in records]
 
@@ -206,7 +206,7 @@ def _next_items(
     hostility: Hostility,
     held: list[tuple[int, Event]],
 ) -> list[Item]:
-    """Return what comes at a place of the stream; what comes later goes into `held`."""
+    """Return the items at one position of the stream; put items that shall come later into `held`."""
     event = sample[place % len(sample)]
     items: list[Item] = []
 
@@ -222,7 +222,7 @@ def _next_items(
         held.append((place + 2 + chosen.randrange(hostility.latest_records), event))
         return items
     if happens(hostility.swapped):
-        # After the next one.
+        # Behind the next record.
         held.append((place + 2, event))
         return items
     if happens(hostility.aggregate):
@@ -255,7 +255,7 @@ def _spoilt(
 
 
 def drifted(data: bytes, chosen: random.Random) -> bytes:
-    """Return a JSON object as another version of its producer writes it; other data as it is."""
+    """Return a JSON object as another version of its producer writes it; return other data unchanged."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -327,7 +327,7 @@ def streams(
         kinds.append(st.builds(aggregated, st.lists(plain, min_size=1, max_size=3)))
     if happenings:
         kinds.append(st.sampled_from([Happening(cast("Any", what)) for what in TROUBLES]))
-    # Of a list any element may come twice, at any place: duplicates, replays and disorder are in it already.
+    # A list strategy may draw an element twice and in any order, which covers duplicates, replays and disorder.
     return st.lists(st.one_of(kinds), max_size=longest)
 
 
@@ -353,10 +353,10 @@ def _drifted(event: Event, seed: int) -> Event:
 
 
 def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
-    """Put a hostile stream into the Kinesis stream of that name; return how many records were put.
+    """Put a hostile stream into a Kinesis stream; return how many records were put.
 
-    Throttling and partial failures are the next request's; botocore, or this, tries again what was refused.
-    `cloud` is one of `headrace.testing`'s; an expired iterator needs one whose time can be moved.
+    Throttling and partial failures hit the next request; botocore or this function retries the refused records.
+    `cloud` comes from `headrace.testing`; an expired iterator needs a cloud whose time can be moved.
     """
     kinesis, put = cloud.client("kinesis"), 0
     for item in items:

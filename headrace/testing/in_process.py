@@ -1,4 +1,4 @@
-"""What all clouds in the test's own process have: pages and faults without a socket, options, temporary folders."""
+"""The base of all clouds in the test's own process: pages and faults without a socket, options, temporary folders."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from headrace.testing import transport
 from headrace.testing.access import CloudAccess
 from headrace.testing.waiting import NoSuchPage
 
-# Nobody listens there: what would need a socket fails at once, and never finds another cloud.
+# Nobody listens on this port: a request that needs a socket fails at once, and never reaches another cloud.
 NO_PORT = 1
 _PREFIX = "headrace-test-"
-# Files there are never on a disk. Containers often have 64 MB of it.
+# A file system in memory. In containers it often has only 64 MB.
 _MEMORY = Path("/dev/shm")
 _MUCH_BYTES = 1 << 30
 _OPTIONS = frozenset(
@@ -38,11 +38,11 @@ _OPTIONS = frozenset(
 
 
 class UnknownOption(TypeError):
-    """An option that no cloud has; the text is one sentence."""
+    """An unknown option; the text is one sentence."""
 
 
 class InProcessAccess(CloudAccess):
-    """A cloud whose objects are at hand.
+    """A cloud in this process, reached without a socket.
 
     Attributes:
         cloud: the cloud itself.
@@ -81,7 +81,7 @@ class InProcessAccess(CloudAccess):
 
 
 def temporary_folder() -> Path:
-    """Make a folder for a test's data: in memory where there is much of it, unless TMPDIR says where."""
+    """Make a folder for a test's data: below TMPDIR if set, else in memory if there is enough."""
     place = None
     with contextlib.suppress(OSError):
         if "TMPDIR" not in os.environ and free_bytes(_MEMORY) >= _MUCH_BYTES:
@@ -90,7 +90,7 @@ def temporary_folder() -> Path:
 
 
 def check_options(account: str, options: dict[str, Any]) -> None:
-    """Raise UnknownOption for what no cloud of a test has."""
+    """Raise UnknownOption for an option that a test's cloud does not have."""
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
         known = ", ".join(["account", "region", "data_dir", "seed", *sorted(_OPTIONS)])

@@ -1,4 +1,4 @@
-"""The modules of a function that runs in this process: each execution environment has its own."""
+"""Gives each execution environment that runs in this process its own Python modules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# A function that brings these in its folder gets those of the process: they are what carries requests to the cloud.
+# These always come from the process, also if the function's folder has them: they carry requests to the cloud.
 _SHARED = ("boto3", "botocore", "s3transfer", "urllib3", "jmespath", "dateutil", "awslambdaric")
 
 
 class Modules:
-    """The modules of one execution environment, which are in `sys.modules` only while it runs."""
+    """The modules of one execution environment; they are in `sys.modules` only while it runs."""
 
     def __init__(self, folders: list[Path]) -> None:
         self._folders = [str(folder) for folder in folders]
@@ -34,7 +34,7 @@ class Modules:
 
     @contextlib.contextmanager
     def entered(self) -> Generator[None]:
-        """Have this environment's modules, and its folders first on the path."""
+        """Install this environment's modules, and put its folders first on `sys.path`."""
         hidden = self._take(sys.modules) if self._names & sys.modules.keys() else {}
         last = next(reversed(sys.modules))
         sys.modules.update(self._own)
@@ -57,23 +57,23 @@ class Modules:
                     sys.path.remove(folder)
 
     def _take(self, among: Iterable[str]) -> dict[str, ModuleType]:
-        """Take the modules with this function's names out of those that are loaded."""
+        """Remove from `sys.modules`, and return, the modules with this function's names."""
         own = self._names
         names = [name for name in among if name.partition(".")[0] in own]
         return {name: sys.modules.pop(name) for name in names}
 
 
 def _since(last: str, loaded: int) -> Iterable[str]:
-    """Return the names of the modules that have come since `last` did, as the last of so many; or those of all.
+    """Return the modules loaded since `last` was the last of `loaded` names in `sys.modules`; all names if unsure.
 
-    There are thousands of others: looking through them takes as long as a small function runs.
+    There are thousands of other modules: a search through all takes as long as a small function runs.
     """
     new = list(itertools.takewhile(lambda name: name != last, reversed(sys.modules)))
     return reversed(new) if len(sys.modules) - len(new) == loaded else list(sys.modules)
 
 
 class _KeptSource(SourceFileLoader):
-    """Loads a module's code; that of a file that has not changed is read once for all environments."""
+    """Loads a module's code; an unchanged file is read once for all environments."""
 
     def get_code(self, fullname: str) -> Any:
         """See `importlib.abc.InspectLoader`."""
@@ -84,14 +84,14 @@ class _KeptSource(SourceFileLoader):
         return _code_of(fullname, self.path, status.st_mtime_ns, status.st_size)
 
 
-# By the file, its time of change and its size.
+# Keyed by path, modification time and size.
 @functools.lru_cache(maxsize=1000)
 def _code_of(fullname: str, path: str, mtime_ns: int, size_bytes: int) -> Any:
     return SourceFileLoader(fullname, path).get_code(fullname)
 
 
 def _finder(folder: str) -> FileFinder:
-    """Return what finds the modules of a folder, looking at it anew: files there may be new."""
+    """Return a finder for a folder's modules, with an empty cache: the folder may have new files."""
     return FileFinder(
         folder,
         (ExtensionFileLoader, EXTENSION_SUFFIXES),

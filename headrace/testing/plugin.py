@@ -1,6 +1,6 @@
 """The pytest plug-in: fixtures for clouds, functions and stacks, and a guard that lets no test reach AWS.
 
-Kept light: pytest loads it in every run, also of tests that have nothing to do with AWS.
+Its imports are few: pytest loads it in every run, also of tests that have nothing to do with AWS.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from headrace.testing.stacks import DeployedStacks
 
 _AWS = "aws"
-# Under this name a worker of xdist's hands on what AWS would deny.
+# A worker of pytest-xdist sends its denials to the controller under this name.
 _DENIED = "headrace_denied"
 _STATE = pytest.StashKey["_State"]()
 
 
 class _State:
-    """What the plug-in holds of one run."""
+    """The plug-in's state for one test run."""
 
     def __init__(self) -> None:
         self.before: dict[str, str | None] = {}
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep every test from AWS, unless it is allowed. Raises pytest.UsageError when --headrace-cloud is no cloud."""
+    """Keep every test from AWS, unless allowed. Raises pytest.UsageError when --headrace-cloud names no cloud."""
     _check_target(config)
     state = config.stash[_STATE] = _State()
     if config.getoption("--headrace-cloud") == _AWS or config.getini("headrace_allow_aws"):
@@ -66,7 +66,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _check_target(config: pytest.Config) -> None:
-    """Look once at what --headrace-cloud names, before any test; workers of xdist's do not look again."""
+    """Check once, before any test, which cloud --headrace-cloud names; workers of pytest-xdist skip the check."""
     target = config.getoption("--headrace-cloud")
     if target is None or hasattr(config, "workerinput"):
         return
@@ -79,7 +79,7 @@ def _check_target(config: pytest.Config) -> None:
 
 
 def _failure(sentence: object) -> BaseException:
-    """Return what fails a test, or what needs a fixture, with a sentence and no trace."""
+    """Return an exception that fails a test or its fixture with one sentence and no traceback."""
     return pytest.fail.Exception(str(sentence), pytrace=False)
 
 
@@ -95,7 +95,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand what AWS would deny on to the process that tells it, when this is a worker of xdist's."""
+    """In a worker of pytest-xdist: send the denials to the controller, which reports them."""
     output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
     if output is not None:
         output[_DENIED] = _denied()
@@ -103,7 +103,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take in what a worker has collected."""
+    """Add the denials that a worker has collected."""
     rows: list[dict[str, Any]] = getattr(node, "workeroutput", {}).get(_DENIED) or []
     if rows:
         from headrace.testing import denials
@@ -112,7 +112,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in a few lines what AWS would deny."""
+    """Report in a few lines what AWS would deny."""
     rows = _denied()
     if not rows:
         return
@@ -124,12 +124,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _denied() -> list[dict[str, Any]]:
-    """Return what the clouds of this process have noted; nothing where there were none."""
+    """Return the denials that the clouds of this process have noted."""
     denials = sys.modules.get("headrace.testing.denials")
     return [] if denials is None else denials.take()
 
 
-# With these no SDK finds an account of the user's; `headrace.testing.environment` is too much to import here.
+# With these variables no SDK finds an account of the user. `headrace.testing.environment` imports too much to use here.
 _HARMLESS: dict[str, str | None] = {
     "AWS_ACCESS_KEY_ID": "test",
     "AWS_SECRET_ACCESS_KEY": "test",
@@ -189,16 +189,16 @@ def headrace_cloud(
 
 
 class _OptionsOf:
-    """What each cloud of this process was made with."""
+    """The options of each cloud of this process."""
 
-    options: dict[Any, dict[str, Any]] = {}  # noqa: RUF012 - one for the program
+    options: dict[Any, dict[str, Any]] = {}  # noqa: RUF012 - shared by the whole process
 
 
 _numbers = itertools.count(1)
 
 
 def _new_account(config: pytest.Config) -> str:
-    """Return an account that nobody has had: another worker's begin with another number."""
+    """Return an unused account id; each worker's ids begin with its own number."""
     worker = str(getattr(config, "workerinput", {}).get("workerid", "gw0"))
     number = int("".join(c for c in worker if c.isdigit()) or 0)
     return f"{1 + number % 899:03d}{next(_numbers):09d}"
@@ -208,7 +208,7 @@ def _new_account(config: pytest.Config) -> str:
 def headrace_account(
     request: pytest.FixtureRequest, headrace_cloud: CloudAccess, headrace_options: Mapping[str, Any]
 ) -> str:
-    """A new account for each test, instead of cleaning up; on AWS, that of the credentials."""
+    """A new account for each test, which replaces cleaning up; on AWS, the account of the credentials."""
     made_with = _OptionsOf.options.get(headrace_cloud, {})
     if made_with != dict(headrace_options):
         raise _failure(
@@ -243,7 +243,7 @@ def headrace_session(headrace_aws: CloudAccess) -> Any:
 
 @pytest.fixture
 def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction]:
-    """Makes a function of a folder of your own: `headrace_function("lambdas/enrich", source="orders")`."""
+    """Creates a function from a folder: `headrace_function("lambdas/enrich", source="orders")`."""
     from headrace.testing.code import StreamMissing, make_importable_function
     from headrace.testing.handlers import FunctionNotLoadable
 
@@ -258,7 +258,7 @@ def headrace_function(headrace_aws: CloudAccess) -> Callable[..., TestedFunction
 
 @pytest.fixture(scope="session")
 def headrace_stack(headrace_cloud: CloudAccess) -> Callable[..., DeployedStacks]:
-    """Deploys a CDK app's folder or a template, once a session, into an account of its own."""
+    """Deploys a CDK app's folder or a template, once per session, into its own account."""
     from headrace.testing.account import AccountView
     from headrace.testing.stacks import StackFailed, deploy
 

@@ -1,4 +1,4 @@
-"""Reads whole streams and folders of objects, on any cloud."""
+"""Reads all records of a stream, and all objects under a prefix, on any cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Clients(Protocol):
-    """Gives boto3's clients of a cloud."""
+    """Makes boto3 clients of a cloud."""
 
     def client(self, service: str) -> Any:
         """Return a client."""
@@ -18,7 +18,7 @@ class Clients(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as a stream gives it back."""
+    """A record as GetRecords returns it."""
 
     shard_id: str
     sequence_number: str
@@ -28,7 +28,7 @@ class Record:
 
     @property
     def json(self) -> Any:
-        """Its data, read as JSON."""
+        """The record's data, parsed as JSON."""
         return json.loads(self.data)
 
 
@@ -53,7 +53,7 @@ def records_of(cloud: Clients, stream: str) -> list[Record]:
                 )
                 for one in page["Records"]
             ]
-            # On AWS a page may be empty where more follows.
+            # On AWS a page may be empty although more records follow.
             if not page["Records"] and not page.get("MillisBehindLatest"):
                 break
             iterator = page.get("NextShardIterator")
@@ -70,7 +70,7 @@ def _shards(kinesis: Any, stream: str) -> list[dict[str, Any]]:
 
 
 def objects_under(cloud: Clients, bucket: str, prefix: str = "") -> dict[str, bytes]:
-    """Return the objects of a bucket whose keys begin with `prefix`: key to bytes, by key."""
+    """Return a bucket's objects under `prefix` as a dict from key to bytes, in key order."""
     s3 = cloud.client("s3")
     pages = s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
     keys = [one["Key"] for page in pages for one in page.get("Contents", ())]

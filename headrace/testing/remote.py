@@ -1,4 +1,4 @@
-"""A cloud that somebody has started: checks that it is up and says which product it is."""
+"""Connects to a cloud that is already running: checks that it answers, and which product it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from headrace.testing.access import CloudAccess
 
 _ANSWER_WITHIN_S = 10.0
-# GetCallerIdentity, which every cloud has; who checks signatures answers with an error of AWS's form.
+# Every cloud has GetCallerIdentity; a cloud that checks signatures answers with an error in AWS's form.
 _WHO_AM_I = b"Action=GetCallerIdentity&Version=2011-06-15"
 _UNSIGNED = {
     "Content-Type": "application/x-www-form-urlencoded",
@@ -21,7 +21,7 @@ _UNSIGNED = {
 }
 _OF_AWS_FORM = (b"GetCallerIdentityResponse", b"RequestId")
 AWS = "aws"
-# What each product answers as itself, asked in this order: several answer LocalStack's page, too.
+# The page that identifies each product. The order matters: several products also answer LocalStack's page.
 PRODUCT_PAGES = (
     ("headrace", "/_headrace/health"),
     ("ministack", "/_ministack/health"),
@@ -32,7 +32,7 @@ PRODUCT_PAGES = (
 
 
 class CloudUnusable(Exception):
-    """A URL leads to no cloud; the text is one sentence."""
+    """No cloud answers at a URL; the text is one sentence."""
 
 
 class RemoteCloud(CloudAccess):
@@ -52,7 +52,7 @@ class RemoteCloud(CloudAccess):
 
 
 def product_at(url: str) -> str:
-    """Return what answers at a URL: a product of `PRODUCT_PAGES`, or `unknown`, which speaks AWS's protocol.
+    """Return the product at a URL: one of `PRODUCT_PAGES`, or `unknown` for any other that speaks AWS's protocol.
 
     Raises CloudUnusable.
     """
@@ -79,7 +79,7 @@ def _speaks_as_aws(url: str) -> bool:
 
 
 def _json(url: str) -> Any:
-    """Return a page's JSON, None when there is another page or none. Raises CloudUnusable when nobody answers."""
+    """Return a page's JSON, or None if there is no such page. Raises CloudUnusable when nobody answers."""
     try:
         with urllib.request.urlopen(url, timeout=_ANSWER_WITHIN_S) as answer:
             return json.load(answer)

@@ -1,4 +1,4 @@
-"""A cloud of this process on a socket too: for the AWS CLI, other processes, and whatever is not botocore."""
+"""Serves a cloud of this process on a socket too: for the AWS CLI, other processes and clients without botocore."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServedCloud(LocalCloud):
     """A `LocalCloud` on a free port of 127.0.0.1."""
 
     def __init__(self, *, account: str = DEFAULT_ACCOUNT_ID, **options: Any) -> None:
-        """Start it, and listen. Raises UnknownOption, OSError."""
+        """Start the cloud and listen. Raises UnknownOption, OSError."""
         check_options(account, {k: v for k, v in options.items() if k not in _OF_THE_CLOUD})
         bound = bind("127.0.0.1", 0)
         super().__init__(port=int(bound.getsockname()[1]), account=account, **options)

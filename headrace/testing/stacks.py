@@ -1,6 +1,6 @@
-"""Deploys what a project deploys: a CDK app's folder, its synthesised `cdk.out`, a SAM template, a plain template.
+"""Deploys a project for a test: a CDK app's folder, its synthesised `cdk.out`, a SAM template, a plain template.
 
-A CDK app is run as the CDK CLI runs it, without the CLI; its assets go where its templates look for them.
+It runs a CDK app as the CDK CLI does, without the CLI, and uploads the assets to the places that its templates name.
 """
 # pyright: reportMissingTypeStubs=false
 
@@ -25,7 +25,7 @@ _ASSETS = "headrace-test-assets-{account}-{region}"
 _DEPLOYED_WITHIN_S = 600.0
 _LOOK_EVERY_S = 0.05
 _CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
-# Properties that name a folder or file of code on this machine, by resource type.
+# The properties that name a local folder or file of code, by resource type.
 _CODE = {
     "AWS::Serverless::Function": "CodeUri",
     "AWS::Serverless::LayerVersion": "ContentUri",
@@ -35,16 +35,16 @@ _CODE = {
 
 
 class StackFailed(Exception):
-    """A stack could not be deployed; the text is one sentence, and the stack's events below it."""
+    """A stack could not be deployed; the text is one sentence, followed by the stack's events."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployedStacks:
-    """What was deployed.
+    """The deployed stacks.
 
     Attributes:
-        cloud: reaches it, as the account that has it.
-        outputs: of all stacks, by name.
+        cloud: access to the cloud, with the stacks' account.
+        outputs: the outputs of all stacks, by name.
         resources: the physical ids, by logical id.
     """
 
@@ -62,14 +62,14 @@ def deploy(
     parameters: Mapping[str, str] | None = None,
     context: Mapping[str, str] | None = None,
 ) -> DeployedStacks:
-    """Deploy a CDK app's folder (with cdk.json), a cdk.out, or a template (a file, or what it holds).
+    """Deploy a CDK app's folder (with cdk.json), a cdk.out, or a template (its file or its text).
 
     Args:
-        cloud: where to.
+        cloud: the cloud to deploy to.
         source: what to deploy.
-        name: of the stack of a template; its file's name without one.
-        parameters: of a template.
-        context: of a CDK app.
+        name: the stack's name for a template; the default is the template's file name.
+        parameters: a template's parameters.
+        context: a CDK app's context values.
 
     Raises StackFailed.
     """
@@ -162,7 +162,7 @@ def _deploy_templates(
 
 
 def _with_code(cloud: CloudAccess, template: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Upload the folders that a template names as code, and return it with their places in S3."""
+    """Upload the code folders that a template names, and return the template with their S3 locations."""
     resources: dict[str, Any] = {}
     for logical_id, resource in template["Resources"].items():
         member = _CODE.get(resource.get("Type", ""), "")
@@ -233,7 +233,7 @@ def _deploy_one(
 
 
 def _by_change_set(stacks: Any, request: dict[str, Any]) -> None:
-    """Create a stack by a change set, as templates with transforms must be."""
+    """Create a stack by a change set; a template with transforms needs one."""
     names = {"StackName": request["StackName"], "ChangeSetName": "headrace-test"}
     stacks.create_change_set(**request, ChangeSetName="headrace-test", ChangeSetType="CREATE")
     deadline_s = time.monotonic() + _DEPLOYED_WITHIN_S
@@ -248,7 +248,7 @@ def _by_change_set(stacks: Any, request: dict[str, Any]) -> None:
 
 
 def _ended(stacks: Any, name: str) -> dict[str, Any]:
-    """Wait for a stack, and return it. Raises StackFailed with its events."""
+    """Wait until a stack operation ends, and return the stack. Raises StackFailed with the stack's events."""
     deadline_s = time.monotonic() + _DEPLOYED_WITHIN_S
     while True:
         stack = stacks.describe_stacks(StackName=name)["Stacks"][0]
@@ -276,7 +276,7 @@ def _pause(deadline_s: float, name: str) -> None:
 
 
 def _deploy_assembly(cloud: CloudAccess, out: Path) -> DeployedStacks:
-    """Upload a cloud assembly's assets and deploy its stacks, each after those that it needs."""
+    """Upload a cloud assembly's assets and deploy its stacks, each after its dependencies."""
     artifacts: dict[str, Any] = json.loads((out / "manifest.json").read_text())["artifacts"]
     _bootstrap(cloud)
     for artifact in artifacts.values():
@@ -294,7 +294,7 @@ def _deploy_assembly(cloud: CloudAccess, out: Path) -> DeployedStacks:
 
 
 def _in_order(stacks: Mapping[str, Any]) -> list[str]:
-    """Return the stacks' ids, each after those that it depends on."""
+    """Return the stacks' ids, each after its dependencies."""
     ordered: list[str] = []
 
     def visit(artifact_id: str) -> None:
@@ -310,7 +310,7 @@ def _in_order(stacks: Mapping[str, Any]) -> list[str]:
 
 
 def _bootstrap(cloud: CloudAccess) -> None:
-    """Make what templates ask of a bootstrapped account: the version in SSM."""
+    """Put the bootstrap version into SSM, where the CDK's templates look for it."""
     cloud.client("ssm").put_parameter(
         Name="/cdk-bootstrap/hnb659fds/version", Value="30", Type="String", Overwrite=True
     )
@@ -330,7 +330,7 @@ def _upload_assets(cloud: CloudAccess, out: Path, manifest: Path) -> None:
 
 
 def _filled(cloud: CloudAccess, text: str) -> str:
-    """Return a text with the account and region that the CDK leaves open."""
+    """Return a text with the CDK's placeholders for account and region replaced."""
     return (
         text.replace("${AWS::AccountId}", cloud.account)
         .replace("${AWS::Region}", cloud.region)

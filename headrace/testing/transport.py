@@ -1,7 +1,7 @@
-"""Carries what botocore sends to a cloud in this process.
+"""Passes botocore's requests to a cloud in this process.
 
-botocore's one way out is `URLLib3Session.send`. While a cloud is entered it goes through here: so
-clients are caught whenever they were made, those of modules that were imported long before among them.
+botocore sends every request by `URLLib3Session.send`. While a cloud is entered, this module replaces that method, and
+so catches all clients, also those that a module made long before.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -24,10 +24,10 @@ from headrace.aws.waiting import when_done
 from headrace.fallback.moto_requests import aws_response, http_request_of
 from headrace.testing.guard import is_aws, is_metadata
 
-# Longer than any answer takes that a client waits for.
+# Longer than any answer takes.
 _LONGEST_ANSWER_S = 900.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-# A client that was written for an emulator names this port.
+# The port that clients written for an emulator use.
 _EMULATORS_PORT = 4566
 _VIRTUAL_S3 = re.compile(r"^(?P<bucket>.+)\.s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?$")
 _S3 = re.compile(r"^s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?$")
@@ -38,22 +38,22 @@ Answer = Callable[[HttpRequest], HttpResponse]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where requests go: to `answer`, in this process. `netloc` is the host and port of the cloud's endpoint."""
+    """A destination of requests: `answer`, in this process. `netloc` is the host and port of the cloud's endpoint."""
 
     answer: Answer
     netloc: str
 
 
 class _Ways:
-    """The routes that are entered, the last first; one for the program."""
+    """The routes that are entered, the last one first; shared by the whole process."""
 
     lock = threading.RLock()
-    routes: list[Route] = []  # noqa: RUF012 - one for the program
+    routes: list[Route] = []  # noqa: RUF012 - shared by the whole process
     original: Any = None
 
 
 def enter(route: Route) -> None:
-    """Send botocore's requests to AWS, and to the cloud's endpoint, over a route from now on."""
+    """From now on send botocore's requests for AWS and for the cloud's endpoint over a route."""
     with _Ways.lock:
         _Ways.routes.append(route)
         _install()
@@ -78,7 +78,7 @@ def _restore() -> None:
 
 
 def _send(session: Any, request: Any) -> AWSResponse:
-    """Answer a request in process, refuse it, or let it go its usual way."""
+    """Answer a request in process, refuse it, or send it as usual."""
     parts = urlsplit(request.url)
     host = (parts.hostname or "").lower()
     if is_metadata(host):
@@ -95,7 +95,7 @@ def _send(session: Any, request: Any) -> AWSResponse:
 
 
 def bind(session: Any, route: Route) -> None:
-    """Send whatever a boto3 session's clients ask for over a route, whichever cloud is entered."""
+    """Send all requests of a boto3 session's clients over a route, whichever cloud is entered."""
 
     def send(request: Any, **_: Any) -> AWSResponse:
         host = str(urlsplit(str(request.url)).hostname or "").lower()
@@ -105,14 +105,14 @@ def bind(session: Any, route: Route) -> None:
 
 
 def carry(route: Route, request: Any, aws_host: str = "") -> AWSResponse:
-    """Return a route's answer to botocore's request. `aws_host` is the host on AWS that it was made for, if any."""
+    """Return a route's answer to a botocore request. `aws_host` is the AWS host that the request names, if any."""
     ours = http_request_of(request)
     ours.headers["host"] = _host(aws_host, route) if aws_host else urlsplit(request.url).netloc
     return _answered(route, request.url, ours)
 
 
 def carry_to_entered(url: str, request: HttpRequest) -> AWSResponse:
-    """Return the answer of the cloud that was entered last to a request for its own address."""
+    """Return the answer, from the cloud entered last, to a request for the cloud's own address."""
     return _answered(_Ways.routes[-1], url, request)
 
 
@@ -124,7 +124,7 @@ def _answered(route: Route, url: str, request: HttpRequest) -> AWSResponse:
 
 
 def _host(aws_host: str, route: Route) -> str:
-    """Return the Host by which headrace knows what a host of AWS's means: S3 has the bucket there."""
+    """Return the Host header that makes headrace understand an AWS host; for S3 it names the bucket."""
     virtual = _VIRTUAL_S3.match(aws_host)
     if virtual is not None:
         return f"{virtual['bucket']}.s3.localhost"
@@ -132,7 +132,7 @@ def _host(aws_host: str, route: Route) -> str:
 
 
 def whole(answer: HttpResponse | Future[HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Return an answer with its body as bytes, once it is there: what a socket would have brought."""
+    """Return an answer with its complete body as bytes, as a socket would deliver it."""
     response = answer.result(_LONGEST_ANSWER_S) if isinstance(answer, Future) else answer
     if response.waits:
         response = when_done(response).result(_LONGEST_ANSWER_S)

@@ -1,4 +1,4 @@
-"""Waits for conditions, never for a time: `until`, and `until_drained` for everything that was put so far."""
+"""Waits for conditions, never for a fixed time: `until`, and `until_drained` for all records put so far."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 DEFAULT_TIMEOUT_S = 30.0
-# The pages that say what waits.
+# The pages that list what waits.
 MAPPINGS, DELIVERIES = "lambda/mappings", "firehose"
 _FIRST_LOOK_S = 0.005
 _LONGEST_LOOK_S = 0.25
-# How far a cloud's time is moved on when all that still waits, waits for time.
+# How far to move a cloud's time when everything left only waits for time to pass.
 _FIRST_STEP_S = 1.0
 _LONGEST_STEP_S = 900.0
 _LOOKS_BEFORE_STEP = 5
 
 
 class NoSuchPage(LookupError):
-    """The cloud is not headrace, or not this version of it."""
+    """The cloud has no such page: it is not headrace, or another version."""
 
 
 class RecordsLost(AssertionError):
-    """Records were given up, and no function has ever been done with them; the text says whose."""
+    """Mappings gave up records that no function has handled; the text names the mappings."""
 
 
 class RecordsExpired(RecordsLost):
-    """A stream's retention took records before a function was done with them; the text says whose."""
+    """Records expired in their stream before a function handled them; the text names the mappings."""
 
 
 class Watched(Protocol):
-    """A cloud that is waited for; see `CloudAccess`."""
+    """A cloud to wait for; see `CloudAccess`."""
 
     account: str
     endpoint_url: str | None
 
     @property
     def can_advance(self) -> bool:
-        """Whether its time can be moved."""
+        """Whether a test can move the cloud's time."""
         ...
 
     def page(self, path: str) -> Any:
@@ -46,12 +46,12 @@ class Watched(Protocol):
         ...
 
     def advance(self, *, seconds: float = 0) -> None:
-        """Move its time on."""
+        """Move the cloud's time forward."""
         ...
 
 
 class NotInTime(AssertionError):
-    """A condition did not come true; the text says which, and what was last seen."""
+    """A condition did not come true in time; the text names it and shows its last result."""
 
 
 def until(
@@ -64,12 +64,12 @@ def until(
     """Call `condition` until it returns something true, and return that.
 
     Args:
-        condition: raises AssertionError, or returns something false, as long as it does not hold.
+        condition: raises AssertionError or returns a false value as long as it does not hold.
         timeout_s: how long to wait at most, in seconds of the machine's time.
-        what: is waited for, for the message.
-        pause: waits between two looks; time.sleep without one.
+        what: a name for the condition, for the message.
+        pause: waits between two checks; the default is time.sleep.
 
-    Raises NotInTime with what the condition last returned or raised.
+    Raises NotInTime with the condition's last result or exception.
     """
     deadline_s = time.monotonic() + timeout_s
     look_s = _FIRST_LOOK_S
@@ -90,27 +90,27 @@ def until(
 def until_drained(
     cloud: Watched, *, timeout_s: float = DEFAULT_TIMEOUT_S, may_lose: int = 0
 ) -> None:
-    """Wait until every enabled mapping of the cloud's account is done with its records, and Firehose with its own.
+    """Wait until the account's enabled mappings and delivery streams have handled all records put so far.
 
-    Buffers that only wait for their interval are not waited for where the cloud's time can be moved: it is moved on.
-    Needs headrace; elsewhere use `until`.
+    If the cloud's time can be moved, buffers need not reach their interval: the time is moved forward. Needs headrace;
+    on other clouds use `until`.
 
     Args:
-        cloud: is waited for.
+        cloud: the cloud to wait for.
         timeout_s: how long to wait at most, in seconds of the machine's time.
-        may_lose: how many records the test expects to be lost, since the account's mappings were made: such as poison
-            that is given up. What reached a failure destination is not lost.
+        may_lose: how many records the test expects the account's mappings to lose, counted since they were made, for
+            example poison records. A record that reached a failure destination is not lost.
 
-    Raises NotInTime with what still waits, and RecordsLost when a function was never done with records: its mapping
-    gave them up (retries, age), or, as RecordsExpired, the stream's retention took them.
+    Raises NotInTime with everything that still waits, and RecordsLost when a function has not handled some records:
+    its mapping gave them up (retries, age), or, as RecordsExpired, they expired in the stream.
     """
     deadline_s = time.monotonic() + timeout_s
     step_s = _FIRST_STEP_S
     while time.monotonic() < deadline_s:
-        # What waits for records or functions gets on within a few looks; what waits for time never does.
+        # Work that waits for records or functions progresses within a few checks; work that waits for time does not.
         for look in range(_LOOKS_BEFORE_STEP):
             waiting = still_waiting(cloud)
-            # After the look at what waits: a loss is counted before its checkpoint moves on.
+            # After the check of what waits, because a loss is counted before its checkpoint moves.
             _check_losses(cloud, may_lose)
             if not waiting:
                 return
@@ -123,12 +123,12 @@ def until_drained(
 
 
 def still_waiting(cloud: Watched) -> list[str]:
-    """Return a sentence for each mapping and delivery stream of the cloud's account that has records waiting."""
+    """Return a sentence for each mapping and delivery stream of the account that still has records waiting."""
     return [*mappings_waiting(cloud), *deliveries_waiting(cloud)]
 
 
 def mappings_waiting(cloud: Watched) -> list[str]:
-    """Return a sentence for each mapping of the cloud's account that has records waiting."""
+    """Return a sentence for each mapping of the account that still has records waiting."""
     mappings = _page(cloud, MAPPINGS)["mappings"]
     return [
         f"{one['waiting']} {_named(one['source'])} wait for"
@@ -139,13 +139,13 @@ def mappings_waiting(cloud: Watched) -> list[str]:
 
 
 def _named(source: str) -> str:
-    """Return what a mapping reads, in words: `records of orders`, `messages of failures`."""
+    """Return a mapping's input in words: `records of orders`, `messages of failures`."""
     service, name = source.split(":")[2], source.rpartition("/")[2].rpartition(":")[2]
     return f"{'messages' if service == 'sqs' else 'records'} of {name}"
 
 
 def _check_losses(cloud: Watched, may_lose: int) -> None:
-    """Raise RecordsLost when the mappings of the cloud's account have lost more records than that."""
+    """Raise RecordsLost when the account's mappings have lost more records than the test allows."""
     mappings = [
         one
         for one in _page(cloud, MAPPINGS)["mappings"]
@@ -163,10 +163,10 @@ def _check_losses(cloud: Watched, may_lose: int) -> None:
 def _losses(mapping: dict[str, Any]) -> list[str]:
     source, function = _named(mapping["source"]), mapping["function"].rpartition(":")[2]
     said = [
-        f"{mapping['expired']} {source} expired before {function} was done with them"
+        f"{mapping['expired']} {source} expired before {function} handled them"
         if mapping.get("expired")
         else "",
-        f"{mapping['dropped']} {source} were given up, {function} was never done with them,"
+        f"{mapping['dropped']} {source} were given up: {function} never handled them,"
         " and no failure destination has them"
         if mapping.get("dropped")
         else "",
@@ -175,7 +175,7 @@ def _losses(mapping: dict[str, Any]) -> list[str]:
 
 
 def deliveries_waiting(cloud: Watched) -> list[str]:
-    """Return a sentence for each delivery stream of the cloud's account that has records waiting."""
+    """Return a sentence for each delivery stream of the account that still has records waiting."""
     return [
         f"{one['buffered_records']} records wait in delivery stream {one['name']}"
         + (f" ({one['last_error']})" if one["last_error"] else "")

@@ -1,9 +1,9 @@
 """Kinesis trigger with tumbling windows: counts departures per carrier into the DynamoDB table named by TABLE.
 
-Lambda hands the state of a window from batch to batch of a shard and calls once more when the window is over; only then
-is the table written. A record may hold several flights (`user_records`). A flight belongs to the window of its arrival
-in the stream, not of its departure; one that was written twice (see `lambdas/enrich`) is counted twice, since a window
-remembers counts, not flights. A batch or a last invocation that is repeated changes nothing.
+Lambda passes a window's state from batch to batch of a shard and calls the function once more when the window ends;
+only then the function writes the table. A record may hold several flights (`user_records`). A flight belongs to the
+window of its arrival in the stream, not of its departure; a flight that was written twice (see `lambdas/enrich`)
+counts twice, since a window's state holds counts, not flights. A repeated batch or last invocation changes nothing.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _dynamodb() -> Any:
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Add a batch to its window's state, or write the window that is over."""
+    """Add a batch to its window's state, or write the window if it has ended."""
     return process(event, dynamodb=_dynamodb(), table=os.environ["TABLE"], pause=time.sleep)
 
 
 def process(
     event: dict[str, Any], *, dynamodb: Any, table: str, pause: Callable[[float], None]
 ) -> dict[str, Any]:
-    """Return the window's new state; write it when this is the last invocation of the window."""
+    """Return the window's new state; write it if this is the window's last invocation."""
     payloads = (
         payload
         for record in event["Records"]
@@ -64,7 +64,7 @@ def process(
 def _write(
     dynamodb: Any, table: str, rows: list[dict[str, Any]], pause: Callable[[float], None]
 ) -> None:
-    """Put items, trying again what DynamoDB refuses. Raises RuntimeError when it refuses to the end."""
+    """Put items, and retry unprocessed ones. Raises RuntimeError when some are still unprocessed after all retries."""
     requests: dict[str, Any] = {table: [{"PutRequest": {"Item": row}} for row in rows]}
     for attempt in range(TRIES):
         requests = dynamodb.batch_write_item(RequestItems=requests).get("UnprocessedItems") or {}

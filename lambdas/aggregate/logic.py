@@ -1,6 +1,6 @@
 """Counts departures by carrier: pure functions, no AWS.
 
-The state of a window is `{"departures": {carrier: count}, "malformed": count}`: a number a carrier, some hundred
+A window's state is `{"departures": {carrier: count}, "malformed": count}`: a number for each carrier, some hundred
 bytes, far below the megabyte at which Lambda would end a window early.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def carrier_of(data: bytes) -> str | None:
-    """Return the carrier of a flight that departed, None of one that was cancelled.
+    """Return the carrier of a flight that departed, or None if it was cancelled.
 
     Raises ValueError when the data is not a flight.
     """
@@ -24,14 +24,14 @@ def carrier_of(data: bytes) -> str | None:
 
 
 def add(state: dict[str, Any], payloads: Iterable[bytes]) -> dict[str, Any]:
-    """Return the state of a window after some more records; `state` is left as it is."""
+    """Return a window's state after some more records; do not change `state`."""
     departures = dict(state.get("departures", {}))
     malformed = state.get("malformed", 0)
     for data in payloads:
         try:
             carrier = carrier_of(data)
         except (ValueError, RecursionError):
-            # Counted, not failed: `enrich` reports it, and one alarm is enough.
+            # Count it and do not fail: `enrich` reports it already.
             malformed += 1
             continue
         if carrier is not None:
@@ -40,9 +40,9 @@ def add(state: dict[str, Any], payloads: Iterable[bytes]) -> dict[str, Any]:
 
 
 def items(state: dict[str, Any], *, window: dict[str, str], shard_id: str) -> list[dict[str, Any]]:
-    """Return a window's items for the table: one a carrier, in DynamoDB's form.
+    """Return a window's items for the table, one for each carrier, in DynamoDB's form.
 
-    Keyed by window, carrier and shard, so that a last invocation that is repeated writes the same items again.
+    Their key is window, carrier and shard, so that a repeated last invocation writes the same items again.
     """
     return [
         {

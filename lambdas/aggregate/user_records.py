@@ -1,7 +1,7 @@
-"""Takes apart records that hold several, in the form of the Kinesis Producer Library, as `lambdas/enrich` writes them.
+"""Deaggregates records in the Kinesis Producer Library's format, which `lambdas/enrich` writes.
 
-The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message of a table of keys and of
-records that point into it, and the message's MD5. What only looks like it is one record, as it is.
+The format (documented: "KPL Aggregated Record Format"): four magic bytes, a protobuf message with a table of keys and
+with records that refer to it, and the message's MD5. Data that only resembles it counts as one plain record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _VARINT, _BYTES = 0, 2
 
 
 def user_records(data: bytes) -> list[bytes]:
-    """Return the data of the records in a Kinesis record, in order: its own, when it is no aggregate."""
+    """Return the data of the records in a Kinesis record, in order; a plain record's own data."""
     body, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if not data.startswith(MAGIC) or md5(body, usedforsecurity=False).digest() != digest:
         return [data]
@@ -33,7 +33,7 @@ def user_records(data: bytes) -> list[bytes]:
 
 
 def _fields(body: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield a message's fields of bytes. Raises IndexError where it breaks off, ValueError for what the form lacks."""
+    """Yield a message's bytes fields. Raises IndexError if it is cut off, ValueError if it breaks the format."""
     at = 0
     while at < len(body):
         tag, at = _varint(body, at)

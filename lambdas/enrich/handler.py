@@ -1,21 +1,21 @@
 """Kinesis trigger: enriches flights and writes them to the stream named by OUTPUT_STREAM.
 
-Failures, and what the event-source mapping (bisect, partial batch response, failure queue) makes of them:
+Failures, and how the event source mapping (bisect, partial batch response, failure queue) handles them:
 
-- A malformed record. What stands before it is written, and its sequence number is reported: the mapping
+- A malformed record. The function writes the records before it and reports its sequence number: the mapping
   retries from there. A batch that *begins* with a malformed record fails as a whole, so that the mapping splits
-  it (which costs no retry: documented, kinesis-on-failure-destination) until the record is alone; alone it is
-  reported until the retries are spent, and ends in the failure queue. Nothing is written twice on that way,
-  and the records behind it wait only for the few invocations.
-- Records that Kinesis refuses. They are sent again before anything that follows them of their carrier (see `writer`).
-  Of what it refuses to the end the first flight is reported; everything from it on is retried, so flights of other
-  carriers are written again. Readers therefore take `event_id` as the key: a duplicate occurs only after a refusal,
-  or when an invocation dies between writing and answering.
+  it (which costs no retry: documented, kinesis-on-failure-destination) until the record is alone. A single malformed
+  record is reported until the retries are used up, and ends in the failure queue. Nothing is written twice meanwhile,
+  and the records behind it wait only for these few invocations.
+- Records that Kinesis refuses. The function sends them again before later records of their carrier (see `writer`).
+  If Kinesis refuses to the end, the function reports the first such flight; the mapping retries everything from it on,
+  so flights of other carriers are written again. Readers therefore use `event_id` as the key: a duplicate occurs only
+  after a refusal, or when an invocation dies between writing and answering.
 
 The partition key is the carrier, as in the source: all flights of a carrier come through one shard and one
-invocation at a time, and several of them may share a record (see `aggregation`), so their order holds from end to end:
-no flight is ever written before one that precedes it. By airport it could not hold: one airport's flights arrive
-through every shard at once.
+invocation at a time, and several of them may share a record (see `aggregation`), so their order is kept from end to
+end: no flight is written before an earlier one. With the airport as the key there would be no order, because one
+airport's flights arrive through every shard at once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REFERENCE = load_reference()
 
 
 class MalformedHead(Exception):
-    """The first of several records is malformed: fails the invocation so that the batch is split."""
+    """The first of several records is malformed: the error fails the invocation, so that Lambda splits the batch."""
 
 
 @functools.cache
@@ -49,7 +49,7 @@ def _kinesis() -> Any:
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Process one batch of one shard; return what failed in Lambda's form, `batchItemFailures`."""
+    """Process one batch of one shard; return the failures as Lambda's `batchItemFailures`."""
     return process(
         event["Records"],
         kinesis=_kinesis(),
@@ -69,7 +69,7 @@ def process(
 ) -> dict[str, Any]:
     """Enrich and write the records before the first malformed one; return `batchItemFailures`.
 
-    Raises MalformedHead when the malformed one stands first and is not alone.
+    Raises MalformedHead when the first of several records is malformed.
     """
     entries, malformed = _entries(records, reference)
     if malformed is not None and not entries and len(records) > 1:
@@ -89,7 +89,7 @@ def _entries(records: list[dict[str, Any]], reference: Reference) -> tuple[list[
         try:
             entries.append(_entry(record["kinesis"], reference))
         except MalformedEvent as error:
-            # Its sequence number, never its content: what is in a malformed record is unknown.
+            # Log the sequence number, never the content: a malformed record may contain anything.
             log.warning("record %s is malformed: %s", sequence_number, error)
             return entries, sequence_number
     return entries, None

@@ -1,7 +1,7 @@
 """Enriches a flight event: pure functions, no AWS.
 
-An enriched event is the event with, added: the airline's name, the plane (null when its tail number is not in
-the registry), the minutes gained in the air, and whether the flight was cancelled.
+An enriched event adds to the event the airline's name, the plane (null if its tail number is not in the registry),
+the minutes gained in the air, and whether the flight was cancelled.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REFERENCE = Path(__file__).parent / "reference"
 
 _REQUIRED_TEXT = ("event_id", "event_time", "carrier", "origin", "dest")
 _REQUIRED_INTEGERS = ("flight", "sched_dep_time", "sched_arr_time", "distance")
-# A flight that was cancelled has no departure; one that was diverted has no arrival delay.
+# A cancelled flight has no departure; a diverted flight has no arrival delay.
 _NULLABLE_INTEGERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 
 
@@ -27,7 +27,7 @@ class MalformedEvent(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Plane:
-    """One registered plane. `year` of make is None when the registry lacks it."""
+    """One registered plane. `year` of manufacture is None if the registry lacks it."""
 
     year: int | None
     manufacturer: str
@@ -38,7 +38,7 @@ class Plane:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The tables that events are joined with: airline names by carrier, planes by tail number."""
+    """The reference tables: airline names by carrier, planes by tail number."""
 
     airlines: dict[str, str]
     planes: dict[str, Plane]
@@ -107,10 +107,10 @@ def _check_time(text: str) -> None:
 
 
 def enrich(event: dict[str, Any], reference: Reference) -> dict[str, Any]:
-    """Return a new event: `event` as it is, with airline, plane, gained minutes and cancellation.
+    """Return a new event: `event` with airline, plane, gained minutes and cancellation added.
 
-    `gained_minutes` is the departure's delay less the arrival's: positive when time was made up in the air,
-    None when the flight did not arrive where it should.
+    `gained_minutes` is the departure's delay minus the arrival's: positive if the flight made up time in the air,
+    None if it did not arrive at its destination.
     """
     departure_delay, arrival_delay = event.get("dep_delay"), event.get("arr_delay")
     gained_minutes = None

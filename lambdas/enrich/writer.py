@@ -1,9 +1,9 @@
-"""Writes records with PutRecords: within the API's limits, and each key's records strictly in order.
+"""Writes records with PutRecords, within the API's limits, and with each key's records strictly in order.
 
-Within a request Kinesis takes or refuses records one by one: it may take a later record of a key and refuse an earlier
-one. So a request holds one record of a key at most, and the key's next is not sent before that one is taken; other keys
-go on meanwhile. A batch of 500 flights may have 320 of one carrier, and would be as many requests: therefore the
-entries of a key travel together, packed into records that Kinesis takes or refuses whole (`aggregation`).
+Within a request Kinesis accepts or refuses each record separately: it may accept a later record of a key and refuse an
+earlier one. So a request holds at most one record of a key, and the key's next record follows only after that one is
+accepted; other keys continue meanwhile. A batch of 500 flights may have 320 of one carrier, which would need 320
+requests: therefore a key's entries are aggregated into records that Kinesis accepts or refuses whole (`aggregation`).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ MAX_ENTRIES = 500
 MAX_REQUEST_BYTES = 5 * 1024 * 1024
 MAX_RECORD_BYTES = 1024 * 1024
 MAX_KEY_CHARACTERS = 256
-# A quarter of what a shard takes in a second: a larger record would often be refused where others write too.
+# A quarter of a shard's write limit per second: beside other writers, larger records would often be refused.
 MAX_PACKED_BYTES = 256 * 1024
 
-# Requests in a row of which Kinesis takes nothing. Pauses double from 50 ms: 3.15 s in all, well within the
-# function's timeout. No jitter: there is one invocation a shard, and a test can then say exactly when each is made.
+# Requests in a row from which Kinesis accepts nothing. Pauses double from 50 ms: 3.15 s in all, well within the
+# function's timeout. No jitter: each shard has one invocation, and tests can predict each request's time.
 ATTEMPTS = 7
 FIRST_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event to write, and `source`: the sequence number of the record that it was made from."""
+    """One event to write, and `source`: the sequence number of its input record."""
 
     source: str
     data: bytes
@@ -39,7 +39,7 @@ class Entry:
 
     @property
     def size_bytes(self) -> int:
-        """What Kinesis counts of it against its limits."""
+        """The size that counts against the limits of Kinesis."""
         return len(self.data) + len(self.partition_key.encode())
 
 
@@ -52,12 +52,12 @@ class Record:
 
     @property
     def partition_key(self) -> str:
-        """The key of all its entries."""
+        """The partition key of all its entries."""
         return self.entries[0].partition_key
 
     @property
     def size_bytes(self) -> int:
-        """What Kinesis counts of it against its limits."""
+        """The size that counts against the limits of Kinesis."""
         return len(self.data) + len(self.partition_key.encode())
 
 
@@ -81,7 +81,7 @@ def _record(run: list[Entry]) -> Record:
 
 
 def next_request(waiting: Mapping[str, deque[Record]]) -> list[Record]:
-    """Return the first waiting record of as many keys as a request takes: at most 500, and 5 MiB."""
+    """Return the first waiting record of each key, for as many keys as fit into a request: at most 500, and 5 MiB."""
     request: list[Record] = []
     size_bytes = 0
     for records in waiting.values():
@@ -95,9 +95,9 @@ def next_request(waiting: Mapping[str, deque[Record]]) -> list[Record]:
 def write(
     kinesis: Any, stream: str, entries: Sequence[Entry], *, pause: Callable[[float], None]
 ) -> list[Entry]:
-    """Write `entries` to `stream`; return those that are not written, in the order given: empty is success.
+    """Write `entries` to `stream`; return the entries that were not written, in the given order.
 
-    Gives up when Kinesis has taken nothing of several requests in a row. Raises what the client raises.
+    Gives up when Kinesis has accepted nothing from several requests in a row. The client's exceptions go to the caller.
     """
     waiting = records_of(entries)
     in_vain = 0
@@ -119,7 +119,7 @@ def write(
 
 
 def _put(kinesis: Any, stream: str, request: list[Record]) -> set[str]:
-    """Send a request, and return the keys whose record Kinesis has refused."""
+    """Send a request, and return the keys whose record Kinesis refused."""
     answer = kinesis.put_records(
         StreamName=stream,
         Records=[{"Data": each.data, "PartitionKey": each.partition_key} for each in request],
@@ -129,7 +129,7 @@ def _put(kinesis: Any, stream: str, request: list[Record]) -> set[str]:
 
 
 def _take(waiting: dict[str, deque[Record]], key: str) -> None:
-    """Remove a key's first record, which is written."""
+    """Remove a key's first record, which has been written."""
     waiting[key].popleft()
     if not waiting[key]:
         del waiting[key]

@@ -1,9 +1,9 @@
-"""SQS trigger on a failure queue: brings the good records of failed batches back, and reports the bad ones.
+"""SQS trigger on a failure queue: puts good records of failed batches back into the stream, and reports bad ones.
 
-For every message, the range that it names is read again from its shard. Records that can be processed are put into the
-stream once more, behind what came after them: readers take `event_id` as the key, and order by event time. Records
-that cannot are named, one message each, in the queue of REPORT_QUEUE_URL, as is a range that retention has taken. A
-message that cannot be handled is left to the queue (`batchItemFailures`).
+For every message the function reads the named range of records again from its shard. It puts records that can be
+processed into the stream again, behind newer ones: readers use `event_id` as the key, and order by event time. For
+every other record, and for an expired range, it sends a message to the queue REPORT_QUEUE_URL. A message that it
+cannot handle stays in the queue (`batchItemFailures`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log.setLevel(logging.INFO)
 RECORDS_PER_PUT = 500
 BYTES_PER_PUT = 4 << 20
 RECORDS_PER_READ = 1000
-# A shard may give an empty page where there is more to come, but not for ever.
+# A shard may return empty pages before more records, but only a limited number.
 EMPTY_PAGES = 50
 TRIES = 6
 
@@ -39,7 +39,7 @@ def _client(service: str) -> Any:
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """Redrive a batch of failure messages; return those that failed in Lambda's form."""
+    """Redrive a batch of failure messages; return the failed messages in Lambda's form."""
     return process(
         event["Records"],
         kinesis=_client("kinesis"),
@@ -76,7 +76,7 @@ def process(
 def _redrive(
     kinesis: Any, failed: FailedRange, pause: Callable[[float], None]
 ) -> tuple[int, list[str]]:
-    """Put the good records of a range back; return how many, and the reports on the others."""
+    """Put a range's good records back; return their number, and the reports on the other records."""
     good: list[dict[str, Any]] = []
     reports: list[str] = []
     found = 0
@@ -136,7 +136,7 @@ def _requests(entries: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 def _put(
     kinesis: Any, stream_arn: str, entries: list[dict[str, Any]], pause: Callable[[float], None]
 ) -> None:
-    """Put records, trying again those that are refused. Raises NotPut."""
+    """Put records, and retry refused ones. Raises NotPut."""
     for attempt in range(TRIES):
         answer = kinesis.put_records(StreamARN=stream_arn, Records=entries)
         results = answer["Records"]

@@ -1,7 +1,7 @@
-"""Reads failure messages and judges failed records: pure functions, no AWS.
+"""Reads failure messages and checks failed records: pure functions, no AWS.
 
-A failure destination names a range of a shard, not its records: they are read again from the stream, which has them
-for as long as its retention says.
+A failure destination names a range of a shard, without the records: they must be read again from the stream before its
+retention ends.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def parse_failure(body: str) -> FailedRange:
 
 
 def fault_of(data: bytes) -> str | None:
-    """Return in a clause why a record can never be processed, None when it can."""
+    """Return, as a clause, why a record can never be processed; None if it can."""
     try:
         event: Any = json.loads(data)
     except (ValueError, RecursionError):
@@ -70,7 +70,7 @@ def fault_of(data: bytes) -> str | None:
 
 
 def report_of(failed: FailedRange, sequence_number: str, reason: str) -> str:
-    """Return the report on a record that stays behind: where it is, never what it holds."""
+    """Return the report on a record that is not put back: its position, never its content."""
     return json.dumps(
         {
             "streamArn": failed.stream_arn,

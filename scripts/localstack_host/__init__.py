@@ -1,1 +1,1 @@
-"""LocalStack on this machine without Docker: installed, started and stopped, with the plug-ins that it lacks."""
+"""Installs, starts and stops LocalStack without Docker, with plug-ins for what its open edition lacks."""

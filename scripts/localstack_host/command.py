@@ -1,4 +1,4 @@
-"""`scripts/localstack up|down|status`."""
+"""The command `scripts/localstack up|down|status`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scripts.localstack_host import host
 from scripts.localstack_host.installation import ROOT, HostError, Installation
 
 FOLDER = ROOT / ".localstack"
-# LocalStack's own, which is headrace's too.
+# LocalStack's default port, which is also headrace's.
 PORT = 4566
 
 
@@ -29,7 +29,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Do what is asked for; 0 when it went well, and for `status` when LocalStack is up."""
+    """Run the command; return 0 on success, and for `status` if LocalStack is up."""
     options = parse(sys.argv[1:])
     installation = Installation(options.folder.resolve())
     try:

@@ -1,4 +1,4 @@
-"""Starts and stops LocalStack on this machine, and says how it is."""
+"""Starts and stops LocalStack on this machine, and reports its state."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from scripts.localstack_host.installation import PLUGINS, HostError, Installatio
 START_WITHIN_S = 90.0
 STOP_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
-# What LocalStack's open edition would download, or has not.
+# Services that LocalStack's open edition would download or lacks.
 ON_MOTO = ("DYNAMODB", "DYNAMODBSTREAMS", "GLUE", "EMR")
 
 
 @dataclass(frozen=True)
 class Running:
-    """A LocalStack that was started here."""
+    """A LocalStack that this tool started."""
 
     pid: int
     port: int
@@ -50,11 +50,11 @@ def environment(installation: Installation, port: int) -> dict[str, str]:
         **kept,
         "PYTHONPATH": str(PLUGINS),
         "LAMBDA_RUNTIME_EXECUTOR": "process",
-        # With Docker's own file in sight, LocalStack would write to /var/lib/localstack.
+        # If LocalStack saw Docker's file, it would write to /var/lib/localstack.
         "OVERRIDE_IN_DOCKER": "0",
         "FILESYSTEM_ROOT": str(installation.data),
         "GATEWAY_LISTEN": f"127.0.0.1:{port}",
-        # Where it unpacks functions.
+        # LocalStack unpacks functions here.
         "TMPDIR": str(installation.data / "tmp"),
         "EAGER_SERVICE_LOADING": "0",
         "DISABLE_EVENTS": "1",
@@ -67,7 +67,7 @@ def environment(installation: Installation, port: int) -> dict[str, str]:
 
 
 def up(installation: Installation, port: int) -> Running:
-    """Start LocalStack on `port` (0: any free one), unless it is up; return it. Raises HostError."""
+    """Start LocalStack on `port` (0: any free one), unless it runs; return it. Raises HostError."""
     found = running(installation)
     if found is not None:
         if port not in (0, found.port):
@@ -101,7 +101,7 @@ def up(installation: Installation, port: int) -> Running:
 
 
 def down(installation: Installation) -> bool:
-    """Stop LocalStack; return whether it was up. Raises HostError."""
+    """Stop LocalStack; return whether it ran. Raises HostError."""
     found = running(installation)
     if found is not None:
         _end(found.pid)
@@ -110,17 +110,17 @@ def down(installation: Installation) -> bool:
 
 
 def running(installation: Installation) -> Running | None:
-    """Return the LocalStack that was started from this folder, None when there is none any more."""
+    """Return the running LocalStack that was started from this folder, or None."""
     try:
         found = Running(**json.loads(_state(installation).read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    # A number that another process has by now is not ours to end.
+    # Another process may have this id by now; it must not be ended.
     return found if _is_localstack(found.pid) else None
 
 
 def health(endpoint_url: str) -> dict[str, Any] | None:
-    """Return what a LocalStack says of itself, None when nothing answers."""
+    """Return a LocalStack's health, or None if nothing answers."""
     try:
         with urllib.request.urlopen(f"{endpoint_url}/_localstack/health", timeout=5) as page:
             found: dict[str, Any] = json.load(page)
@@ -150,7 +150,7 @@ def _is_localstack(pid: int) -> bool:
         os.kill(pid, 0)
     except OSError:
         return False
-    # Whole lines: where COLUMNS is set, ps cuts them, and the name stands behind a long path.
+    # Whole lines: if COLUMNS is set, ps cuts its lines, and the name comes after a long path.
     shown = subprocess.run(
         ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)],
         capture_output=True,
@@ -171,7 +171,7 @@ def _await_health(
 
 
 def _await_kinesis(installation: Installation, started: Running) -> None:
-    """Have LocalStack fetch and start its Kinesis now, rather than in the middle of somebody's run."""
+    """Make LocalStack fetch and start its Kinesis now, so that it does not do so in the middle of a run."""
     request = urllib.request.Request(
         started.endpoint_url,
         data=b"{}",
@@ -196,13 +196,13 @@ def _last_words(installation: Installation) -> str:
 
 
 def _end(pid: int) -> None:
-    """Stop the process as `localstack stop` would; kill its group when it does not."""
+    """Stop the process as `localstack stop` does; kill its process group if it does not end."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + STOP_WITHIN_S
     while _is_localstack(pid) and time.monotonic() < deadline:
         time.sleep(LOOK_EVERY_S)
-    # Its Kinesis is a process of the same group.
+    # LocalStack's Kinesis is a process of the same group.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""Where LocalStack is installed, and how: an environment of its own, since it pins other versions than headrace.
+"""Installs LocalStack into a separate environment, because it pins other versions than headrace.
 
 The environment is in the user's cache, one for each set of versions: a fresh clone finds it there.
 """
@@ -19,16 +19,16 @@ ROOT = Path(__file__).parents[2]
 PLUGINS = Path(__file__).parent / "plugins"
 GROUP = "localstack"
 CACHE_VARIABLE = "HEADRACE_LOCALSTACK_CACHE"
-# It takes one to two minutes where the registry is near.
+# The installation takes one to two minutes with a near registry.
 INSTALL_WITHIN_S = 300.0
 
 
 class HostError(RuntimeError):
-    """LocalStack cannot be installed or started; the message is a sentence, maybe with a program's last words."""
+    """LocalStack cannot be installed or started; the message is a sentence, maybe with a program's last output."""
 
 
 def environments() -> Path:
-    """Return where environments are: HEADRACE_LOCALSTACK_CACHE, else `headrace/localstack` in the user's cache."""
+    """Return the environments' folder: HEADRACE_LOCALSTACK_CACHE, else `headrace/localstack` in the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
@@ -40,7 +40,7 @@ def environments() -> Path:
 
 @dataclass(frozen=True)
 class Installation:
-    """LocalStack's folder with its data and its logs; and its environment, which other folders use too."""
+    """A folder with LocalStack's data and logs, and the environment, which other folders share."""
 
     folder: Path
     environment: Path = field(default_factory=lambda: environments() / _fingerprint())
@@ -52,17 +52,17 @@ class Installation:
 
     @property
     def data(self) -> Path:
-        """What LocalStack takes for the root of its files."""
+        """The root of LocalStack's files."""
         return self.folder / "data"
 
     @property
     def function_logs(self) -> Path:
-        """A file for each process of a function."""
+        """The folder with a log file for each function process."""
         return self.folder / "functions"
 
     @property
     def log(self) -> Path:
-        """What LocalStack prints."""
+        """The file with LocalStack's output."""
         return self.folder / "localstack.log"
 
     @property
@@ -70,11 +70,11 @@ class Installation:
         return self.environment / "installed"
 
     def is_current(self) -> bool:
-        """Whether what pyproject.toml asks for is installed."""
+        """Whether the versions in pyproject.toml are installed."""
         return self._stamp.exists()
 
     def install(self) -> None:
-        """Install it, unless it is; who comes meanwhile waits. Raises HostError."""
+        """Install LocalStack unless it is installed; concurrent callers wait. Raises HostError."""
         if self.is_current():
             return
         try:
@@ -92,7 +92,7 @@ class Installation:
     def _install(self) -> None:
         venv, log = self.environment / "venv", self.environment / "install.log"
         shutil.rmtree(venv, ignore_errors=True)
-        # Bytecode is made for what is imported, when it is: of all that is installed it would take longest.
+        # Bytecode is compiled at import: to compile all packages would take most of the installation's time.
         pip = [
             str(self.python),
             "-m",
@@ -120,7 +120,7 @@ class Installation:
 
 
 def requirements() -> list[str]:
-    """Return what pyproject.toml's dependency group asks for."""
+    """Return the requirements of pyproject.toml's dependency group."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return list(settings["dependency-groups"][GROUP])
 

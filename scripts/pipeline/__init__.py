@@ -1,1 +1,1 @@
-"""The stages of `make run`: what each does to a cloud, how it is checked, and how the results are shown."""
+"""The stages of `make run`: their work on a cloud, their checks, and the summary of the results."""

@@ -1,4 +1,4 @@
-"""The pipeline on clouds that are not headrace: how each is started, what it cannot do, and what is done instead."""
+"""Runs the pipeline on clouds other than headrace: starts them, names what they cannot do, and does it another way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DELIVERY, ANALYTICS = "delivery", "analytics"
 DIRECT = "flights-direct"
 RECORDS_PER_PUT = 500
 LOOK_EVERY_S = 0.5
-# Source: runs of the integration tests, and docs/conformance/clouds.md, which is made of them.
+# Source: runs of the integration tests, and docs/conformance/clouds.md, which is generated from them.
 NOT_HERE: dict[str, dict[str, str]] = {
     LOCALSTACK: {
         DELIVERY: "its Firehose writes no Parquet, and reads a stream only with a Java program that it downloads",
@@ -52,16 +52,16 @@ NOT_HERE: dict[str, dict[str, str]] = {
         ANALYTICS: "it has no EMR that runs steps",
     },
 }
-# Dollars an hour in us-east-1 while the stacks stand, by prices of us-east-1 that nobody looked up for this
+# Dollars per hour while the stacks exist, by prices of us-east-1 that were not looked up again for this
 # release: 6 shards, and two m5.xlarge with EMR's share (0.192 + 0.048 each).
 SHARDS, SHARD_HOUR = 6, 0.015
 NODES, NODE_HOUR = 2, 0.240
-# Dollars a million flights: PUT units of both streams, Firehose with Parquet (0.7 GB), the function's time.
+# Dollars per million flights: PUT units of both streams, Firehose with Parquet (0.7 GB), the function's time.
 MILLION_FLIGHTS = 2 * 0.014 + 0.7 * (0.029 + 0.018) + 0.40
 
 
 def connect(cloud: str, data_dir: Path, port: int) -> Run:
-    """Return a run on `localstack` (started anew, empty) or on an address. Raises StageError."""
+    """Return a run on `localstack` (freshly started, empty) or on an address. Raises StageError."""
     try:
         if cloud == LOCALSTACK:
             installation = Installation(ROOT / ".localstack")
@@ -85,7 +85,7 @@ def connect(cloud: str, data_dir: Path, port: int) -> Run:
 def connect_to_aws(data_dir: Path) -> Run:
     """Return a run on AWS, with the user's own credentials and region. Raises StageError."""
     try:
-        # boto3 itself reads AWS_DEFAULT_REGION only.
+        # boto3 itself reads only AWS_DEFAULT_REGION.
         session = boto3.Session(region_name=os.environ.get("AWS_REGION"))
         if session.region_name is None:
             raise StageError("AWS needs a region: set AWS_REGION.")
@@ -100,7 +100,7 @@ def connect_to_aws(data_dir: Path) -> Run:
 
 
 def _refuse_what_stands(run: Run) -> None:
-    """A pipeline that somebody deployed has records of its own: nothing could be checked."""
+    """Raise StageError if the pipeline is deployed there already: with its old records nothing could be checked."""
     stacks = run.client("cloudformation").describe_stacks()["Stacks"]
     there = sorted(
         stack["StackName"]
@@ -115,7 +115,7 @@ def _refuse_what_stands(run: Run) -> None:
 
 
 def cost_sentence(flights: int) -> str:
-    """Return what a run on AWS costs, in a sentence."""
+    """Return a sentence about the cost of a run on AWS."""
     hourly = SHARDS * SHARD_HOUR + NODES * NODE_HOUR
     records = flights / 1e6 * MILLION_FLIGHTS
     return (
@@ -127,7 +127,7 @@ def cost_sentence(flights: int) -> str:
 
 
 def may_spend(sentence: str) -> bool:
-    """Ask whether the money may be spent; without a terminal the answer is no."""
+    """Ask for consent to the cost; without a terminal the answer is no."""
     print(sentence)
     if not sys.stdin.isatty():
         print("Nobody can be asked here: nothing is deployed. Say --yes to agree.")
@@ -136,7 +136,7 @@ def may_spend(sentence: str) -> bool:
 
 
 def put_directly(run: Run, flights: list[dict[str, Any]], progress: Progress) -> None:
-    """Deliver enriched flights to S3 as lines of JSON, by PutRecordBatch: Firehose without a stream and Parquet."""
+    """Deliver enriched flights to S3 as JSON lines by direct puts, without a source stream and Parquet."""
     task = progress.add_task("Firehose: by direct put", total=len(flights))
     bucket = f"headrace-direct-{uuid.uuid4().hex[:12]}"
     run.client("s3").create_bucket(Bucket=bucket)
@@ -204,7 +204,7 @@ def _await(condition: Any, complaint: str) -> None:
 
 
 def submit_here(run: Run, events: list[dict[str, Any]], progress: Progress) -> pd.DataFrame:
-    """Run the job by this machine's `spark-submit`, reading the cloud's stream; compare its windows with pandas."""
+    """Run the job with this machine's `spark-submit` on the cloud's stream; compare its windows with pandas."""
     task = progress.add_task("Spark: departures by hour, here", total=1)
     folder = run.data_dir / "spark"
     environment = {

@@ -16,12 +16,12 @@ from scripts.pipeline.targets import ACCOUNT, HEADRACE, REGION, Target
 
 ROOT = Path(__file__).parents[2]
 
-# A log or a pipe has no width of its own: the tables need this much.
+# A log or a pipe has no width: the tables need this many columns.
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 class StageError(RuntimeError):
-    """A stage failed; the message is one sentence, or a command's last words."""
+    """A stage failed; the message is one sentence, or a command's last output."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Run:
     product: str = HEADRACE
     account: str = ACCOUNT
     region: str = REGION
-    # What the cloud cannot do: a stage's name, and why.
+    # The stages that the cloud cannot run: a stage's name, and the reason.
     not_here: dict[str, str] = field(default_factory=dict)
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -61,13 +61,13 @@ class Run:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that point every AWS tool at the cloud; AWS_ENDPOINT_URL alone does it."""
+        """The variables that point every AWS tool at the cloud; AWS_ENDPOINT_URL alone suffices."""
         return {
             **os.environ,
-            # The app and the AWS CLI are this environment's, activated or not.
+            # The app and the AWS CLI come from this environment, activated or not.
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             **self.target.environment(),
-            # Not about the cloud: no telemetry, no notices, and no cache of another account's keys.
+            # Unrelated to the cloud: no telemetry, no notices, and no cache of another account's keys.
             "CDK_HOME": str(self.data_dir / "cdk-home"),
             "CDK_DISABLE_CLI_TELEMETRY": "true",
             "CI": "1",
@@ -78,7 +78,7 @@ class Run:
     def client(self, service: str) -> Any:
         """Return a boto3 client of the cloud."""
         make: Any = boto3.client
-        # Of AWS, the region may be AWS_REGION's, which boto3 does not read.
+        # On AWS the region may be in AWS_REGION, which boto3 does not read.
         return make(service, **{"region_name": self.region, **self.target.client_options()})
 
     def output(self, stack: str, name: str) -> str:
@@ -87,7 +87,7 @@ class Run:
 
 
 def command(arguments: list[str], run: Run, *, cwd: Path = ROOT) -> str:
-    """Run a command and return what it printed. Raises StageError with its last words."""
+    """Run a command and return its output. Raises StageError with the end of its output."""
     done = subprocess.run(
         arguments, cwd=cwd, env=run.environment, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The stages of `make run`, each as a user of AWS would do it; each adds its checks to the run."""
+"""The stages of `make run`. Each works as a user of AWS would, and adds its checks to the run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headrace.store.data_dir import LOCK_FILE
 from scripts import reference
 from scripts.pipeline.run import ROOT, Check, Run, StageError, command
 
-# Not the script: the first line of a script cannot name an interpreter in a folder with a space.
+# Not the installed script: a script's first line cannot name an interpreter in a folder with a space.
 AWS = [sys.executable, "-m", "awscli"]
 LOOK_EVERY_S = 0.2
 STAGE_WITHIN_S = 600.0
@@ -45,7 +45,7 @@ def start(data_dir: Path, port: int) -> Run:
     if health(data_dir) is not None:
         subprocess.run([*headrace, "down", "--data-dir", str(data_dir)], check=True, cwd=ROOT)
     shutil.rmtree(data_dir, ignore_errors=True)
-    # In a session of its own: Ctrl-C is passed on once, and what it has begun is undone before this goes on.
+    # In its own session: it gets Ctrl-C only once, from here, and undoes its work before this process continues.
     with subprocess.Popen(
         [*headrace, "up", "--detach", "--data-dir", str(data_dir), "--port", str(port)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, start_new_session=True,
@@ -63,7 +63,7 @@ def start(data_dir: Path, port: int) -> Run:
 
 
 def is_expendable(data_dir: Path) -> bool:
-    """Whether a folder may be emptied: it is missing, empty, or a cloud's own."""
+    """Whether a folder may be emptied: it is missing, empty, or a cloud's data directory."""
     if not data_dir.is_dir():
         return not data_dir.exists()
     names = {path.name for path in data_dir.iterdir()}
@@ -71,7 +71,7 @@ def is_expendable(data_dir: Path) -> bool:
 
 
 def deploy(run: Run, progress: Progress) -> None:
-    """Bootstrap and deploy with the CDK CLI; the app is synthesised while the bootstrap runs."""
+    """Bootstrap and deploy with the CDK CLI; synthesise the app while the bootstrap runs."""
     task = progress.add_task("deploying the CDK app", total=3)
     cdk = str(ROOT / "cdk" / "node_modules" / ".bin" / "cdk")
     folder, assembly, outputs = (
@@ -109,7 +109,7 @@ def deploy(run: Run, progress: Progress) -> None:
 
 
 def left_out(run: Run) -> list[str]:
-    """Return the CDK app's option that leaves out what the cloud cannot do."""
+    """Return the CDK app's option that leaves out the stages that the cloud cannot run."""
     return ["--context", f"leave_out={','.join(run.not_here)}"] if run.not_here else []
 
 
@@ -121,7 +121,7 @@ def replay(
     *,
     at_most: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Put the flights into the stream, the first `at_most` of them."""
+    """Put the first `at_most` flights into the stream."""
     events = list(itertools.islice(flights.iter_events(month), at_most))
     task = progress.add_task("replaying flights", total=len(events))
     putter = Putter(run.client("kinesis"), run.output("ingest", "FlightsStreamName"))
@@ -148,14 +148,14 @@ def replay(
 
 
 def flights_in(data: bytes) -> list[dict[str, Any]]:
-    """Return the flights in a record of the enriched stream: several of a carrier may share one."""
+    """Return the flights in a record of the enriched stream: several flights of a carrier may share a record."""
     users = taken_apart(data)
     payloads = [data] if users is None else [payload for _, payload in users]
     return [json.loads(payload) for payload in payloads]
 
 
 def enriched(run: Run, expected: int, progress: Progress) -> list[dict[str, Any]]:
-    """Read the stream that the function writes until every flight is there."""
+    """Read the function's output stream until every flight is there."""
     task = progress.add_task("Lambda: enriching", total=expected)
     kinesis, stream = run.client("kinesis"), run.output("ingest", "EnrichedStreamName")
     iterators = {
@@ -312,7 +312,7 @@ def read_results(run: Run) -> pd.DataFrame:
 
 
 def malformed(run: Run) -> int:
-    """Return how many failure reports wait in the failure queue."""
+    """Return the number of failure reports in the failure queue."""
     answer = run.client("sqs").get_queue_attributes(
         QueueUrl=run.output("processing", "FailureQueueUrl"),
         AttributeNames=["ApproximateNumberOfMessages"],

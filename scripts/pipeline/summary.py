@@ -1,4 +1,4 @@
-"""What `make run` prints at its end: the checks, the first results, what is not simulated, and what to try next."""
+"""Prints the end of `make run`: the checks, the first results, what is not simulated, and commands to try next."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> 
         console.print(fidelity(run))
         for line in in_words(Iam(run.endpoint_url).report(), most=5):
             console.print(line, soft_wrap=True, markup=False)
-    # Nobody can try what is about to be stopped.
+    # A cloud that is about to stop cannot be tried.
     if stays:
         console.print("\ntry it:")
         for line in invitations(run):
@@ -40,7 +40,7 @@ def summary(run: Run, windows: pd.DataFrame, seconds: float, *, stays: bool) -> 
 
 
 def fidelity(run: Run) -> str:
-    """Return one line on what the deployed stacks ask for that the local cloud does not act upon."""
+    """Return a line about the properties of the deployed stacks that have no effect on the local cloud."""
     page = f"{run.endpoint_url}/_headrace/fidelity"
     with urllib.request.urlopen(page, timeout=10) as answer:
         rows: list[dict[str, str]] = json.load(answer)
@@ -53,7 +53,7 @@ def fidelity(run: Run) -> str:
 
 
 def checks_table(checks: list[Check]) -> Table:
-    """Return the table of what went in and what came out."""
+    """Return the table of the checks: expected and found values."""
     table = Table(title="input = output", title_justify="left", header_style="bold")
     for name in ("stage", "what"):
         table.add_column(name)
@@ -75,7 +75,7 @@ def checks_table(checks: list[Check]) -> Table:
 
 
 def preview(windows: pd.DataFrame) -> Table:
-    """Return the first lines of the Spark job's result."""
+    """Return the first rows of the Spark job's result."""
     table = Table(
         title="departures by hour and origin (first lines)",
         title_justify="left",
@@ -89,7 +89,7 @@ def preview(windows: pd.DataFrame) -> Table:
 
 
 def invitations(run: Run) -> list[str]:
-    """Return a line each for boto3, the AWS CLI and headrace itself."""
+    """Return a command to try for each of boto3, the AWS CLI and headrace."""
     there = " ".join(
         f"{name}={value}"
         for name, value in run.target.environment().items()

@@ -27,12 +27,12 @@ _VERSION_KEYS = ("version", "server_version")
 
 
 class TargetError(RuntimeError):
-    """A target is unknown, is not up, or is another product; the message is one sentence."""
+    """A target is unknown, does not run, or is another product; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A cloud: what it is, and where; AWS has no address of its own (`endpoint_url` is empty)."""
+    """A cloud: its product and its address; for AWS `endpoint_url` is empty."""
 
     product: str
     endpoint_url: str
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def is_aws(self) -> bool:
-        """Whether what happens there costs money."""
+        """Whether the cloud is AWS, where calls cost money."""
         return self.product == AWS
 
     @property
@@ -49,7 +49,7 @@ class Target:
         return f"{self.product} {self.version}".strip()
 
     def client_options(self) -> dict[str, Any]:
-        """Return what a boto3 client of it is made with; of AWS, credentials are the user's own."""
+        """Return the arguments of its boto3 clients; on AWS the credentials are the user's own."""
         if self.is_aws:
             return {}
         return {
@@ -60,7 +60,7 @@ class Target:
         }
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that point every AWS tool at it; of AWS, none."""
+        """Return the variables that point every AWS tool at it; none for AWS."""
         if self.is_aws:
             return {}
         return {
@@ -94,7 +94,7 @@ def _has_port(url: str) -> bool:
 
 
 def identify(endpoint_url: str) -> Target:
-    """Return what answers at an address. Raises TargetError when nothing does, or nothing that is known."""
+    """Return the cloud at an address. Raises TargetError if nothing answers, or no known product."""
     reached = False
     for product, page in PRODUCT_PAGES:
         try:

@@ -1,7 +1,7 @@
-"""Writes a query's results as Parquet folders, one a micro-batch, and makes tables of them.
+"""Writes a query's results as Parquet folders, one for each micro-batch, and makes tables of them.
 
-Whatever micro-batch N gives is a folder `batch=N` that writing replaces, so a batch that is done again after a crash
-leaves what it would have left the first time. The output belongs to its checkpoint.
+The result of micro-batch N is a folder `batch=N` that writing replaces, so a batch that is repeated after a crash
+leaves the same files as without the crash. The output belongs to its checkpoint.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Sink = Callable[[DataFrame, int], None]
 
 
 def into(folder: str) -> Sink:
-    """Return a sink that writes micro-batch N to `folder` `batch=N/`, in place of an earlier attempt's."""
+    """Return a sink that writes micro-batch N to `folder` `batch=N/`, and replaces an earlier attempt's files."""
 
     def write(rows: DataFrame, batch_id: int) -> None:
         rows.coalesce(1).write.mode("overwrite").parquet(f"{folder}batch={batch_id}/")
@@ -26,7 +26,7 @@ def into(folder: str) -> Sink:
 
 
 def read(spark: SparkSession, folder: str) -> DataFrame | None:
-    """Return what `into(folder)` wrote, with the column `batch`; None when it wrote nothing yet."""
+    """Return the rows that `into(folder)` wrote, with the column `batch`; None if there are none yet."""
     try:
         return spark.read.option("basePath", folder).parquet(folder)
     except AnalysisException as error:
@@ -36,13 +36,13 @@ def read(spark: SparkSession, folder: str) -> DataFrame | None:
 
 
 def _condition(error: AnalysisException) -> str | None:
-    """Return the name of the error, which Spark 3.5 calls its class."""
+    """Return the error's condition; Spark 3.5 calls it the error class."""
     named = getattr(error, "getCondition", None) or error.getErrorClass
     return named()
 
 
 def latest(updates: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """Return, of `updates` (rows with the column `batch`), each key's row of the highest batch."""
+    """Return each key's row of the highest batch from `updates`, rows with the column `batch`."""
     newest_first = Window.partitionBy(*key).orderBy(F.col("batch").desc())
     return (
         updates.withColumn("_age", F.row_number().over(newest_first))
@@ -52,7 +52,7 @@ def latest(updates: DataFrame, key: tuple[str, ...]) -> DataFrame:
 
 
 def publish(spark: SparkSession, updates: str, table: str, key: tuple[str, ...]) -> None:
-    """Make the Parquet `table` of each key's latest row from the folder `updates`, if there is any."""
+    """Write the Parquet `table` of each key's latest row from the folder `updates`, if it has any."""
     rows = read(spark, updates)
     if rows is not None:
         latest(rows, key).coalesce(1).sortWithinPartitions(*key).write.mode("overwrite").parquet(

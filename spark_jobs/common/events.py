@@ -1,23 +1,23 @@
-"""Reads events from a stream's records: which records are events, which are unreadable, and which come late or twice.
+"""Reads events from a stream's records; separates unreadable records, and drops late and repeated events.
 
-**Input.** A record's `data` is a JSON object. A record that is no JSON object, lacks a required field, or has a value
-of another type is *unreadable*: the job counts it and, with `--quarantine`, a query of its own writes it there with the
-reason. When the producers' schema drifts, the change is:
+**Input.** A record's `data` is a JSON object. A record that is not a JSON object, lacks a required field, or has a
+value of another type is *unreadable*: the job counts it and, with `--quarantine`, a separate query writes it there with
+the reason. When the producers' schema drifts, a change is handled in one of these ways:
 
-- passed over: a field that no job knows;
-- null: a field that is missing, and that the job can do without;
-- as its text (`7` is `"7"`): a number, a truth value or an object where a text was;
-- quarantined as `missing: carrier`: an event without a field that the job requires, or with null there;
-- quarantined as `a value of another type`: an event with a text or a fraction where a whole number was, a number that
-  does not fit, a text for a truth value, no time for a time; even where null would do: wrong is worse than none;
-- quarantined as `a time ahead of its record's`: an event of more than a day after its record came to the stream, such
-  as one in milliseconds where seconds are expected: the watermark would follow it, and drop all others.
+- ignored: a field that no job knows;
+- null: a missing field that the job does not require;
+- converted to its text (`7` is `"7"`): a number, a boolean or an object in a string field;
+- quarantined as `missing: carrier`: an event that lacks a field that the job requires, or has null there;
+- quarantined as `a value of another type`: an event with a string or a fraction in an integer field, a number that does
+  not fit, a string for a boolean, or an invalid time; also in optional fields: a wrong value is worse than none;
+- quarantined as `a time ahead of its record's`: an event whose time is more than a day after its record's arrival in
+  the stream, such as milliseconds in place of seconds: the watermark would follow it, and drop all other events.
 
-**Lateness.** Every streaming job first drops what comes too late and what comes twice, by one rule: an event is dropped
-if its time is not after the watermark that the micro-batch *before* began with; that is the greatest event time of the
-micro-batches before that one, less `--watermark` (of two streams: the lesser of theirs). The job prints how many. A
-run takes what is there as one micro-batch, up to `--max-records-per-shard`, and inside it nothing is late; cut into
-smaller ones, shards drain at their own pace: give a watermark as wide as the history then.
+**Lateness.** Every streaming job first drops late and repeated events. An event is late if its time is not after the
+watermark at the start of the *previous* micro-batch, which is the greatest event time of the micro-batches before that
+one, minus `--watermark` (for two streams: the smaller of both). The job prints the number of dropped events. A run
+takes the whole backlog as one micro-batch, up to `--max-records-per-shard`, and inside it nothing is late. With smaller
+micro-batches shards drain at different speeds: then give a watermark as wide as the history.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ FLIGHT_SCHEMA = (
 )
 FLIGHT_REQUIRED = ("event_id", "event_time", "carrier", "origin", "dest", "cancelled")
 OBSERVATION = "events"
-# Where from_json leaves the text of a record that is not as the schema says, and null for one that is.
+# The column in which from_json leaves the text of a record that does not match the schema; null for a matching one.
 _MALFORMED = "_malformed"
-# Whether an event's time lies ahead of the time at which its record came to the stream; false where that is not known.
+# Whether an event's time is ahead of its record's arrival in the stream; false if the arrival is unknown.
 _AHEAD = "_ahead"
 ARRIVAL = "approximateArrivalTimestamp"
 MOST_AHEAD = "INTERVAL 1 DAY"
@@ -57,7 +57,7 @@ def parsed(records: DataFrame, schema: str) -> DataFrame:
 
 
 def readable(required: tuple[str, ...]) -> Column:
-    """Return whether a parsed row is an event: JSON, of the schema's types, with the `required` fields, of its time."""
+    """Return whether a parsed row is an event: JSON, with the schema's types, `required` fields and a possible time."""
     present = [F.col(name).isNotNull() for name in required]
     return reduce(operator.and_, present) & F.col(_MALFORMED).isNull() & ~F.col(_AHEAD)
 
@@ -70,7 +70,7 @@ def flights(records: DataFrame) -> DataFrame:
 def readable_events(
     records: DataFrame, schema: str, required: tuple[str, ...], observation: str
 ) -> DataFrame:
-    """Return the readable events in `records`; `observation` counts rows as `read` and the others as `unreadable`."""
+    """Return the readable events in `records`; `observation` counts all rows, `read`, and the others, `unreadable`."""
     rows = parsed(records, schema)
     return (
         rows.observe(
@@ -89,7 +89,7 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
         F.array(*(F.when(F.col(name).isNull(), F.lit(name)) for name in required))
     )
     text = F.col("data").cast("string")
-    # from_json takes an empty text for no record at all: neither an object nor malformed.
+    # from_json treats an empty string as no record at all: neither an object nor malformed.
     nothing = F.col("data").isNull() | (F.trim(text) == "")
     json = F.json_object_keys(text).isNotNull() & _is_utf8(F.col("data"))
     reason = (
@@ -107,8 +107,8 @@ def unreadable(records: DataFrame, schema: str, required: tuple[str, ...]) -> Da
 
 
 def _is_utf8(data: Column) -> Column:
-    """Return whether bytes are valid UTF-8; Spark has a function of its own for that from 4.0 on."""
-    # What is not valid becomes U+FFFD on the way to UTF-16, and so comes back as other bytes.
+    """Return whether bytes are valid UTF-8; from 4.0 on Spark has a function for this."""
+    # Invalid bytes become U+FFFD in UTF-16, and so come back as other bytes.
     there = F.encode(data.cast("string"), "UTF-16BE")
     return F.decode(there, "UTF-16BE").cast("binary") == data
 
@@ -116,7 +116,7 @@ def _is_utf8(data: Column) -> Column:
 def on_time_once(
     rows: DataFrame, watermark: str, key: tuple[str, ...] = ("event_id",)
 ) -> DataFrame:
-    """Return `rows` without late rows (by `watermark`) and repetitions; outside a stream none is late."""
+    """Return `rows` without late rows (by `watermark`) and repetitions; outside a stream no row is late."""
     if rows.isStreaming:
         return rows.withWatermark("event_time", watermark).dropDuplicatesWithinWatermark(list(key))
     return rows.dropDuplicates(list(key))

@@ -1,12 +1,13 @@
 """Finds the most frequent names in bounded memory: a count-min table and a heap of candidates, both of which merge.
 
-A count-min table of DEPTH rows and WIDTH cells never counts too low, and of n items counts one too high by more than
-e n / WIDTH with a probability of at most exp(-DEPTH). The heap holds the CANDIDATES names of the highest estimates.
+A count-min table of DEPTH rows and WIDTH cells never counts too low, and for n items it counts a name too high by more
+than e n / WIDTH with a probability of at most exp(-DEPTH). The heap holds the CANDIDATES names with the highest
+estimates.
 
-**What is surely found.** A name with a share s of all items has at least that share in one of the parts into which they
-are cut. There its estimate is at least s n. Names with as high an estimate have a true share of s - e / WIDTH or more:
-there are fewer than 1 / (s - e / WIDTH) of them. So a name with s > 1 / CANDIDATES + e / WIDTH is a candidate of that
-part, and the union of the parts' candidates has it, in whatever order and however often they are merged.
+**Guarantee.** A name with a share s of all items has at least that share in one of the items' partitions. There its
+estimate is at least s n. Names with an estimate that high have a true share of s - e / WIDTH or more, so there are
+fewer than 1 / (s - e / WIDTH) of them. So a name with s > 1 / CANDIDATES + e / WIDTH is a candidate of that partition,
+and the union of the partitions' candidates has it, in any order and number of merges.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CANDIDATES = 256
 
 
 def cells(name: str) -> list[int]:
-    """Return the place of `name` in each of the table's rows."""
+    """Return the cell of `name` in each of the table's rows."""
     digest = hashlib.blake2b(name.encode(), digest_size=4 * DEPTH).digest()
     return [
         row * WIDTH + int.from_bytes(digest[4 * row : 4 * row + 4], "big") % WIDTH
@@ -37,7 +38,7 @@ class HeavyHitters:
         self.total = 0
         self._table = array("q", bytes(8 * DEPTH * WIDTH))
         self._estimates: dict[str, int] = {}
-        # The lowest first. Estimates only grow: an entry lower than its name's in `_estimates` is out of date.
+        # The lowest first. Estimates only grow: an entry lower than its name's estimate in `_estimates` is stale.
         self._heap: list[tuple[int, str]] = []
 
     def add(self, name: str, count: int = 1) -> None:
@@ -49,15 +50,15 @@ class HeavyHitters:
         self._offer(name, min(self._table[place] for place in places))
 
     def estimate(self, name: str) -> int:
-        """Return how often `name` came: never too low."""
+        """Return an estimate of how often `name` came; it is never too low."""
         return min(self._table[place] for place in cells(name))
 
     def candidates(self) -> list[tuple[str, int]]:
-        """Return the names of the highest estimates, highest first, with these; at most CANDIDATES."""
+        """Return the names with the highest estimates, and these, highest first; at most CANDIDATES."""
         return sorted(self._estimates.items(), key=lambda item: (-item[1], item[0]))
 
     def merge(self, other: HeavyHitters) -> None:
-        """Take in what `other` has counted, as if all had been counted here; `other` stays as it is."""
+        """Add the counts of `other`, as if all had been counted here; `other` does not change."""
         self.total += other.total
         for place, count in enumerate(other._table):
             self._table[place] += count
@@ -88,12 +89,12 @@ class HeavyHitters:
 
 
 def candidates_of(batches: Iterable[Any]) -> Iterator[Any]:
-    """Return, of a partition's Arrow batches (one column of names), its candidates: name, estimate. For mapInArrow."""
+    """Return the candidates (name, estimate) of a partition's Arrow batches of one column of names. For mapInArrow."""
     import pyarrow as pa
 
     counted = HeavyHitters()
     for batch in batches:
-        # Every name of a batch once, with its count: Python's own work is by names, not by rows.
+        # Each distinct name of a batch, with its count: so Python's work grows with the names, not with the rows.
         for pair in batch.column(0).value_counts().to_pylist():
             if pair["values"] is not None:
                 counted.add(pair["values"], pair["counts"])

@@ -1,4 +1,4 @@
-"""Opens Kinesis streams for jobs, by headrace's source and sink or by the connector that EMR carries."""
+"""Opens Kinesis streams for jobs, with headrace's source and sink or with EMR's bundled connector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def source(spark: SparkSession, arguments: argparse.Namespace, stream: str) -> DataFrame:
-    """Return `stream`, read from its oldest record, or from the checkpoint, up to what it holds when a query starts."""
+    """Return a frame of `stream` from its oldest record, or from the checkpoint, to its end at the query's start."""
     options = {
         **_place(arguments, stream),
         "kinesis.startingposition": "TRIM_HORIZON",

@@ -23,9 +23,9 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def moment(text: str) -> str:
-    """Return an option's ISO time as Spark is to read it; refuse one without its zone, or that is none.
+    """Return an option's ISO time in the form that Spark reads; refuse an invalid time or one without a zone.
 
-    Spark would take a text that is no time for null where ANSI mode is off, as it is by default before 4.0.
+    With ANSI mode off, the default before 4.0, Spark would read an invalid time as null.
     """
     try:
         at = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))

@@ -1,13 +1,13 @@
-"""Writes a job's rows where `--output` says: folders of Parquet (`s3://...`) or events in a stream (`kinesis://STREAM`).
+"""Writes a job's rows to `--output`: as Parquet folders (`s3://...`) or as events in a stream (`kinesis://STREAM`).
 
-**Events.** Each row is one record, of JSON: `{"event_id", "job", "batch", "row": {...}}`, times in UTC with their zone,
-nulls written out; the partition key is one of the row's columns, so that an airport's or an aircraft's rows stay in
-their order. Kinesis keeps what a task has put even when Spark does the micro-batch again, so an event may come
-twice: **then its `event_id` is the same**. A consumer is idempotent that passes over an id it has seen.
+**Events.** Each row is one JSON record: `{"event_id", "job", "batch", "row": {...}}`, with times in UTC with their zone
+and explicit nulls; the partition key is one of the row's columns, so that an airport's or an aircraft's rows stay in
+order. Kinesis keeps a task's records even when Spark repeats the micro-batch, so an event may come twice: **then its
+`event_id` is the same**. A consumer that skips ids which it has seen is idempotent.
 
-The id is made of the job and the row's key. A *final* row (a closed session, a joined flight) is the same event however
-the input was cut into micro-batches, in a replay from an empty checkpoint too. A row that *corrects* an earlier one (a
-window still open) has the micro-batch in its id as well: of a key's events, the one of the highest `batch` counts.
+The id consists of the job and the row's key. A *final* row (a closed session, a joined flight) is the same event
+however the input is divided into micro-batches, also in a replay from an empty checkpoint. A row that *corrects* an
+earlier one (a window still open) also has the micro-batch in its id: the event with a key's highest `batch` counts.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _TIMES = {
 
 @dataclass(frozen=True)
 class Results:
-    """How a job's rows are named and ordered.
+    """The names and the order of a job's rows.
 
     Attributes:
-        job: its name.
-        folder: where its rows lie under the output folder.
-        key: the columns that name a row.
-        partition_key: the column whose rows keep their order in a stream; never null.
-        corrects: whether a row takes the place of an earlier micro-batch's row of the same key.
+        job: the job's name.
+        folder: the folder of the rows under the output folder.
+        key: the columns that identify a row.
+        partition_key: the column by which rows keep their order in a stream; never null.
+        corrects: whether a row replaces an earlier micro-batch's row with the same key.
     """
 
     job: str
@@ -53,7 +53,7 @@ def stream_of(output: str) -> str | None:
 
 
 def sink(arguments: argparse.Namespace, results: Results) -> batches.Sink:
-    """Return the sink that `--output` asks for."""
+    """Return the sink for `--output`."""
     stream = stream_of(arguments.output)
     if stream is None:
         return batches.into(f"{arguments.output}{results.folder}")

@@ -1,12 +1,12 @@
-"""Estimates quantiles of numbers in bounded memory: a KLL sketch, which merges. Spark itself has one from 4.1 on only.
+"""Estimates quantiles of numbers in bounded memory: a mergeable KLL sketch. Spark itself has one only from 4.1 on.
 
-The numbers lie in levels; one of level h stands for 2**h numbers. A level that is full is sorted, and every second of
-its numbers, from the first or the second on as a coin falls, moves up; the others go. Levels below the highest are
-smaller by a third each: K numbers in the highest, 3 K in all at most (Karnin, Lang, Liberty: "Optimal Quantile
-Approximation in Streams", 2016). With K = 200, a number's rank is wrong by at most 1.65 % of all numbers in 99 % of
-cases.
+The sketch keeps its numbers in levels; a number in level h stands for 2**h numbers. A full level is sorted, and every
+second of its numbers, starting with the first or the second as a coin decides, moves up; the others are dropped. Each
+level below the highest is smaller by a third: K numbers in the highest, at most 3 K in all (Karnin, Lang, Liberty:
+"Optimal Quantile Approximation in Streams", 2016). With K = 200, a number's rank is wrong by at most 1.65 % of all
+numbers in 99 % of cases.
 
-The coin is a hash of what the level holds: the same numbers in the same order give the same sketch in every run.
+The coin is a hash of the level's numbers: the same numbers in the same order give the same sketch in every run.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ LEAST = 8
 
 
 class Quantiles:
-    """Takes whole numbers, and estimates their quantiles. For one thread.
+    """A sketch of whole numbers that estimates their quantiles. For one thread.
 
     Attributes:
-        count: how many numbers it has taken.
+        count: the number of numbers added.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Quantiles:
         self._levels: list[list[int]] = [[]]
 
     def add(self, values: Iterable[int]) -> None:
-        """Take `values` in."""
+        """Add `values`."""
         for value in values:
             self.count += 1
             self._levels[0].append(value)
@@ -42,7 +42,7 @@ class Quantiles:
                 self._compact()
 
     def merge(self, other: Quantiles) -> None:
-        """Take in what `other` has taken; `other` stays as it is."""
+        """Add the numbers of `other`, which does not change."""
         self.count += other.count
         for height, values in enumerate(other._levels):
             if height == len(self._levels):
@@ -51,7 +51,7 @@ class Quantiles:
         self._compact()
 
     def quantile(self, share: float) -> int | None:
-        """Return the least number that has at least a `share` (0 to 1) of all up to it; None when there is none."""
+        """Return the smallest number with at least a `share` (0 to 1) of all numbers up to it; None if empty."""
         weighted = sorted(
             (value, 1 << height) for height, level in enumerate(self._levels) for value in level
         )
@@ -64,12 +64,12 @@ class Quantiles:
         return None
 
     def pack(self) -> bytes:
-        """Return it as JSON; `unpack` reads it."""
+        """Return the sketch as JSON; `unpack` reads it."""
         return json.dumps({"count": self.count, "levels": self._levels}).encode()
 
     @classmethod
     def unpack(cls, data: bytes) -> Quantiles:
-        """Return the sketch that `pack` has written."""
+        """Return the sketch from the JSON of `pack`."""
         read = json.loads(data)
         result = cls()
         result.count, result._levels = read["count"], read["levels"]
@@ -88,7 +88,7 @@ class Quantiles:
                 if height + 1 == len(self._levels):
                     self._levels.append([])
                 coin = zlib.crc32(repr((height, level)).encode()) & 1
-                # One is left over of an odd number: it stays.
+                # Of an odd number of numbers, one stays.
                 rest = [level.pop()] if len(level) % 2 else []
                 level.sort()
                 self._levels[height + 1] += level[coin::2]
@@ -97,7 +97,7 @@ class Quantiles:
 
 
 def sketches_of(batches: Iterable[Any]) -> Iterator[Any]:
-    """Return, of a partition's Arrow batches (name, whole number), each name and its sketch. For mapInArrow."""
+    """Return each name and its sketch from a partition's Arrow batches (name, whole number). For mapInArrow."""
     import pyarrow as pa
 
     found: dict[str, Quantiles] = {}
@@ -113,7 +113,7 @@ def sketches_of(batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def merged(packed: Iterable[bytes]) -> Quantiles:
-    """Return the sketch of all that several packed ones have taken."""
+    """Return the merged sketch of several packed ones."""
     result = Quantiles()
     for data in packed:
         result.merge(Quantiles.unpack(data))

@@ -1,4 +1,4 @@
-"""Runs a job's streaming query until its input is drained, and counts what happened; runs a whole job."""
+"""Runs a job's streaming query until its input is drained, and returns its counts; runs a whole job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def start(
     spark: SparkSession, rows: DataFrame, name: str, mode: str, checkpoint: str, sink: batches.Sink
 ) -> StreamingQuery:
     """Start a query that ends when its input is drained."""
-    # Spark would add a micro-batch without input, only to move state on: the next run does that as well.
+    # Spark would add a micro-batch without input, only to advance its state: the next run does that too.
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", value=False)
     return (
         rows.writeStream.queryName(name)
@@ -35,7 +35,7 @@ def start(
 def drain(
     spark: SparkSession, rows: DataFrame, name: str, mode: str, checkpoint: str, sink: batches.Sink
 ) -> tuple[Totals, str]:
-    """Run a query until its input is drained; return what all its micro-batches counted, and its run's id."""
+    """Run a query until its input is drained; return the totals of all its micro-batches, and its run id."""
     totals = Totals()
     spark.streams.addListener(totals)
     try:
@@ -56,7 +56,7 @@ def run_query(
     sink: batches.Sink,
     observations: tuple[str, ...] = (events.OBSERVATION,),
 ) -> dict[str, int]:
-    """Run a job's query until its input is drained, and return what its micro-batches add up to, in events."""
+    """Run a job's query until its input is drained, and return its counts of events over all micro-batches."""
     totals, run = drain(spark, rows, name, mode, arguments.checkpoint, sink)
     read, unreadable = (
         sum(totals.of(run, observation, what) for observation in observations)
@@ -73,9 +73,9 @@ def quarantine(
     required: tuple[str, ...] = events.FLIGHT_REQUIRED,
     part: str = "",
 ) -> dict[str, int]:
-    """Write the unreadable records under `--quarantine`, and return how many this run; {} without that option.
+    """Write the unreadable records under `--quarantine`, and return this run's number of them; {} without that option.
 
-    A job of several streams gives each a `part` of the folder, such as `weather`.
+    A job with several streams has a subfolder, `part`, for each, such as `weather`.
     """
     if arguments.quarantine is None:
         return {}
@@ -95,7 +95,7 @@ def quarantine(
 
 
 def run_job(name: str, job: Callable[[SparkSession], dict[str, int]]) -> int:
-    """Run `job` in a session of its own, print what it counted, and return the exit status."""
+    """Run `job` in a new session, print its counts, and return the exit status."""
     spark = SparkSession.builder.appName(name).getOrCreate()
     try:
         result = job(spark)

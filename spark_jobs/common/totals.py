@@ -1,4 +1,4 @@
-"""Adds up what all micro-batches of a query counted: Spark itself keeps the last hundred only."""
+"""Adds up the counts of all micro-batches of a query: Spark itself keeps only the last hundred."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ LATE = "dropped as late"
 
 
 class Totals(StreamingQueryListener):
-    """Adds up, for every query of the session, what its micro-batches observed; ask by the query's run id.
+    """Adds up, for every query of the session, the observations of its micro-batches; look them up by run id.
 
-    Spark calls it from a thread of its own, a little after the fact: ask once `wait` has returned.
+    Spark calls it from another thread with a short delay: read the totals only after `wait` has returned.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Totals(StreamingQueryListener):
         self._ended: set[str] = set()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is counted yet."""
+        """Do nothing: there are no counts yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Add a micro-batch."""
@@ -48,28 +48,28 @@ class Totals(StreamingQueryListener):
                 self._observed[run, "", LATE] += state.numRowsDroppedByWatermark
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """A trigger without input counts for nothing."""
+        """Do nothing: a trigger without input has no counts."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Wake whoever waits: Spark reports the end last."""
+        """Wake the callers of `wait`: Spark reports the end last."""
         with self._changed:
             self._ended.add(str(event.runId))
             self._changed.notify_all()
 
     def wait(self, run: str, within_s: float = WAIT_S) -> None:
-        """Wait until all of `run` is counted. Raises TimeoutError: better no count than a wrong one."""
+        """Wait until the totals of `run` are complete. Raises TimeoutError: no count is better than a wrong one."""
         with self._changed:
             if not self._changed.wait_for(lambda: run in self._ended, within_s):
                 raise TimeoutError(f"Spark did not report a query's end within {within_s:g} s.")
 
     def batches(self, run: str) -> int:
-        """Return how many micro-batches `run` had."""
+        """Return the number of micro-batches of `run`."""
         return self._batches[run]
 
     def of(self, run: str, observation: str, what: str) -> int:
-        """Return the sum of a number of an observation of `run`; 0 when the query did not make it."""
+        """Return the sum of one metric of an observation of `run`; 0 if the query has no such observation."""
         return self._observed[run, observation, what]
 
     def late(self, run: str) -> int:
-        """Return how many rows `run` dropped by its watermark."""
+        """Return the number of rows that `run` dropped as late."""
         return self._observed[run, "", LATE]

@@ -1,9 +1,9 @@
-"""The views of the batch, the speed and the serving layer: departures by day and airport, as numbers that add up.
+"""The views of the batch, the speed and the serving layer: departures by day and airport, as sums.
 
-A view has one row a key: day (a date, of UTC), origin; flights, cancellations, departures, delay_minutes. Each of the
-numbers is a sum, so views of disjoint flights add up to the view of all of them: that is what makes
-Batch(old) + Stream(new) = Batch(all). Flights are disjoint by the *cut*, an event time: the batch view has those before
-it, the speed view those from it on; a flight is in one of the two whenever it comes.
+A view has one row for each key (day, a UTC date, and origin) with flights, cancellations, departures and delay_minutes.
+Each number is a sum, so the views of disjoint sets of flights add up to the view of all flights. Therefore
+Batch(old) + Stream(new) = Batch(all). The *cut*, an event time, divides the flights: the batch view has the flights
+before it, the speed view the flights from it on; a flight is in exactly one of the two whenever it arrives.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VIEW_SCHEMA = (
 def view(flights: DataFrame) -> DataFrame:
     """Return the view of `flights` (events.flights' columns, each flight once)."""
     departed = ~F.col("cancelled")
-    # From whole days since the epoch: the same whatever the session's time zone.
+    # From whole days since the epoch, which does not depend on the session's time zone.
     day = F.date_from_unix_date(F.floor(F.unix_seconds("event_time") / 86_400).cast("int"))
     return flights.groupBy(day.alias("day"), "origin").agg(
         F.count(F.lit(1)).alias("flights"),

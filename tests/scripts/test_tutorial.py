@@ -37,8 +37,8 @@ def _pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_tutorial_is_true(tmp_path: Path) -> None:
     (tmp_path / "totals").mkdir()
     handler = tmp_path / "totals" / "handler.py"
-    handler.write_text(_block("`totals/handler.py` is what you deploy"))
-    (tmp_path / "test_totals.py").write_text(_block("`test_totals.py` makes the stream"))
+    handler.write_text(_block("You deploy `totals/handler.py`"))
+    (tmp_path / "test_totals.py").write_text(_block("`test_totals.py` creates the stream"))
     first = _pytest(tmp_path, "test_totals.py")
     assert "1 passed" in first.stdout, first.stdout + first.stderr
 
@@ -46,7 +46,7 @@ def test_the_tutorial_is_true(tmp_path: Path) -> None:
     (tmp_path / "test_converges.py").write_text(_block("\n`test_converges.py`:"))
     second = _pytest(tmp_path, "test_converges.py")
     assert "1 failed" in second.stdout, second.stdout + second.stderr
-    shown = _block("It finds what the first test did not")
+    shown = _block("It finds a defect that the first test did not")
     for line in shown.splitlines():
         assert line.strip() in second.stdout, f"{line!r} is not in:\n{second.stdout}"
 
@@ -57,13 +57,15 @@ def test_the_tutorial_is_true(tmp_path: Path) -> None:
     both = _pytest(tmp_path)
     assert "2 passed" in both.stdout, both.stdout + both.stderr
 
-    (tmp_path / "test_simulated.py").write_text(_block("One thread, virtual time, and a seed"))
+    (tmp_path / "test_simulated.py").write_text(
+        _block("A simulation has one thread, virtual time, and a seed")
+    )
     simulated = _pytest(tmp_path, "test_simulated.py")
     assert "1 passed" in simulated.stdout, simulated.stdout + simulated.stderr
 
 
 def test_the_tutorials_blocks_are_found() -> None:
     """The long form above needs them; this one sees at once that the page has moved away from it."""
-    for after in ("`totals/handler.py` is what you deploy", "With this in the handler's loop"):
+    for after in ("You deploy `totals/handler.py`", "With this in the handler's loop"):
         assert _block(after)
-    assert len(_ADDING.findall(_block("`totals/handler.py` is what you deploy"))) == 1
+    assert len(_ADDING.findall(_block("You deploy `totals/handler.py`"))) == 1

@@ -1,4 +1,4 @@
-"""All rules, for `cfn-lint --append-rules headrace.lint.rules`; each file holds the rules of one kind."""
+"""Lists all rules, for `cfn-lint --append-rules headrace.lint.rules`; each file holds the rules of one kind."""
 
 from headrace.lint.rules.alarms import AlarmWatchesNothing, NoAlarmOnIteratorAge
 from headrace.lint.rules.emr import StepMayNotRead

@@ -1,4 +1,4 @@
-"""Rules of alarms: a mapping that falls behind shows in one metric, the iterator's age."""
+"""Rules for alarms: only one metric, IteratorAge, shows that a mapping falls behind."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Behind:
                 text = json.dumps(alarm.properties, default=str)
                 if any(f'"{metric}"' in text for metric in _METRICS):
                     watched.update(one.key for one in other.named_in(alarm.properties))
-                    # Lambda's metric without a dimension is that of all functions.
+                    # Without a dimension, Lambda's metric covers all functions.
                     if '"AWS/Lambda"' in text and '"Dimensions"' not in text:
                         return
         for mapping in stream_mappings(template):

@@ -1,4 +1,4 @@
-"""The rule of EMR steps: the nodes' role must be able to read the stream that a step is given."""
+"""The rule for EMR steps: the role of the nodes must be able to read the stream that a step is given."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.lint.rule import Finding, StreamingRule
 from headrace.lint.sources import STREAM
 from headrace.lint.template import Resource, Template
 
-# What a Kinesis source of Spark calls. A job that writes to the stream needs one of the puts instead.
+# The calls of a Kinesis source for Spark. A job that writes to the stream needs one of the puts instead.
 _READS = ("kinesis:GetRecords", "kinesis:GetShardIterator")
 _PUTS = ("kinesis:PutRecord", "kinesis:PutRecords")
 _CLUSTER = """\
@@ -57,7 +57,7 @@ class StepMayNotRead(StreamingRule):
     good = _CLUSTER.replace("kinesis:ListShards", "kinesis:*")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the steps, the cluster's own among them, whose stream is out of reach."""
+        """Yield the steps, also those inside a cluster, that can neither read nor write their stream."""
         for step in template.of_type("AWS::EMR::Step"):
             for cluster in step.targets("JobFlowId"):
                 yield from self._of_step(step, ("HadoopJarStep", "Args"), cluster)

@@ -1,4 +1,4 @@
-"""Rules of Firehose deliveries to S3: what CreateDeliveryStream refuses, though the template's schema lets it pass."""
+"""Rules for Firehose deliveries to S3: configurations that pass the schema, but that CreateDeliveryStream refuses."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _is_converted(delivery: Resource) -> bool:
     configuration = delivery.get(_S3, "DataFormatConversionConfiguration")
     if configuration in (NOT_SET, UNKNOWN):
         return False
-    # Left out, Enabled is true: API_DataFormatConversionConfiguration.
+    # The default of Enabled is true: API_DataFormatConversionConfiguration.
     is_default = delivery.get(_S3, "DataFormatConversionConfiguration", "Enabled") is NOT_SET
     return (
         is_default or delivery.is_true(_S3, "DataFormatConversionConfiguration", "Enabled") is True
@@ -65,7 +65,7 @@ def _is_converted(delivery: Resource) -> bool:
 
 
 def _text(delivery: Resource, *members: str) -> str | None:
-    """Return a prefix that is surely known, "" when it is not set."""
+    """Return a prefix whose value is certain; "" when it is not set."""
     values = delivery.template.possible(delivery.get(*members))
     if len(values) != 1 or values[0] is UNKNOWN:
         return None
@@ -202,7 +202,7 @@ class ErrorPrefixWithoutType(StreamingRule):
 
 
 def _buckets_of(delivery: Resource) -> Iterator[tuple[str, ...]]:
-    """Yield where a delivery names a bucket: its destination, or another destination's bucket for failures."""
+    """Yield the places where a delivery names a bucket: as its destination, or for another destination's failures."""
     for name, configuration in delivery.properties.items():
         if name in (_S3, "S3DestinationConfiguration"):
             yield (name,)
@@ -224,7 +224,7 @@ class PartitionKeyFromNowhere(StreamingRule):
     good = PartitionedBufferTooSmall.good
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the prefixes whose key comes from nowhere."""
+        """Yield the prefixes whose partition key nothing extracts."""
         for delivery in template.of_type(DELIVERY):
             prefix = _text(delivery, _S3, "Prefix") or ""
             processors = str(delivery.get(_S3, "ProcessingConfiguration"))

@@ -1,6 +1,6 @@
-"""Rules of quotas: a deployment needs more than an account has in a region; each quota can be set.
+"""Rules for quotas: a deployment needs more than an account has in a region; each quota can be set.
 
-`cfn-lint -x W9070:shards=1000`, or in .cfnlintrc under configure_rules.
+A quota is set by `cfn-lint -x W9070:shards=1000`, or in .cfnlintrc under configure_rules.
 """
 
 from __future__ import annotations
@@ -43,12 +43,10 @@ class _QuotaRule(StreamingRule):
 
 
 class TooManyShards(_QuotaRule):
-    """W9070: the streams of a deployment have more shards, or are more, than an account's default quota."""
+    """W9070: the streams of a deployment, or their shards, exceed an account's default quota."""
 
     id = "W9070"
-    shortdesc = (
-        "The streams of a deployment have more shards, or are more, than an account's default quota"
-    )
+    shortdesc = "The streams of a deployment, or their shards, exceed an account's default quota"
     description = (
         "An account has 500 provisioned shards in us-east-1, us-west-2 and eu-west-1 and 200 elsewhere, and 50"
         " on-demand streams, unless it asked for more; beyond, CreateStream fails with LimitExceededException."
@@ -64,7 +62,7 @@ Clicks:
     good = bad.replace("501", "200")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the last stream of those that are too many together."""
+        """Yield the last of the streams that together exceed the quota."""
         mine = template.of_type(STREAM)
         if not mine:
             return
@@ -107,7 +105,7 @@ class TooManyConsumers(_QuotaRule):
     good = bad.partition("Reader3:")[0]
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the streams with too many."""
+        """Yield the streams with too many consumers."""
         counts: dict[tuple[str, str], int] = {}
         for other in template.around():
             for consumer in other.of_type(CONSUMER):
@@ -144,7 +142,7 @@ Count:
     good = bad.replace("950", "100")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the last function of those that reserve too much together."""
+        """Yield the last of the functions that together reserve too much."""
         last: Resource | None = None
         reserved = 0
         for other in template.around():

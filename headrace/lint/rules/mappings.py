@@ -1,4 +1,4 @@
-"""Rules of event-source mappings on shards: what stops a shard, what is lost, and what takes too much at once."""
+"""Rules for event source mappings on shards: stopped shards, lost records, and too many parallel invocations."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ Mapping:
 
 
 class MappingTakesBatchesWhole(StreamingRule):
-    """W9002: a mapping neither splits a failing batch nor hears which record failed, so good records are given up."""
+    """W9002: a mapping that neither splits a failing batch nor learns which record failed gives up good records too."""
 
     id = "W9002"
-    shortdesc = "A mapping that neither splits a failing batch nor hears which record failed gives up good records too"
+    shortdesc = "A mapping that neither splits a failing batch nor learns which record failed gives up good records too"
     description = (
         "Without BisectBatchOnFunctionError or ReportBatchItemFailures every retry is of the whole batch, and what is"
         " given up in the end is the whole batch."
@@ -83,10 +83,10 @@ class MappingTakesBatchesWhole(StreamingRule):
 
 
 class MappingDropsSilently(StreamingRule):
-    """W9003: A mapping without a destination on failure drops records, and nobody hears of it."""
+    """W9003: A mapping without a destination on failure drops records silently."""
 
     id = "W9003"
-    shortdesc = "A mapping without a destination on failure drops records, and nobody hears of it"
+    shortdesc = "A mapping without a destination on failure drops records silently"
     description = (
         "What Lambda gives up after the last retry, or because it is too old, is named in the OnFailure destination"
         " and nowhere else."
@@ -103,12 +103,12 @@ class MappingDropsSilently(StreamingRule):
     )
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings that give up and say it to nobody."""
+        """Yield the mappings that give records up without a destination."""
         for mapping in stream_mappings(template):
             if NOT_SET in mapping.possible("DestinationConfig", "OnFailure", "Destination"):
                 yield Finding(
                     mapping,
-                    f"{mapping.name} has no DestinationConfig.OnFailure: what it gives up, nobody hears of",
+                    f"{mapping.name} has no DestinationConfig.OnFailure: it drops failed records silently",
                     ("DestinationConfig",),
                 )
 
@@ -165,7 +165,7 @@ Mapping:
                 )
 
 
-# What the name of a parameter must hold to be meant for a setting of a mapping.
+# Words by which a parameter's name shows the setting that it is for.
 _SETTINGS = {
     "MaximumRetryAttempts": ("retr", "attempt"),
     "ParallelizationFactor": ("parallel",),
@@ -206,7 +206,7 @@ Mapping:
     )
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the settings that take another's parameter."""
+        """Yield the settings that take another setting's parameter."""
         for mapping in template.of_type("AWS::Lambda::EventSourceMapping"):
             for setting, own_words in _SETTINGS.items():
                 value = mapping.get(setting)
@@ -251,7 +251,7 @@ Mapping{number}:
     good = bad[: bad.index("Mapping5")]
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the streams that more than five poll."""
+        """Yield the streams that more than five mappings poll."""
         pollers: dict[tuple[str, str], list[Resource]] = {}
         for one in (each for other in template.around() for each in stream_mappings(other)):
             source = source_of(one)

@@ -1,4 +1,4 @@
-"""Rules of queues that invoke functions: a message must stay hidden while its function works on it."""
+"""Rules for queues that invoke functions: a message must stay hidden while its function works on it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from headrace.lint.sources import MAPPING, QUEUE, function_of, source_of, timeou
 from headrace.lint.template import NOT_SET, Resource, Template
 
 _PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"
-# Of a queue that says nothing. Documented: API_SetQueueAttributes.
+# A queue's default. Documented: API_SetQueueAttributes.
 _DEFAULT_VISIBILITY_S = 30
-# What AWS recommends, so that there is time for retries when a batch is throttled.
+# AWS's recommendation, which leaves time for retries when a batch is throttled.
 _TIMES = 6
 _EXAMPLE = """\
 Orders:
@@ -30,7 +30,7 @@ Mapping:
 
 
 def _pairs(template: Template) -> Iterator[tuple[Resource, Resource, int, int]]:
-    """Yield each mapping on a queue with the queue, how long that hides a message, and the function's timeout."""
+    """Yield each mapping on a queue with the queue, its visibility timeout, and the function's timeout."""
     for mapping in template.of_type(MAPPING):
         queue, function = source_of(mapping), function_of(mapping)
         if queue is None or queue.type != QUEUE or function is None:
@@ -80,7 +80,7 @@ class VisibilityBelowSixTimeouts(StreamingRule):
     good = VisibilityBelowTimeout.good
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings that AWS takes, and that have too little room."""
+        """Yield the mappings that AWS accepts although they leave too little time."""
         for mapping, queue, hidden_s, working_s in _pairs(template):
             window_s = mapping.number("MaximumBatchingWindowInSeconds") or 0
             wanted_s = _TIMES * working_s + window_s

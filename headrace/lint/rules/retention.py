@@ -1,4 +1,4 @@
-"""Rules of event-source mappings and how long their streams, and the queues of their failures, keep things."""
+"""Rules for event source mappings and the retention of their streams and failure queues."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Mapping:
     good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 192")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings that wait longer than the stream keeps."""
+        """Yield the mappings whose record age exceeds the stream's retention."""
         for mapping in stream_mappings(template):
             age_s, kept_hours = (
                 mapping.number("MaximumRecordAgeInSeconds"),
@@ -89,7 +89,7 @@ Mapping:
     good = bad.replace("MaximumRetryAttempts: 500", "MaximumRetryAttempts: 5")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings whose retries may take as long as the stream keeps, or longer."""
+        """Yield the mappings whose retries may take as long as the stream's retention, or longer."""
         for mapping in stream_mappings(template):
             attempts, kept_hours = mapping.number("MaximumRetryAttempts"), retention_hours(mapping)
             function = function_of(mapping)
@@ -139,13 +139,13 @@ Mapping:
     good = bad.replace("RetentionPeriodHours: 24", "RetentionPeriodHours: 336")
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings whose failure queue keeps longer than their stream."""
+        """Yield the mappings whose failure queue keeps messages longer than their stream keeps records."""
         for mapping in stream_mappings(template):
             kept_hours = retention_hours(mapping)
             for queue in mapping.targets("DestinationConfig", "OnFailure", "Destination"):
                 if queue.type != "AWS::SQS::Queue" or kept_hours is None:
                     continue
-                # SQS keeps four days unless it is told otherwise.
+                # SQS's default is four days.
                 is_default = queue.get("MessageRetentionPeriod") is NOT_SET
                 kept_s = 345_600 if is_default else queue.number("MessageRetentionPeriod")
                 if kept_s is not None and kept_s > kept_hours * _HOUR_S:

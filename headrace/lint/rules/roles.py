@@ -1,4 +1,4 @@
-"""Rules of roles: what a trigger needs and its role lacks, and what a role allows that nobody uses."""
+"""Rules for roles: permissions that a trigger needs and its role lacks, and permissions that nobody uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.lint.template import Resource, Template
 _MAPPING_PAGE = "https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html"
 # Without these CreateEventSourceMapping is refused, "Cannot access stream ..." (observed by others:
 # aws-amplify/amplify-cli#12965, alertlogic/cwe-collector#2). Without ListShards
-# Lambda was seen to go on: serverless#8540.
+# Lambda still works (observed by others: serverless#8540).
 _STREAM_CALLS = ("kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream")
 _NEEDS: dict[str, tuple[str, ...]] = {
     STREAM: _STREAM_CALLS,
@@ -73,10 +73,10 @@ Mapping:
 
 
 class RoleLacksTrigger(StreamingRule):
-    """E9050: A function's role lacks the calls that its trigger makes with it."""
+    """E9050: A function's role lacks permissions that its trigger needs."""
 
     id = "E9050"
-    shortdesc = "A function's role lacks the calls that its trigger makes with it"
+    shortdesc = "A function's role lacks permissions that its trigger needs"
     description = (
         "Lambda reads streams and queues with the function's role, and sends to the destination on failure with it;"
         " AWS refuses the mapping, or its records go nowhere."
@@ -86,7 +86,7 @@ class RoleLacksTrigger(StreamingRule):
     good = _example("kinesis:Get*", "kinesis:DescribeStream") + _MAPPED
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the mappings whose function may not read their source, or not write to their destination."""
+        """Yield the mappings whose function's role may not read their source or not write to their destination."""
         for mapping in template.of_type(MAPPING):
             function, source = function_of(mapping), source_of(mapping)
             role = role_of(function, "Role") if function is not None else None
@@ -102,7 +102,7 @@ class RoleLacksTrigger(StreamingRule):
             pairs += [(target, _DESTINATIONS.get(target.type, ())) for target in failures]
             for target, actions in pairs:
                 lacking = permissions.lacks(actions, target)
-                # A table's stream is named by the table, and a consumer may be covered by its stream's ARN.
+                # The table names its stream, and a stream's ARN may cover the stream's consumers.
                 if lacking and target.type == CONSUMER and (stream := stream_of(mapping)):
                     lacking = permissions.lacks(actions, stream)
                 if lacking:
@@ -115,13 +115,13 @@ class RoleLacksTrigger(StreamingRule):
 
 
 class DeliveryRoleLacksCalls(StreamingRule):
-    """E9051: A delivery's role lacks the calls that Firehose makes with it."""
+    """E9051: A delivery's role lacks permissions that Firehose needs."""
 
     id = "E9051"
-    shortdesc = "A delivery's role lacks the calls that Firehose makes with it"
+    shortdesc = "A delivery's role lacks permissions that Firehose needs"
     description = (
-        "Firehose reads its source stream and writes to its bucket with roles that it is given; without the calls the"
-        " delivery is refused or fails, and its source expires."
+        "Firehose reads its source stream and writes to its bucket with the roles of its configuration; without the"
+        " permissions AWS refuses the delivery stream, or it fails and the records of its source expire."
     )
     source_url = "https://docs.aws.amazon.com/firehose/latest/dev/controlling-access.html"
     _delivery = """\
@@ -137,7 +137,7 @@ Delivery:
     good = _example("kinesis:Get*", "kinesis:Describe*", "s3:PutObject", resource="'*'") + _delivery
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the deliveries whose roles do not suffice."""
+        """Yield the deliveries whose roles lack permissions."""
         source, s3 = "KinesisStreamSourceConfiguration", "ExtendedS3DestinationConfiguration"
         wanted = (
             (source, "KinesisStreamARN", ("DescribeStream", "GetShardIterator", "GetRecords")),
@@ -163,10 +163,10 @@ _SERVICES = ("kinesis", "firehose", "sqs", "dynamodb")
 
 
 class RoleAllowsEverything(StreamingRule):
-    """W9052: A role allows every call of a streaming service, of which nobody uses all."""
+    """W9052: A role allows every call of a streaming service, and no user needs all of them."""
 
     id = "W9052"
-    shortdesc = "A role allows every call of a streaming service, of which nobody uses all"
+    shortdesc = "A role allows every call of a streaming service, and no user needs all of them"
     description = (
         "kinesis:* lets a reader delete its stream, sqs:* a sender purge its queue. Name the calls: a trigger needs"
         " three or four."
@@ -176,7 +176,7 @@ class RoleAllowsEverything(StreamingRule):
     good = RoleLacksTrigger.good
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the statements that allow a service whole."""
+        """Yield the statements that allow every call of a service."""
         for owner, statement in _statements(template):
             whole = [f"{name}:*" for name in _SERVICES if f"{name}:*" in statement.actions]
             if "*" in statement.actions:
@@ -197,8 +197,8 @@ class RoleAllowsUnused(StreamingRule):
         "A function's role allows calls on a stream, queue or table that the function never names"
     )
     description = (
-        "No mapping of the function reads it, no destination and no part of its configuration names it: the statement"
-        " is left over, and gives away more than is used."
+        "No mapping of the function reads the resource, and no destination or other configuration of the function names"
+        " it: the statement is left over, and allows more than is used."
     )
     source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html"
     bad = (
@@ -210,7 +210,7 @@ class RoleAllowsUnused(StreamingRule):
     )
 
     def check(self, template: Template) -> Iterator[Finding]:
-        """Yield the statements about what no function of the role names."""
+        """Yield the statements about resources that no function with the role names."""
         kinds = (STREAM, QUEUE, CONSUMER, DELIVERY, *TABLES)
         for role in template.of_type("AWS::IAM::Role"):
             functions = functions_of(role, template)
@@ -244,7 +244,7 @@ class RoleAllowsUnused(StreamingRule):
 
 
 def _failed_sources(named: list[Resource], template: Template) -> Iterator[Resource]:
-    """Yield the sources whose failed records end in a queue of these: who reads its messages fetches them there."""
+    """Yield the sources whose failure queue is among these: a reader of the queue fetches records from the source."""
     queues = {one.key for one in named if one.type == QUEUE}
     for other in template.around() if queues else ():
         for mapping in other.of_type(MAPPING):
@@ -254,13 +254,13 @@ def _failed_sources(named: list[Resource], template: Template) -> Iterator[Resou
 
 
 class RoleNobodyTakes(StreamingRule):
-    """W9054: A role may read or write a stream, and nothing takes the role."""
+    """W9054: A role may read or write a stream, and nothing assumes the role."""
 
     id = "W9054"
-    shortdesc = "A role may read or write a stream, and nothing takes the role"
+    shortdesc = "A role may read or write a stream, and nothing assumes the role"
     description = (
-        "No resource of the templates names the role and no output gives it away: what it allows is used by nobody"
-        " that is meant to."
+        "No resource of the templates names the role, and no output exports it:"
+        " nobody is meant to use its permissions."
     )
     source_url = "https://docs.aws.amazon.com/IAM/latest/UserGuide/best-practices.html"
     bad = _example("kinesis:GetRecords").partition("Count:\n")[0]
@@ -283,7 +283,8 @@ class RoleNobodyTakes(StreamingRule):
             }
             if role.key not in taken and services & {"kinesis", "firehose", "sqs"}:
                 yield Finding(
-                    role, f"Nothing takes {role.name}, which may use {', '.join(sorted(services))}"
+                    role,
+                    f"Nothing assumes {role.name}, which may use {', '.join(sorted(services))}",
                 )
 
 
@@ -299,7 +300,7 @@ def _statements(template: Template) -> Iterator[tuple[Resource, Statement]]:
 
 
 def _serves_others(role: Resource, template: Template) -> bool:
-    """Return whether anything but functions and policies takes the role."""
+    """Return whether anything but functions and policies names the role."""
     ours = ("AWS::Lambda::", "AWS::IAM::Policy", "AWS::IAM::RolePolicy", "AWS::IAM::ManagedPolicy")
     return any(
         role.key in {two.key for two in one.neighbours}

@@ -1,4 +1,4 @@
-"""Rules of streams themselves: encryption, readers, and partition keys that send everything to one shard."""
+"""Rules for streams: encryption, readers, and partition keys that send everything to one shard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StreamNotEncrypted(StreamingRule):
     id = "W9040"
     shortdesc = "A stream stores its records unencrypted"
     description = (
-        "Kinesis and a Firehose delivery that is put to directly encrypt at rest only when they are told to;"
+        "Kinesis, and Firehose with direct puts, encrypt at rest only if the template asks for it;"
         " with alias/aws/kinesis it costs nothing but the KMS requests."
     )
     source_url = "https://docs.aws.amazon.com/streams/latest/dev/server-side-encryption.html"
@@ -44,7 +44,8 @@ Clicks:
         for stream in template.of_type(STREAM):
             if NOT_SET in stream.template.possible(stream.get("StreamEncryption")):
                 yield Finding(
-                    stream, f"{stream.name} has no StreamEncryption: its records lie unencrypted"
+                    stream,
+                    f"{stream.name} has no StreamEncryption: its records are stored unencrypted",
                 )
         for delivery in template.of_type(DELIVERY):
             kind = delivery.get("DeliveryStreamType")
@@ -53,7 +54,7 @@ Clicks:
                 yield Finding(
                     delivery,
                     f"{delivery.name} has no DeliveryStreamEncryptionConfigurationInput:"
-                    " what it buffers lies unencrypted",
+                    " its buffers are stored unencrypted",
                 )
 
 
@@ -63,8 +64,8 @@ class StreamNobodyReads(StreamingRule):
     id = "W9041"
     shortdesc = "Nobody reads a stream"
     description = (
-        "No mapping, consumer, delivery or pipe names the stream, no role may read it, and no output gives its name"
-        " away: its shards are paid for, and its records expire unread."
+        "No mapping, consumer, delivery or pipe names the stream, no role may read it, and no output exports its name:"
+        " its shards cost money, and its records expire unread."
     )
     source_url = "https://docs.aws.amazon.com/streams/latest/dev/building-consumers.html"
     bad = StreamNotEncrypted.good
@@ -92,7 +93,7 @@ Mapping:
                     if any(statement.allows(action) for action in _READS):
                         read.update(one.key for one in streams if statement.covers(one))
         if len(template.around()) == 1:
-            # What reads it may be in a stack that is not linted with this one.
+            # The reader may be in a stack that is not linted in this run.
             read.update(one.key for one in template.named_in(template.body.get("Outputs", {})))
         for stream in streams:
             if stream.key not in read:
@@ -101,7 +102,7 @@ Mapping:
                 )
 
 
-# They name a stream without reading it; what a role may do is looked at by itself.
+# These types name a stream without reading it; another check looks at what a role allows.
 _WRITERS = (
     "AWS::IAM::",
     "AWS::CloudWatch::",
@@ -190,7 +191,7 @@ Forward:
                     )
 
     def _has_many(self, streams: list[Resource]) -> bool:
-        """Return whether one of these has, or may have, more than a shard."""
+        """Return whether one of these streams has, or may have, more than one shard."""
         return any(one.type == STREAM and shards_of(one) != 1 for one in streams)
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chances:
-    """How likely it is, each time, that something goes wrong. All 0 is a cloud where nothing does.
+    """The probability of each fault, for each occasion; with all at 0 nothing goes wrong.
 
     Attributes:
-        lost_request, lost_answer: of a request to a service, before or after it is done: the connection breaks.
-        throttled: of a request to Kinesis.
-        partial: of each record of a PutRecords.
-        function_dies: of an invocation, before it begins; and again when it has done its work but not answered.
-        crash_every: the cloud dies after about so many writes to the disk; 0 for never.
+        lost_request: the connection breaks before a service has done a request.
+        lost_answer: the connection breaks after a service has done a request.
+        throttled: Kinesis throttles a request.
+        partial: one record of a PutRecords call fails.
+        function_dies: a function dies before its work; drawn again for after its work, before its answer.
+        crash_every: the average number of disk writes before the cloud dies; 0 for never.
     """
 
     lost_request: float = 0.0

@@ -1,9 +1,9 @@
-"""Clients of boto3 for simulations: made once for the whole program, and without what a network would need.
+"""boto3 clients for simulations: made once for the whole process, and without a network.
 
-What a handler sees is botocore's: its checks of parameters, its forms of requests and answers, its retries and its
-exceptions. Left out between the two are the signature, which a cloud without `--auth` does not look at, and the HTTP
-session; so the events `request-created`, `before-send`, `response-received` and `before-parse` do not happen. S3's
-clients are botocore's whole.
+A handler sees botocore's behaviour: its parameter checks, its serialization, its retries and its exceptions. The
+clients leave out the signature, which a cloud without `--auth` does not check, and the HTTP session; so botocore's
+events `request-created`, `before-send`, `response-received` and `before-parse` do not happen. S3 clients are
+botocore's, unchanged.
 """
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false, reportMissingParameterType=false
@@ -24,18 +24,18 @@ from headrace.aws.http import HttpRequest
 from headrace.testing import environment, transport
 from headrace.testing.in_process import NO_PORT
 
-# Its bodies are streams, and its answers of status 200 may be errors.
+# S3's bodies are streams, and its answers with status 200 may be errors.
 _USUAL = ("s3", "s3control")
 
 
 class _Direct(cast("Any", Endpoint)):
-    """A client's endpoint that hands requests to the cloud that is entered."""
+    """A client's endpoint that passes requests to the cloud that is entered."""
 
     authorization: str
     parser: Any
 
     def begin(self, client: Any, access_key: str) -> None:
-        """Learn whose requests it hands over."""
+        """Learn which client's requests it passes on."""
         model = client.meta.service_model
         scope = f"20231114/{client.meta.region_name}/{model.signing_name}/aws4_request"
         self.authorization = (
@@ -83,7 +83,7 @@ class _Direct(cast("Any", Endpoint)):
 
 
 def _body(request_dict: dict[str, Any]) -> bytes:
-    """Return a request's body, which the query protocol and files bring in other forms."""
+    """Return a request's body as bytes; the query protocol gives a dict, and a file is an object."""
     body = request_dict["body"]
     if isinstance(body, dict):
         body = urlencode(body, doseq=True)
@@ -97,7 +97,7 @@ def _text(value: str | bytes) -> str:
 
 
 class _KeptClients(boto3.Session):
-    """A session that makes each client once for the whole program: making them takes longer than a simulated hour."""
+    """A session that makes each client once for the whole process: to make one takes longer than a simulated hour."""
 
     def client(self, service_name: str, *args: Any, **kwargs: Any) -> Any:
         """See boto3."""
@@ -105,13 +105,13 @@ class _KeptClients(boto3.Session):
             return cast("Any", super()).client(service_name, *args, **kwargs)
         kept = self.__dict__.setdefault("kept", {})
         if service_name not in kept:
-            # Its own description of itself takes botocore a tenth of a request, each time.
+            # To build the User-Agent takes botocore a tenth of each request's time.
             config = BotocoreConfig(user_agent="headrace-simulation")
             made = cast("Any", super()).client(service_name, config=config)
             if service_name not in _USUAL:
-                endpoint = made._endpoint  # noqa: SLF001 - botocore has no other way to it
+                endpoint = made._endpoint  # noqa: SLF001 - botocore has no public way
                 endpoint.__class__ = _Direct
-                # Rules that lead each request of any operation to the one address.
+                # An endpoint ruleset that resolves every operation to the one address.
                 made._ruleset_resolver = None  # noqa: SLF001
                 endpoint.begin(made, cast("Any", self).get_credentials().access_key)
             kept[service_name] = made
@@ -120,7 +120,7 @@ class _KeptClients(boto3.Session):
 
 @functools.cache
 def kept_session(account: str, region: str) -> boto3.Session:
-    """Return the session of an account for all simulations of this program: they have one address."""
+    """Return an account's session for all simulations of this process: they share one address."""
     made: Any = environment.session(
         f"http://127.0.0.1:{NO_PORT}",
         kind=_KeptClients,

@@ -1,4 +1,4 @@
-"""Virtual time: it stands still while code runs, and moves only to what comes next."""
+"""Virtual time: it stands still while code runs, and jumps to the next event."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class VirtualClock:
 
     Attributes:
         now_us: microseconds since the simulation began.
-        follow: is told of every move.
-        wait_for: works until an event is set or a time has come; set by who has the workers.
+        follow: is called after every move.
+        wait_for: runs workers until an event is set or a time has come; the owner of the workers sets it.
     """
 
     def __init__(self) -> None:
@@ -43,14 +43,14 @@ class VirtualClock:
         return self._now_us / US
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:
-        """See `Clock.wait`: others work meanwhile."""
+        """See `Clock.wait`: other workers run meanwhile."""
         if not event.is_set():
             until_us = None if timeout_s is None else self.now_us + round(timeout_s * US)
             self.wait_for(event, until_us)
         return event.is_set()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, while nobody else works."""
+        """Let time pass while no worker runs."""
         self.now_us += max(0, round(seconds * US))
 
     def _only_move(self, _: threading.Event, until_us: int | None) -> None:

@@ -1,7 +1,7 @@
-"""Counts what a cloud asks of the operating system, and lets it die at a chosen call as kill -9 would.
+"""Counts a cloud's system calls, and lets the cloud die at a chosen call, as kill -9 would.
 
-What it has written by then is there, and nothing else: from that moment on every call of the dead cloud fails, those of
-its `finally` blocks among them. Used on one thread, by one simulation at a time.
+Everything written before that call is on the disk, and nothing else: every later call of the dead cloud fails, also
+those in its `finally` blocks. Used on one thread, by one simulation at a time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _CALLS = (
     "write", "pwrite", "replace", "rename", "link", "unlink", "remove", "rmdir", "mkdir", "ftruncate", "utime",
 )  # fmt: skip
 _WRITING = ("INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "CREATE")
-# A crash closes the connection, which undoes what is not committed: that needs no log on a disk, as kill -9 would. That
-# SQLite brings its log back after a real one is seen by tests/crash.
+# A simulated crash closes the connection, which rolls back the open transaction; that needs no journal on the disk.
+# tests/crash checks that SQLite recovers from its journal after a real kill -9.
 _LIGHTER = {
     "PRAGMA journal_mode=WAL": "PRAGMA journal_mode=MEMORY",
     "PRAGMA synchronous=NORMAL": "PRAGMA synchronous=OFF",
@@ -29,24 +29,24 @@ _LIGHTER = {
 
 
 class Crashed(BaseException):
-    """The cloud has died here. No `except Exception` sees it, as none sees kill -9."""
+    """The cloud has died here. No `except Exception` catches it, as none catches kill -9."""
 
 
 class Disk:
-    """The calls of the cloud that is alive."""
+    """The system calls of the cloud that is alive."""
 
     def __init__(self) -> None:
         self.calls = 0
-        # At which call it dies; None for never.
+        # The number of the call at which the cloud dies; None for never.
         self.dies_at: int | None = None
         self.is_dead = False
         self.is_counting = False
         self._held: list[Any] = []
-        # The simulation has one thread; what others of the process do is no part of it.
+        # The simulation has one thread; calls of the process's other threads do not count.
         self._thread = threading.get_ident()
 
     def point(self) -> None:
-        """Count a call. Raises Crashed when it is the chosen one, and ever after."""
+        """Count a call. Raises Crashed at the chosen call and at every later one."""
         if not self.is_counting or threading.get_ident() != self._thread:
             return
         if self.is_dead:
@@ -57,12 +57,12 @@ class Disk:
             raise Crashed
 
     def hold(self, thing: Any) -> None:
-        """Note what the kernel would drop with the process: locks and the database's connection."""
+        """Register what the kernel would release with the process: locks and the database connection."""
         if threading.get_ident() == self._thread:
             self._held.append(thing)
 
     def drop(self) -> None:
-        """Drop what a dead cloud held. Another may live then."""
+        """Release everything that a dead cloud held, so that another can start."""
         counting, self.is_counting = self.is_counting, False
         for thing in self._held:
             with contextlib.suppress(sqlite3.Error, OSError):
@@ -72,7 +72,7 @@ class Disk:
 
     @contextlib.contextmanager
     def watched(self) -> Generator[None]:
-        """Have this process's calls counted inside the block."""
+        """Count this process's calls inside the block."""
         self._thread = threading.get_ident()
         before = {name: getattr(os, name) for name in _CALLS}
         flock, connect = fcntl.flock, sqlite3.connect
@@ -83,7 +83,7 @@ class Disk:
 
         def connected(*args: Any, **kwargs: Any) -> sqlite3.Connection:
             made = connect(*args, factory=_Connection, **kwargs)
-            # Nobody else looks at it while it is open: half of a statement's time is taking and leaving locks.
+            # Nobody else opens the database meanwhile: to take and release locks is half of a statement's time.
             made.execute("PRAGMA locking_mode=EXCLUSIVE")
             made.point = self.point
             self.hold(made)
@@ -91,8 +91,8 @@ class Disk:
 
         for name, call in before.items():
             setattr(os, name, self._counted(call))
-        # This disk is never full: how much is left is asked before each write, and answered once; room that is kept
-        # ahead would only be filled with zeros, 6 MiB at each start.
+        # This disk is never full: the free space, which headrace asks for before each write, is looked up only once.
+        # Space is not reserved ahead: that would only write 6 MiB of zeros at each start.
         allocate = getattr(os, "posix_fallocate", None)
         if allocate is not None:
             os.posix_fallocate = _reserve_nothing
@@ -124,7 +124,7 @@ def _reserve_nothing(descriptor: int, offset: int, length: int, /) -> None:
 
 
 class _Connection(sqlite3.Connection):
-    """A connection whose writing statements are counted."""
+    """A connection that counts its writing statements."""
 
     point: Callable[[], None]
 

@@ -1,12 +1,12 @@
-"""Simulates a cloud: one thread, virtual time, and a seed that decides who works when, what fails and when it dies.
+"""Starts a simulated cloud: one thread, virtual time, and a seed that decides the order of work, faults and crashes.
 
     with headrace.testing.simulation(seed=7) as cloud:
         cloud.client("kinesis").create_stream(StreamName="orders", ShardCount=2)
         cloud.advance(hours=3)
         cloud.run_until_quiet()
 
-The same seed gives the same history, byte for byte, on any machine. It is for code that takes its chances from
-`random` and `uuid` and its time from `time` and `datetime`, all of which are the simulation's inside the block.
+The same seed gives the same history, byte for byte, on any machine, for code that takes its randomness from `random`
+and `uuid` and its time from `time` and `datetime`: inside the block all four follow the simulation.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from headrace.testing.simulated.world import NotSimulated, SimulatedCloud
 def simulation(
     seed: int, *, chances: Chances = CALM, start_from: Path | None = None, **options: Any
 ) -> Generator[SimulatedCloud]:
-    """Enter a simulated cloud: one thread, virtual time, nothing sleeps.
+    """Run a simulated cloud: one thread, virtual time, nothing sleeps.
 
     Args:
         seed: the same seed and the same calls give the same history.
-        chances: what goes wrong how often; `headrace.testing.ROUGH` is a bad day.
-        start_from: a folder that `SimulatedCloud.save_to` has made: what was deployed there is there already.
-        options: account, region, and those of `headrace.testing.cloud`.
+        chances: the probabilities of faults; `headrace.testing.ROUGH` is a bad day.
+        start_from: a folder that `SimulatedCloud.save_to` has written: the cloud starts with its deployed resources.
+        options: account, region, and the options of `headrace.testing.cloud`.
 
-    What fails inside is told with its seed. Raises UnknownOption.
+    An exception from inside gets a note with the seed. Raises UnknownOption.
     """
     cloud = SimulatedCloud(seed, chances=chances, start_from=start_from, **options)
     wanted = environment.pointing_at(
@@ -67,7 +67,7 @@ def simulation(
 
 @contextlib.contextmanager
 def _time_of(cloud: SimulatedCloud) -> Generator[None]:
-    """Have `time` and `datetime` tell the simulation's time: functions, and botocore between its tries, look there."""
+    """Make `time` and `datetime` return the simulation's time, for functions and for botocore's retries."""
     try:
         import time_machine
     except ImportError as error:
@@ -93,7 +93,7 @@ def _time_of(cloud: SimulatedCloud) -> Generator[None]:
 
 
 def _of_this_thread(ours: Callable[..., Any], before: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is ours on this thread, and what it was on others: they are no part of the simulation."""
+    """Return a function that calls `ours` on this thread and `before` on the threads outside the simulation."""
     thread = threading.get_ident()
 
     def call(*args: Any) -> Any:
@@ -104,7 +104,7 @@ def _of_this_thread(ours: Callable[..., Any], before: Callable[..., Any]) -> Cal
 
 @contextlib.contextmanager
 def _chance_of(seed: int) -> Generator[None]:
-    """Have `random`, `uuid` and `os.urandom` follow from the seed."""
+    """Make `random`, `uuid` and `os.urandom` follow from the seed."""
     state, urandom = random.getstate(), os.urandom
     own = random.Random(f"{seed}/functions")
     random.seed(f"{seed}/random")
@@ -118,7 +118,7 @@ def _chance_of(seed: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def _dataclasses_compiled_once() -> Generator[None]:
-    """Have what `dataclass` writes for a class compiled once: each cold start of a function makes its classes anew."""
+    """Cache the code that `dataclass` compiles, because each cold start of a function defines its classes again."""
     module: Any = dataclasses
     module.exec = _execute
     try:

@@ -1,4 +1,4 @@
-"""Runs background workers on the caller's thread, one step after the other, in an order that a seed decides."""
+"""Runs background workers on the caller's thread, one step at a time, in an order that a seed decides."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from headrace.core.schedule import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, Stage
 from headrace.core.workers import Supervisor, Worker, WorkerDone, WorkerHandle
 from headrace.testing.simulated.clock import US, VirtualClock
 
-# So many steps with the time standing still are a loop without end.
+# This many steps without any passing time are an endless loop.
 MOST_STEPS_AT_ONCE = 200_000
-# Those that only hand on what has piled up: a simulated hour would be mostly theirs.
+# Workers that only pass on what has accumulated: they would take most steps of a simulated hour.
 SELDOM_S = {"logs": 60.0, "metrics": 60.0}
 
 
 class Livelock(AssertionError):
-    """Workers go on for ever while no time passes."""
+    """Workers run without end while no time passes."""
 
 
 class Deadlock(AssertionError):
-    """Somebody waits for what nobody will ever do."""
+    """A worker waits for an event that nobody will ever set."""
 
 
 class _Handle(WorkerHandle):
-    """A worker's handle; nobody can wait for a step that is under way on the same thread.
+    """A worker's handle. `join` cannot wait for a step, because the step runs on the same thread.
 
     Attributes:
-        due_us: when its time comes, in microseconds; infinite for never. Of one that waits.
+        due_us: the time until which a waiting worker waits, in microseconds; infinite for ever.
     """
 
     __slots__ = ("due_us",)
@@ -46,14 +46,14 @@ class _Handle(WorkerHandle):
 
 
 class InlineExecutor(Executor):
-    """Runs a call when it is submitted."""
+    """Runs each call at once when it is submitted."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """See Executor."""
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the future's
+        except Exception as error:  # noqa: BLE001 - the future carries it
             future.set_exception(error)
         return future
 
@@ -115,9 +115,9 @@ class SeededWorkers(Supervisor):
     # --- working ------------------------------------------------------------------------------
 
     def work(self, event: threading.Event | None, until_us: int | None) -> None:
-        """Step until an event is set or a time has come; without a time, until nobody is ready.
+        """Run steps until an event is set or a time has come; without a time, until no worker is ready.
 
-        Raises Livelock, and Deadlock when an event is waited for that nobody sets.
+        Raises Livelock, and Deadlock when nobody is left to set the event.
         """
         at_us, steps = self._time.now_us, 0
         while event is None or not event.is_set():
@@ -126,7 +126,7 @@ class SeededWorkers(Supervisor):
                     at_us, steps = self._time.now_us, 0
                 steps += 1
                 if steps > MOST_STEPS_AT_ONCE:
-                    raise Livelock(f"{steps} steps with the time standing still")
+                    raise Livelock(f"{steps} steps without any passing time")
                 continue
             due_us = self.next_due_us()
             if until_us is not None and (due_us is None or due_us > until_us):
@@ -136,19 +136,19 @@ class SeededWorkers(Supervisor):
             if event is None and until_us is None:
                 return
             if due_us is None:
-                raise Deadlock("an event is waited for, and nobody is left to set it")
+                raise Deadlock("a worker waits for an event, and nobody is left to set it")
             self._time.now_us = max(self._time.now_us, due_us)
             self.release()
 
     def next_due_us(self) -> int | None:
-        """Return when the next waiting worker's time comes."""
+        """Return the time at which the next waiting worker becomes ready."""
         soonest = min(
             (one.due_us for one in self._all if one.stage is Stage.WAITING), default=math.inf
         )
         return None if soonest == math.inf else int(soonest)
 
     def release(self) -> None:
-        """Make those ready whose time has come."""
+        """Make the workers ready whose time has come."""
         now_us = self._time.now_us
         for one in self._all:
             if one.due_us <= now_us and one.stage is Stage.WAITING:
@@ -156,11 +156,11 @@ class SeededWorkers(Supervisor):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is ready."""
+        """Whether no worker is ready."""
         return all(one.stage is not Stage.READY for one in self._all)
 
     def step_one(self) -> bool:
-        """Run one step of a worker that is ready, chosen by the seed; return whether there was one."""
+        """Run one step of a ready worker that the seed chooses; return whether there was one."""
         if self.is_dead:
             return False
         ready = [one for one in self._all if one.stage is Stage.READY]
@@ -175,7 +175,7 @@ class SeededWorkers(Supervisor):
             self._tell("step", f"{handle.name} is done")
             self._end(handle)
             return True
-        except Exception as error:  # noqa: BLE001 - as the supervisor on threads: it is tried again
+        except Exception as error:  # noqa: BLE001 - the supervisor on threads retries it too
             delay_s, handle.backoff_s = (
                 handle.backoff_s,
                 min(handle.backoff_s * 2, LONGEST_BACKOFF_S),
@@ -198,5 +198,5 @@ class SeededWorkers(Supervisor):
         else:
             handle.stage, handle.due_us = Stage.WAITING, math.inf
             if delay_s != math.inf:
-                # In whole microseconds, and at least one: a difference of floats may be next to nothing for ever.
+                # In whole microseconds, and at least one: a difference of floats may stay just above zero for ever.
                 handle.due_us = self._time.now_us + max(1, math.ceil(delay_s * US))

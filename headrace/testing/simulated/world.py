@@ -1,4 +1,4 @@
-"""A simulated cloud: one thread, virtual time, and a seed that decides who works when, what fails and when it dies."""
+"""A simulated cloud: one thread, virtual time, and a seed that decides the order of work, faults and crashes."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -43,32 +43,32 @@ from headrace.testing.simulated.workers import SeededWorkers
 from headrace.testing.waiting import DELIVERIES, MAPPINGS, deliveries_waiting, mappings_waiting
 
 T = TypeVar("T")
-# Buffers wait for 900 s at most, retries of asynchronous events for minutes; what is not quiet then never is.
+# Buffers wait for 900 s at most, retries of asynchronous events for minutes; a cloud busy for longer never gets quiet.
 _QUIET_WITHIN_S = 6 * 3600
-# Of a function's folder: it says where the folder lies, which is another place on another machine.
+# A function's folder: this file names the folder's path, which differs between machines.
 _WHERE = re.compile(rb'"CodeSha256": ?"[^"]*"|file://[^"]*')
-# In a folder that `save_to` has made: microseconds since the simulation began.
+# A file that `save_to` writes: microseconds since the simulation began.
 _TIME = "simulated-time"
 _NOT_HERE = ("emr", "emr-serverless")
 
 
 class NotSimulated(NotImplementedError):
-    """Something that a simulation cannot do; the text is one sentence."""
+    """A simulation cannot do this; the text is one sentence."""
 
 
 class NotQuiet(AssertionError):
-    """Records wait for hours, and nothing is done about them."""
+    """Records have waited for hours without progress."""
 
 
 class SimulatedCloud(InProcessAccess):
-    """A cloud that runs when it is told to. For one thread.
+    """A cloud that works only inside calls of the test. For one thread.
 
     Attributes:
         seed: everything follows from it.
-        chances: what goes wrong now.
-        history: a line for whatever has happened.
-        crashes: how often it has died.
-        data_dir: its folder.
+        chances: the current probabilities of faults.
+        history: a line for each event so far.
+        crashes: how often the cloud has died.
+        data_dir: its data directory.
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class SimulatedCloud(InProcessAccess):
             copy(start_from, self.data_dir)
             self.clock.now_us = int((self.data_dir / _TIME).read_text())
         self.disk = Disk()
-        # One for each matter: what one of them asks for does not change what another gets.
+        # One generator for each purpose, so that draws of one do not change the draws of another.
         self._order, self._luck, self._ids = (
             random.Random(f"{seed}/{what}") for what in ("order", "luck", "ids")
         )
-        # Its functions have the account's own keys, so a report on permissions would only take time.
+        # Its functions have the account's own credentials, so a permission report would only cost time.
         self._options: dict[str, Any] = {"iam": "off", **options}
         self._in_function = 0
-        # How many records wait is not counted where one is enough.
+        # The records that wait are not counted where one is enough.
         self._asks_whether = False
         looks = [mappings_waiting, deliveries_waiting, _events_waiting]
         self._looks_for_waiting: list[Callable[[SimulatedCloud], list[str]]] = [*looks]
-        # Called with the data directory of a cloud that has just died; and when another is up, before it does anything.
+        # Called with the data directory: when a cloud has just died, and as soon as the next one is up.
         self.when_dead: list[Callable[[Path], None]] = []
         self.when_up: list[Callable[[], None]] = []
         self.workers: SeededWorkers
@@ -115,7 +115,7 @@ class SimulatedCloud(InProcessAccess):
     # --- life ---------------------------------------------------------------------------------
 
     def boot(self) -> None:
-        """Start a cloud on what the last one has left, again and again until it has come up."""
+        """Start a cloud on the data that the last one has left, again and again until one is up."""
         while True:
             try:
                 self._boot()
@@ -125,7 +125,7 @@ class SimulatedCloud(InProcessAccess):
             return
 
     def _boot(self) -> None:
-        # Quick ids: nobody here guesses them.
+        # Fast ids: here nobody tries to guess them.
         ids = Ids(self._ids.getrandbits(64))
         self.workers = SeededWorkers(self.clock, self._order, self.tell)
         rules = Rules(
@@ -141,7 +141,7 @@ class SimulatedCloud(InProcessAccess):
                 raise NotSimulated(
                     f"A simulation runs functions in Python, and {spec.name} is {spec.runtime}."
                 )
-            # Those of a role are made of random bytes, and would be another's in each run.
+            # A role's session credentials are random bytes, and would differ in each run.
             own = Credentials(spec.account, environment.SECRET, "", credentials.expires_ms)
             return InProcessEnvironment(spec, own, rules)
 
@@ -161,7 +161,7 @@ class SimulatedCloud(InProcessAccess):
             environments=environments,
             warms_up=False,
         )
-        # Files of a function change by a person's hand, who does nothing in the virtual time of one life.
+        # Only a person changes a function's files, and no person acts in the virtual time between two crashes.
         self.cloud.lambda_.code.look_every_s = math.inf
         self.cloud.start()
         self._add_faults()
@@ -170,7 +170,7 @@ class SimulatedCloud(InProcessAccess):
 
     @contextlib.contextmanager
     def undisturbed(self) -> Generator[None]:
-        """Let nothing go wrong inside the block: for deploying, and for looking at the end."""
+        """Suspend all faults inside the block: for deployments, and for checks at the end."""
         chances, self.chances = self.chances, CALM
         self.disk.dies_at = None
         self.cloud.gateway.faults.clear()
@@ -199,18 +199,18 @@ class SimulatedCloud(InProcessAccess):
                 add({**rule, "service": "kinesis", "probability": probability, "seed": seed})
 
     def _bury(self) -> None:
-        """Drop a cloud that has died, as the kernel does, and let those look that want to."""
+        """Release everything that a dead cloud held, as the kernel does, and call the observers."""
         self.crashes += 1
         self.tell("crash", f"after {self.disk.calls} calls")
         self.workers.is_dead = True
         self.disk.drop()
         if self.crashes % 50 == 0:
-            # Dead clouds are rings of objects, with open files in them.
+            # A dead cloud is a reference cycle with open files in it.
             gc.collect()
         self._look(*(functools.partial(look, self.data_dir) for look in self.when_dead))
 
     def _look(self, *looks: Callable[[], None]) -> None:
-        """Call what only looks: nobody dies of it."""
+        """Call a function that only reads: it meets no faults."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         try:
             for look in looks:
@@ -219,7 +219,7 @@ class SimulatedCloud(InProcessAccess):
             self.disk.is_counting = counting
 
     def save_to(self, folder: Path) -> None:
-        """Copy what is on the disk to a new folder, from which other simulations may start."""
+        """Copy the data directory to a new folder, from which other simulations can start."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         try:
             self.cloud.database.query("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -229,12 +229,12 @@ class SimulatedCloud(InProcessAccess):
             self.disk.is_counting = counting
 
     def crash(self) -> None:
-        """Let the cloud die now, between two steps, and start it again."""
+        """Kill the cloud now, between two steps, and start it again."""
         self._bury()
         self.boot()
 
     def _surviving(self, work: Callable[[], T]) -> T | None:
-        """Do something; None when the cloud has died of it and was started again."""
+        """Call a function and return its result, or None if the cloud died in it and was started again."""
         try:
             return work()
         except Crashed:
@@ -243,7 +243,7 @@ class SimulatedCloud(InProcessAccess):
             return None
 
     def close(self) -> None:
-        """End it, and remove its folder."""
+        """Stop the cloud, and remove its data directory."""
         self.is_closed = True
         self.disk.is_counting = False
         self.disk.dies_at = None
@@ -256,17 +256,17 @@ class SimulatedCloud(InProcessAccess):
     def advance(
         self, *, seconds: float = 0, minutes: float = 0, hours: float = 0, days: float = 0
     ) -> None:
-        """Let so much time pass; whoever has something to do meanwhile does it."""
+        """Let this much time pass; workers run when they are due."""
         span_s = clocks.seconds(seconds=seconds, minutes=minutes, hours=hours, days=days)
         self.run_to(self.clock.now_us + round(span_s * US))
 
     def run_to(self, until_us: int) -> None:
-        """Let everybody work until a time, given in microseconds since the beginning."""
+        """Run the workers until a time, in microseconds since the simulation began."""
         while self.clock.now_us < until_us or not self.workers.is_idle:
             self._surviving(lambda: self.workers.work(None, max(until_us, self.clock.now_us)))
 
     def run_until_quiet(self) -> None:
-        """Let time pass until every record is handled that has been put. Raises NotQuiet."""
+        """Let time pass until all records put so far are handled. Raises NotQuiet."""
         began_us = self.clock.now_us
         while True:
             self._surviving(lambda: self.workers.work(None, None))
@@ -283,14 +283,14 @@ class SimulatedCloud(InProcessAccess):
             self.workers.release()
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass for who sleeps: a function holds everybody up, a test lets everybody work."""
+        """Let time pass for a sleeping caller: other workers run while a test sleeps, but not while a function does."""
         if self._in_function:
             self.clock.sleep(seconds)
         else:
             self.advance(seconds=max(0.0, seconds))
 
     def page(self, path: str) -> Any:
-        """See `CloudAccess.page`. What is looked at again and again is not asked for in JSON."""
+        """See `CloudAccess.page`. The pages that are polled often are answered without JSON."""
         if path == MAPPINGS:
             most = 1 if self._asks_whether else MOST_COUNTED
             return {"mappings": self.cloud.lambda_.mappings.backlogs(most)}
@@ -299,7 +299,7 @@ class SimulatedCloud(InProcessAccess):
         return super().page(path)
 
     def waiting(self) -> list[str]:
-        """Return a sentence for whatever waits: records, asynchronous events, messages."""
+        """Return a sentence for everything that waits: records, asynchronous events, messages."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         try:
             return [sentence for look in self._looks_for_waiting for sentence in look(self)]
@@ -307,7 +307,7 @@ class SimulatedCloud(InProcessAccess):
             self.disk.is_counting = counting
 
     def _is_anything_waiting(self) -> bool:
-        """Whether something waits, asking first where something waited the last time."""
+        """Whether anything waits; the place where something waited the last time is asked first."""
         counting, self.disk.is_counting = self.disk.is_counting, False
         looks = self._looks_for_waiting
         self._asks_whether = True
@@ -322,13 +322,13 @@ class SimulatedCloud(InProcessAccess):
 
     @property
     def how_to_repeat(self) -> str:
-        """What a person does to see it again."""
-        return f"To repeat it: seed={self.seed}."
+        """How a person repeats this simulation."""
+        return f"To repeat this simulation: seed={self.seed}."
 
     # --- requests -----------------------------------------------------------------------------
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request of the test, or of a function. A request of which the cloud dies gets no answer."""
+        """Answer a request of the test or of a function. A request that the cloud does not survive gets no answer."""
         inside = self._in_function > 0
         service = self.cloud.gateway.names.service_of(request)
         if service in _NOT_HERE:
@@ -341,7 +341,7 @@ class SimulatedCloud(InProcessAccess):
             response = self.handle(request)
         except Crashed:
             if inside:
-                # The function dies with the cloud that runs it.
+                # The function dies with its cloud.
                 raise
             self._bury()
             self.boot()
@@ -354,7 +354,7 @@ class SimulatedCloud(InProcessAccess):
 
     @property
     def route(self) -> transport.Route:
-        """How requests of this process get to it."""
+        """The route by which requests of this process reach this cloud."""
         return transport.Route(self.answer, f"127.0.0.1:{NO_PORT}")
 
     def session(self, *, account: str | None = None, region: str | None = None) -> boto3.Session:
@@ -365,7 +365,7 @@ class SimulatedCloud(InProcessAccess):
 
     @contextlib.contextmanager
     def _around_function(self, spec: SandboxSpec) -> Generator[None]:
-        """Let a function die before its work, or after it: then its work is done, and nobody learns of it."""
+        """Let a function die before its work, or after it: then its work is done, but nobody gets its answer."""
         self._in_function += 1
         try:
             if self._happens(self.chances.function_dies):
@@ -388,11 +388,11 @@ class SimulatedCloud(InProcessAccess):
         self.history.append(f"{self.clock.now_us} {kind} {what}")
 
     def digest(self) -> str:
-        """Return what tells one history from another."""
+        """Return a hash of the history."""
         return hashlib.sha256("\n".join(self.history).encode()).hexdigest()
 
 
 def _events_waiting(cloud: SimulatedCloud) -> list[str]:
-    """Return a sentence for the asynchronous events that wait for functions."""
+    """Return a sentence that counts the asynchronous events waiting for functions."""
     count = cloud.cloud.database.query("SELECT count(*) FROM doc_lambda_async")[0][0]
     return [f"{count} events wait for functions"] if count else []

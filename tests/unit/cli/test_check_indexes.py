@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headrace.cli.commands import headrace
 from headrace.core.ids import Ids
 from headrace.search.home import FILE
-from headrace.search.rest import Asked, Rest
+from headrace.search.rest import Rest, SearchRequest
 from headrace.search.store import Store
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
@@ -20,7 +20,7 @@ def index(data_dir: Path, count: int) -> None:
     store = Store(data_dir / FILE)
     rest = Rest(store, FakeClock(), Ids(3))
     lines = "".join(f'{{"index":{{"_index":"i"}}}}\n{{"n":{n},"t":"w{n}"}}\n' for n in range(count))
-    answer: Any = rest.answer(Asked("d", "POST", ["_bulk"], {}, lines.encode()))
+    answer: Any = rest.answer(SearchRequest("d", "POST", ["_bulk"], {}, lines.encode()))
     assert answer.body["errors"] is False
     store.close()
 

@@ -12,7 +12,7 @@ import pytest
 from headrace.core.ids import Ids
 from headrace.search.dates import date_math_ms
 from headrace.search.fields import date_ms
-from headrace.search.rest import Asked, Reply, Rest
+from headrace.search.rest import Reply, Rest, SearchRequest
 from headrace.search.store import Store
 from tests.support.clock import FakeClock
 
@@ -40,7 +40,9 @@ class Lab:
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
         parts = [part for part in path.split("/") if part]
-        return self.rest.answer(Asked(domain, method, parts, {k: v for k, _, v in pairs}, data))
+        return self.rest.answer(
+            SearchRequest(domain, method, parts, {k: v for k, _, v in pairs}, data)
+        )
 
     def bulk(self, *lines: Any, path: str = "/_bulk") -> Reply:
         return self.ask("POST", path, "".join(json.dumps(line) + "\n" for line in lines).encode())

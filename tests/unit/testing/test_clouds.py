@@ -233,7 +233,7 @@ def test_what_is_given_up_is_lost_unless_the_test_expects_it(limit: dict[str, in
         kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
         with pytest.raises(
             headrace.testing.RecordsLost,
-            match="1 records of orders were given up, broken was never",
+            match="1 records of orders were given up: broken never handled them",
         ):
             here.until_drained()
         here.until_drained(may_lose=1)

@@ -1,6 +1,6 @@
-"""Tells LocalStack of the executor `process`, and of runtimes that are newer than it."""
+"""Registers the executor `process` with LocalStack, and runtimes that are newer than LocalStack."""
 
-# LocalStack is installed in an environment of its own.
+# LocalStack is installed in a separate environment.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any
 
 from localstack.services.lambda_.invocation.plugins import RuntimeExecutorPlugin
 
-# Runtimes that the CDK's own functions and newer templates name, and that LocalStack 4.9.2 would refuse.
+# Runtimes of the CDK's own functions and of newer templates, which LocalStack 4.9.2 would refuse.
 NEWER_RUNTIMES = ("nodejs24.x", "python3.14")
 
 
 class ProcessExecutorPlugin(RuntimeExecutorPlugin):
-    """The executor that runs a function as a process of this machine."""
+    """The executor that runs a function as a process on this machine."""
 
     name = "process"
 

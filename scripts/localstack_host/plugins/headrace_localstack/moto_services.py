@@ -1,9 +1,9 @@
-"""Services that LocalStack's open edition lacks, or downloads: answered by moto, which LocalStack carries.
+"""Serves, with LocalStack's own moto, services that LocalStack's open edition lacks or would download.
 
-State only: an EMR step never runs, a Glue crawler never crawls.
+moto only keeps state: an EMR step never runs, a Glue crawler never crawls.
 """
 
-# LocalStack is installed in an environment of its own.
+# LocalStack is installed in a separate environment.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations

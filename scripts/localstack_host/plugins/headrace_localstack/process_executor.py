@@ -1,11 +1,11 @@
-"""Runs a LocalStack function as a process of this machine, without Docker.
+"""Runs a LocalStack function as a process on this machine, without Docker.
 
 Each execution environment is one process group with the Python of HEADRACE_FUNCTION_PYTHON, which holds AWS's runtime
-client (awslambdaric), and one Runtime API. The processes are not isolated: they see this machine's files, and no memory
-limit holds. Functions that are not Python, container images and layers are refused with a sentence.
+client (awslambdaric), and one Runtime API. The processes are not isolated: they see this machine's files, and have no
+memory limit. Functions that are not Python, container images and layers are refused with a sentence.
 """
 
-# LocalStack is installed in an environment of its own.
+# LocalStack is installed in a separate environment.
 # pyright: reportMissingImports=false
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from headrace_localstack.runtime_api import Invocation, RuntimeApi
 _LOOK_EVERY_S = 0.02
 _START_WITHIN_S = 10.0
 _STOP_WITHIN_S = 2.0
-# What a function needs of this machine; the rest of LocalStack's own environment is none of its business.
+# The environment variables that a function inherits; it gets nothing else of LocalStack's environment.
 _KEPT = ("PATH", "LANG", "HOME", "TMPDIR", "SSL_CERT_FILE")
 
 
@@ -50,7 +50,7 @@ class ProcessExecutor(RuntimeExecutor):
         self._log = folder / f"{function_version.id.function_name}-{id}.log"
 
     def start(self, env_vars: dict[str, Any]) -> None:
-        """Start the process and wait until it asks for work."""
+        """Start the process and wait until it asks for its first invocation."""
         self._refuse_what_cannot_run()
         self._env_vars = env_vars
         self._api = RuntimeApi()
@@ -97,7 +97,7 @@ class ProcessExecutor(RuntimeExecutor):
         return self._process is None or self._process.poll() is not None
 
     def invoke(self, payload: dict[str, str]) -> InvocationResult:
-        """Run one event through the process; after a timeout or an exit, the next call starts another."""
+        """Let the process handle one event; after a timeout or an exit, the next call starts another process."""
         if self._has_exited():
             self._restart()
         api = self._api
@@ -134,7 +134,7 @@ class ProcessExecutor(RuntimeExecutor):
         self.start(env_vars)
 
     def _words(self, invocation: Invocation, began: float, logged: int) -> str:
-        """Return what the function printed, between Lambda's own lines."""
+        """Return the function's output between Lambda's own log lines."""
         name, version = invocation.request_id, self.function_version.id.qualifier
         with self._log.open("rb") as log:
             log.seek(logged)
@@ -153,7 +153,7 @@ class ProcessExecutor(RuntimeExecutor):
         process = self._process
         if process is None:
             return
-        # Already gone is as good as killed.
+        # The process has already ended.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(_STOP_WITHIN_S)
@@ -174,11 +174,11 @@ class ProcessExecutor(RuntimeExecutor):
         return "127.0.0.1"
 
     def get_runtime_endpoint(self) -> str:
-        """Return an address that LocalStack's own init program would use; there is none here."""
+        """Return no address: only LocalStack's own init program, which does not run here, would use one."""
         return f"http://127.0.0.1:{config.GATEWAY_LISTEN[0].port}/_localstack_lambda/{self.id}"
 
     def get_logs(self) -> str:
-        """Return all that the process has printed."""
+        """Return the process's output."""
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 
     @classmethod
@@ -189,7 +189,7 @@ class ProcessExecutor(RuntimeExecutor):
 
     @classmethod
     def cleanup_version(cls, function_version: Any) -> None:
-        """Leave the code where it is: LocalStack removes it with the function, and a process may still read it."""
+        """Keep the code: LocalStack removes it with the function, and a process may still read it."""
 
     @classmethod
     def validate_environment(cls) -> bool:

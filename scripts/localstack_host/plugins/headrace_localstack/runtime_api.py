@@ -1,4 +1,4 @@
-"""Lambda's Runtime API for one process of a function: an HTTP server of its own, one invocation at a time.
+"""Lambda's Runtime API for one process of a function: a separate HTTP server, one invocation at a time.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 """
@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 _PREFIX = "/2018-06-01/runtime/"
 _INVOCATIONS = f"{_PREFIX}invocation/"
-# How long the process may wait for its next invocation before it is answered with nothing and asks again.
+# How long a request for the next invocation waits before an empty answer makes the process ask again.
 _WAIT_S = 1.0
 
 
 @dataclass
 class Invocation:
-    """An event on its way through the process, and what came of it."""
+    """An event for the process, and its result."""
 
     request_id: str
     function_arn: str
@@ -32,14 +32,14 @@ class Invocation:
     is_error: bool = False
 
     def end(self, result: bytes, *, is_error: bool) -> None:
-        """Give the result; the first one counts."""
+        """Set the result; only the first one counts."""
         if not self.is_done.is_set():
             self.result, self.is_error = result, is_error
             self.is_done.set()
 
 
 class RuntimeApi:
-    """The server. `is_ready` is set when the process asks for work, `init_error` is what it said when it could not."""
+    """The server. `is_ready` is set when the process asks for work; `init_error` is its error when it cannot start."""
 
     def __init__(self) -> None:
         self.is_ready = threading.Event()
@@ -62,11 +62,11 @@ class RuntimeApi:
         return f"{host!s}:{port}"
 
     def give(self, invocation: Invocation) -> None:
-        """Hand an invocation to the process."""
+        """Queue an invocation for the process."""
         self._waiting.put(invocation)
 
     def take(self) -> Invocation | None:
-        """Return the next invocation, None when there is none for a while or no more at all."""
+        """Return the next invocation, or None after a while without one or after `close`."""
         self.is_ready.set()
         if self.has_ended.is_set():
             return None
@@ -77,7 +77,7 @@ class RuntimeApi:
         return self._current
 
     def end(self, request_id: str, result: bytes, *, is_error: bool) -> bool:
-        """Take the result of an invocation; false when it is not the one that runs."""
+        """Store an invocation's result; return false if that invocation does not run."""
         current = self._current
         if current is None or current.request_id != request_id:
             return False
@@ -85,7 +85,7 @@ class RuntimeApi:
         return True
 
     def fail_init(self, error: bytes) -> None:
-        """Take what the process says when it could not load its function."""
+        """Store the error of a process that could not load its function."""
         self.init_error = error
         self.is_ready.set()
 
@@ -97,11 +97,11 @@ class RuntimeApi:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """The paths of the Runtime API, for the process of one `api`."""
+    """Handles the Runtime API's paths for the process of one `api`."""
 
     api: ClassVar[RuntimeApi]
     protocol_version = "HTTP/1.1"
-    # Head and body leave in one segment: in two, the second waits 40 ms for the first's delayed acknowledgement.
+    # Send head and body in one segment: in two, the second waits 40 ms for the first's delayed acknowledgement.
     wbufsize = -1
     disable_nagle_algorithm = True
 
@@ -166,4 +166,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
-        """Say nothing: an invocation a line would fill LocalStack's log."""
+        """Log nothing: a line for each invocation would fill LocalStack's log."""

@@ -12,7 +12,7 @@ import pytest
 from headrace.aws.errors import AwsError
 from headrace.core.ids import Ids
 from headrace.core.search import SearchDomainNotFound, SearchServer
-from headrace.search.rest import Asked, Rest
+from headrace.search.rest import Rest, SearchRequest
 from headrace.search.store import Store
 from headrace.services.firehose.destinations import DESTINATIONS
 from tests.support.clock import FakeClock
@@ -240,12 +240,14 @@ class Domains:
         self.asked += 1
         if self.is_away:
             return 503, b"away"
-        reply = self.rest.answer(Asked("d", method, path.strip("/").split("/"), {}, body))
+        reply = self.rest.answer(SearchRequest("d", method, path.strip("/").split("/"), {}, body))
         return reply.status, json.dumps(reply.body).encode()
 
     def found(self, path: str = "_search") -> list[dict[str, Any]]:
         body = b'{"sort": ["_id"], "size": 100}'
-        return self.rest.answer(Asked("d", "POST", path.split("/"), {}, body)).body["hits"]["hits"]
+        return self.rest.answer(SearchRequest("d", "POST", path.split("/"), {}, body)).body["hits"][
+            "hits"
+        ]
 
 
 DOMAIN = "arn:aws:es:us-east-1:000000000000:domain/flights"

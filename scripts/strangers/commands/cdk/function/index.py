@@ -1,4 +1,4 @@
-"""Writes what it is given into a bucket, where the survey looks for it."""
+"""Writes its event into a bucket, where the survey looks for it."""
 
 import json
 import os
