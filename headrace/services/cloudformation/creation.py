@@ -1,4 +1,4 @@
-"""Creates one resource of a stack: it is complete when it is made, and the signals of its CreationPolicy have come."""
+"""Creates one resource of a stack, and waits for the signals that its CreationPolicy requires."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _STATUS = "CREATE_IN_PROGRESS"
 
 
 def create(states: ResourceStates, defined: Defined) -> None:
-    """Create a resource, and store how that ended. Raises what was wrong."""
+    """Create a resource, and store the result. Raises the error that occurred."""
     resource = defined.resource
     if resource.type in SIGNALLED or resource.type == ALIAS:
-        # Those that an earlier resource of that name got; from the next status on there may be new ones.
+        # Drop signals to an earlier resource of this name; once the status is set, new ones may come.
         states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
     states.set_status(resource, _STATUS)
     keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
@@ -40,7 +40,7 @@ def create(states: ResourceStates, defined: Defined) -> None:
 
 
 def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted) -> None:
-    """Wait for the signals that a resource's CreationPolicy asks for. Raises ResourceFailed, Cancelled."""
+    """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
     ports = states.ports
 
     def told(signal: Signal) -> None:

@@ -1,4 +1,4 @@
-"""Evaluates what a template says of one resource: its properties, its metadata, and the policies beside them."""
+"""Evaluates a resource's definition in a template: its properties, metadata, CreationPolicy and UpdatePolicy."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Defined:
     """A resource as its template defines it.
 
     Attributes:
-        resource: with its properties and metadata, and without a physical id.
+        resource: has its properties and metadata, and no physical id.
         kind: its type.
-        signals: those that its CreationPolicy waits for; None: it waits for none.
-        deployment: how an alias goes to its new version, by its UpdatePolicy; None: at once.
+        signals: what its CreationPolicy waits for; None: nothing.
+        deployment: how its UpdatePolicy shifts an alias to a new version; None: at once.
     """
 
     resource: Resource
@@ -36,7 +36,7 @@ class Defined:
 def outline(
     logical_id: str, definition: Mapping[str, Any], depends_on: set[str], now_ms: int
 ) -> Resource:
-    """Return a resource as its template defines it, without what is to be evaluated."""
+    """Return a resource as its template defines it, without the parts that need evaluation."""
     return Resource(
         logical_id,
         definition["Type"],
@@ -56,7 +56,7 @@ def outline(
 def evaluated(
     resource: Resource, definition: Mapping[str, Any], scope: Callable[[], Scope]
 ) -> Defined:
-    """Evaluate a definition, and give `resource`, its outline, the properties and the metadata.
+    """Evaluate a definition, and set the properties and metadata of `resource`, which `outline` returned.
 
     `scope` returns a new one for each part. Raises TemplateError, ResourceFailed.
     """

@@ -1,8 +1,8 @@
 """Finds resources whose creation a kill interrupted, so that the rollback can delete them.
 
-Each call that makes something is noted in the transaction in which its service stores it, with the answer where that
-is known by then. After a kill the resource type makes the resource once more from these notes, without calling
-anything, as far as its physical id.
+Each call that creates something is noted in the transaction in which its service stores the result, with the answer if
+it is known by then. After a kill the resource type's `create` runs again on these notes, without calling any service,
+until it has the physical id.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.services.cloudformation.state import Begun, Resource, Stack
 
 
 def find_interrupted(states: ResourceStates) -> None:
-    """Give the resources that a killed operation had begun to make the physical ids of what it made, and store them."""
+    """Set and store the physical ids of resources that a killed operation had begun to create."""
     stack = states.stack
     being_made = states.stacks.being_made
     for key, value in being_made.items(f"{stack.stack_id} "):
@@ -28,7 +28,7 @@ def find_interrupted(states: ResourceStates) -> None:
         if resource is not None:
             try:
                 resource.physical_id = _found(states, resource, begun)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the operation goes on
+            except Exception as error:  # noqa: BLE001 - whatever the error, the operation continues
                 log_defect(f"resource {logical_id}", error)
             stored = [resource] if stack.resources.get(logical_id) is resource else []
             states.stacks.save(stack, *stored)
@@ -41,7 +41,7 @@ def _found(states: ResourceStates, resource: Resource, begun: Begun) -> str:
 
 
 def _being_made(stack: Stack, logical_id: str) -> Resource | None:
-    # One that takes another's place is among those to be deleted until it is there.
+    # A replacement is in the list of resources to delete until it is complete.
     candidates = [r for r in stack.obsolete if r.logical_id == logical_id]
     if logical_id in stack.resources:
         candidates.append(stack.resources[logical_id])
@@ -49,11 +49,11 @@ def _being_made(stack: Stack, logical_id: str) -> Resource | None:
 
 
 class _NotNoted(BaseException):
-    """A call was not made, or its answer is not known."""
+    """The call was not made, or its answer is not known."""
 
 
 class _Known(BaseException):
-    """The physical id."""
+    """Carries the physical id out of `create`."""
 
 
 class _Noted:
@@ -96,7 +96,7 @@ def _physical_id(kind: ResourceType, context: Context, properties: Properties, b
             there = kind.made and kind.made(_named_again(context, begun), properties)
             if there:
                 return there
-    # Where no answer has it, it is the name; or it is not asked for, such as that of a policy inside a role.
+    # If no answer contains the id, it is the name; or nothing reads it, as for a policy inside a role.
     return kind.name_of(properties) or next(iter(begun.names), "") or context.generated_name(64)
 
 

@@ -1,4 +1,4 @@
-"""ECR repositories, which exist and hold no images."""
+"""ECR repositories, without images."""
 
 import json
 

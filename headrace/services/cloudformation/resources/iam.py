@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "NoSuchEntity"
-# A role's sessions last an hour where a template says nothing (documented: AWS::IAM::Role, MaxSessionDuration).
+# The default session length of a role is an hour (documented: AWS::IAM::Role, MaxSessionDuration).
 _SESSION_SECONDS = 3600
 # A managed policy has five versions at most (documented: IAM quotas).
 _VERSIONS = 5
@@ -38,7 +38,7 @@ def _create_role(context: Context, properties: Properties) -> Made:
         "RoleName": name,
         "Path": properties.get("Path", "/"),
         "AssumeRolePolicyDocument": _document(properties["AssumeRolePolicyDocument"]),
-        # A role of a template always has one (recorded).
+        # CloudFormation always passes a Description, which may be empty (recorded).
         "Description": properties.get("Description", ""),
         "Tags": tag_list(properties, context),
     }
@@ -94,7 +94,7 @@ def _update_role(context: Context, physical_id: str, old: Properties, new: Prope
         "UpdateRole",
         {
             "RoleName": physical_id,
-            # What a template no longer says is as it is without it.
+            # A property that the template no longer has gets its default.
             "Description": new.get("Description", ""),
             "MaxSessionDuration": int(new.get("MaxSessionDuration", _SESSION_SECONDS)),
         },
@@ -142,7 +142,7 @@ def _put_policy(context: Context, properties: Properties) -> None:
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
-    """Return an inline policy that exists already: a put would change it, and a rollback would delete it."""
+    """Return an inline policy that exists already: a put would overwrite it, and a rollback would delete it."""
     name = properties.get("PolicyName")
     for plural, kind in _HOLDERS:
         for holder in listed(properties, plural):
@@ -154,7 +154,7 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
 
 
 def _check_holders(properties: Properties) -> None:
-    """Raise ResourceFailed for a policy of nobody, which AWS neither makes nor deletes (recorded; observed words)."""
+    """Raise ResourceFailed for a policy attached to nobody, which AWS refuses (recorded; observed words)."""
     if not any(listed(properties, plural) for plural, _ in _HOLDERS):
         raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
 
@@ -228,7 +228,7 @@ def _update_managed(context: Context, physical_id: str, old: Properties, new: Pr
 
 
 def _drop_oldest_version(context: Context, arn: str) -> None:
-    """Make room for one more version, as AWS's handler does."""
+    """Delete the oldest version when there are five, as AWS's handler does."""
     listed_versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": arn})["Versions"]
     others = [version for version in listed_versions if not version["IsDefaultVersion"]]
     if len(listed_versions) >= _VERSIONS and others:
@@ -273,7 +273,7 @@ def _create_profile(context: Context, properties: Properties) -> Made:
 
 
 def _update_profile(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    # A profile has one role: the old one goes before the new one comes.
+    # A profile has one role: the old one is removed before the new one is added.
     for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
@@ -331,7 +331,7 @@ TYPES = [
         _create_managed,
         _delete_managed,
         update=_update_managed,
-        # Documented: these three replace it, all else changes in place.
+        # Documented: these three replace the policy; the others change in place.
         replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
         named_by=("ManagedPolicyName",),
     ),

@@ -72,7 +72,7 @@ def _made(context: Context, name: str) -> Made:
 
 
 def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Set retention, encryption and metrics as `new` has them."""
+    """Set retention, encryption and metrics to the values in `new`."""
     _wait_for_stream(context, name)
     hours, before = (int(p.get("RetentionPeriodHours", 24)) for p in (new, old))
     if hours != before:
@@ -116,7 +116,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
-    """Set mode, shards, warm throughput and the size of records as `new` has them."""
+    """Set mode, shards, warm throughput and maximum record size to the values in `new`."""
     changes: list[tuple[str, dict[str, Any]]] = []
     if _mode(new) != _mode(old):
         details = {"StreamModeDetails": {"StreamMode": _mode(new)}}
@@ -125,7 +125,7 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
         target = {"TargetShardCount": int(new.get("ShardCount", 1))}
         params = {"StreamARN": arn, "ScalingType": "UNIFORM_SCALING", **target}
         changes.append(("UpdateShardCount", params))
-    # A provisioned stream has none to be taken back.
+    # A provisioned stream has no warm throughput to remove.
     has_warm = "WarmThroughputMiBps" in new or _mode(new) == "ON_DEMAND"
     if has_warm and new.get("WarmThroughputMiBps") != old.get("WarmThroughputMiBps"):
         warm = {"WarmThroughputMiBps": int(new.get("WarmThroughputMiBps", 0))}

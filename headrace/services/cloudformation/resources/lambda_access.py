@@ -56,7 +56,7 @@ def _create_version(context: Context, properties: Properties) -> Made:
         for key in ("FunctionName", "CodeSha256", "Description")
         if key in properties
     }
-    # When the code is published already, PublishVersion answers with that version, which is not this stack's.
+    # When the code is already published, PublishVersion returns that version, which another resource owns.
     before = _versions(context, properties["FunctionName"])
     version = context.call("lambda", "PublishVersion", params)
     if version["Version"] in before:
@@ -100,7 +100,7 @@ def _delete_version(context: Context, physical_id: str, properties: Properties) 
 
 
 def _alias_params(properties: Properties) -> dict[str, Any]:
-    # Sent even when a template has none, so that it goes away with the template's.
+    # Always sent, so that the description is removed when the template has none.
     params: dict[str, Any] = {"Description": properties.get("Description", "")}
     params |= {key: properties[key] for key in ("FunctionName", "FunctionVersion", "Name")}
     weights = {
@@ -206,7 +206,7 @@ def _url_params(properties: Properties) -> dict[str, Any]:
 
 
 def _url_made(url: dict[str, Any]) -> Made:
-    # Ref gives the function's ARN, as AWS's does.
+    # Ref returns the function's ARN, as on AWS.
     return Made(
         url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
     )
@@ -262,7 +262,7 @@ TYPES = [
     ResourceType(
         "AWS::Lambda::Permission",
         {
-            # Checked against the source for which a service acts, and the caller of a function's URL.
+            # Invocations by a service (SourceArn) and through a function URL are checked against these.
             **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
             **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
             **stored("PrincipalOrgID", "EventSourceToken"),

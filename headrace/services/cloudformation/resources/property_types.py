@@ -27,12 +27,12 @@ Defined = Mapping[str, tuple[Mapping[str, Type], list[str]]]
 
 @functools.cache
 def _all_types() -> dict[str, Defined]:
-    """Return type of resource -> what it defines."""
+    """Return the types that each resource type defines."""
     return json.loads(_FILE.read_text())
 
 
 def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
-    """Return AWS's sentence about properties that are missing or of the wrong type, or an empty text."""
+    """Return AWS's sentence about missing properties or wrong types, or an empty text."""
     defined = _all_types().get(kind)
     if defined is None:
         return ""
@@ -41,7 +41,7 @@ def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
 
 
 def with_texts(kind: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Return properties in which a number or a truth is text where AWS's schema says so, as CloudFormation has it."""
+    """Return properties with numbers and booleans as text where AWS's schema has a string, as CloudFormation does."""
     defined = _all_types().get(kind)
     return properties if defined is None else _texts_in(properties, "", defined)
 
@@ -77,7 +77,7 @@ def _in_object(value: Mapping[str, Any], kind: str, defined: Defined, path: str)
 
 
 def _in_value(value: Any, wanted: Type, defined: Defined, path: str) -> Iterator[str]:
-    """Yield a sentence about each value of another type, and each that is missing."""
+    """Yield a sentence about each value of the wrong type, and each missing property."""
     if isinstance(wanted, list):
         if not isinstance(value, list):
             yield _is_no(path, "Array")

@@ -1,4 +1,4 @@
-"""Wait conditions, and wait condition handles, to whose URLs the signals are sent."""
+"""Wait conditions, and the handles whose URLs receive the signals."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _open(context: Context, properties: Properties) -> Made:
 
 
 def token_of(url: str) -> str:
-    """Return a handle's token, which ends its address."""
+    """Return a handle's token, which is the end of its URL."""
     return url.rpartition("/")[2]
 
 
@@ -53,7 +53,7 @@ def _wait(context: Context, properties: Properties) -> Made:
         f"{context.stack_id.rpartition(':')[2]}/{context.logical_id}",
     )
     if "Handle" not in properties:
-        return Made(name, {"Data": "{}"})  # its CreationPolicy is waited for
+        return Made(name, {"Data": "{}"})  # the CreationPolicy does the waiting
     if "Timeout" not in properties:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:

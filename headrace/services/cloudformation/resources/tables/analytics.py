@@ -1,4 +1,4 @@
-"""Analytics beside Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK; all stored."""
+"""Analytics services other than Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK; all stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources.declaration import (
 
 
 def _is_granted(values: Values) -> bool:
-    """Whether a principal has all the permissions already: to take them away would be to take another's."""
+    """Whether a principal already has any of the permissions: removing them would revoke another resource's grant."""
     params = {"Principal": values.get("Principal"), "Resource": values.get("Resource")}
     answer = values.context.call("lakeformation", "ListPermissions", params)
     had = {p for e in answer["PrincipalResourcePermissions"] for p in e.get("Permissions", ())}
@@ -45,7 +45,7 @@ _RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", 
 
 @made_of("WorkGroupConfiguration")
 def _workgroup_updates(values: Values) -> dict[str, Any]:
-    """Return a workgroup's whole configuration as updates, in which what is no longer there is removed."""
+    """Return a workgroup's whole configuration as updates, in which missing settings are removed."""
     given: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
     results: dict[str, Any] = dict(given.pop("ResultConfiguration", None) or {})
     gone = {f"Remove{name}": True for name in _RESULTS if name not in results}
@@ -65,7 +65,7 @@ TYPES = [
         create=[Call("CreateDomain")],
         id="DomainName",
         read=Call("DescribeDomain", _DOMAIN),
-        # Its indexes would go with it.
+        # Deleting it would delete its indexes.
         holder=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateDomainConfig", _DOMAIN)],
@@ -86,7 +86,7 @@ TYPES = [
         create=[Call("CreateElasticsearchDomain")],
         id="DomainName",
         read=Call("DescribeElasticsearchDomain", _DOMAIN),
-        # Its indexes would go with it.
+        # Deleting it would delete its indexes.
         holder=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateElasticsearchDomainConfig", _DOMAIN, empties=True)],
@@ -152,7 +152,8 @@ TYPES = [
         id="ClusterIdentifier",
         read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
         update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
-        # It has tables: what no call changes makes another cluster, as a failure that says so or beside this one.
+        # Deleting it would delete its tables: a change that no call supports creates another cluster, or fails and says
+        # so.
         holder=True,
         delete=[
             Call(
@@ -177,7 +178,7 @@ TYPES = [
         delete=[Call("DeleteNamespace", {"namespaceName": "@id"})],
         name="NamespaceName",
         name_lower=True,
-        # Its tables go with it, and its workgroup keeps it from going.
+        # Deleting it would delete its tables, and its workgroup prevents the deletion.
         holder=True,
         attributes={
             "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",

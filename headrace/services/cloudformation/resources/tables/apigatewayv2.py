@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.tables.apigateway import api_nam
 
 @made_of("ProtocolType", "Body")
 def _protocol(values: Values) -> str | None:
-    # What a description is of: only HTTP APIs have one (documented).
+    # The protocol of an API that is imported from an OpenAPI definition: only HTTP APIs have one (documented).
     return values.get("ProtocolType") or ("HTTP" if values.get("Body") else None)
 
 
@@ -20,7 +20,7 @@ def _body(values: Values) -> str:
 
 
 def _of_api(kind: str, *, part: str = "") -> Declared:
-    """Return a type that belongs to an API, and whose id the service makes."""
+    """Return a type that belongs to an API, and whose id the service generates."""
     member = f"{part or kind}Id"
     named = {"ApiId": "ApiId", member: "@id"}
     return Declared(

@@ -16,7 +16,7 @@ _OF_POOL = {"UserPoolId": "UserPoolId"}
 
 @made_of("RefreshTokenValidity")
 def _refresh_days(values: Values) -> int:
-    """Return what an update without it sets (documented: API_UpdateUserPoolClient); moto leaves what it was."""
+    """Return the default of an update without it (documented: API_UpdateUserPoolClient); moto keeps the old value."""
     return int(values.get("RefreshTokenValidity") or 30)
 
 
@@ -106,7 +106,7 @@ TYPES = [
         "cognito-idp",
         create=[Call("CreateResourceServer")],
         id="Identifier",
-        # moto has no UpdateResourceServer: it is made anew under its name.
+        # moto has no UpdateResourceServer: it is created again under its name.
         name="Identifier",
         unique=False,
         delete=[Call("DeleteResourceServer", {**_OF_POOL, "Identifier": "@id"})],

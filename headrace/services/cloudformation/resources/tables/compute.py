@@ -1,4 +1,4 @@
-"""Batch, Auto Scaling, repositories of code and GuardDuty's detectors; all stored."""
+"""Batch, Auto Scaling, CodeCommit repositories and GuardDuty's detectors; all stored."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from headrace.services.cloudformation.resources.declaration import (
 
 @made_of("VPCZoneIdentifier")
 def _subnets(values: Values) -> str | None:
-    """Return the subnets as the API has them: one text."""
+    """Return the subnets in the API's form: one text."""
     given = values.get("VPCZoneIdentifier")
     return ",".join(given) if given else None
 
 
 @made_of("State")
 def _state(values: Values) -> str:
-    # The default (documented), which the API gives by itself.
+    # The default (documented); the API sets it by itself.
     return str(values.get("State") or "ENABLED")
 
 
 def _group_tags(values: Values) -> list[Properties]:
-    """Return the tags of a group, as CreateOrUpdateTags wants them."""
+    """Return an Auto Scaling group's tags in CreateOrUpdateTags' form."""
     group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
     return [{**tag, **group} for tag in values.items("Tags")]
 
 
 def _tags_gone(values: Values) -> list[Properties]:
-    """Return the tags that the template no longer has."""
+    """Return the tags that the update removes."""
     kept = {tag["Key"] for tag in values.items("Tags")}
     group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
     before: list[Properties] = values.old.get("Tags") or []
@@ -126,7 +126,7 @@ TYPES = [
                 only_if=lambda v: bool(_group_tags(v)),
             ),
         ],
-        # Its policies, hooks and scheduled actions would go with it.
+        # Deleting it would delete its policies, hooks and scheduled actions.
         holder=True,
         delete=[
             Call(
@@ -134,7 +134,7 @@ TYPES = [
                 {"AutoScalingGroupName": "@id", "ForceDelete": lambda _: True},
             )
         ],
-        # moto has the account's own role always.
+        # In moto the account's own role always exists.
         names={"ServiceLinkedRoleARN": "-"},
         name="AutoScalingGroupName",
         name_length=255,

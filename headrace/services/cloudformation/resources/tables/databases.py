@@ -14,7 +14,7 @@ from headrace.services.cloudformation.resources.declaration import (
 
 
 def _arn(kind: str) -> Callable[[Values], str]:
-    """Return the source of the ARN of a cache or of what belongs to one."""
+    """Return the source of the ARN of a cache resource."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -28,11 +28,11 @@ _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
 @made_of("DeletionProtection")
 def _is_protected(values: Values) -> object:
-    # A template that no longer says so means that it is not.
+    # A boolean that the template no longer has is false.
     return values.get("DeletionProtection") or False
 
 
-# What ModifyDBInstance and ModifyDBCluster take, and moto keeps.
+# Members of ModifyDBInstance and ModifyDBCluster that moto stores.
 _MODIFIED = (
     "AllocatedStorage",
     "AutoMinorVersionUpgrade",
@@ -101,7 +101,7 @@ TYPES = [
         create=[Call("CreateDBInstance")],
         id="DBInstanceIdentifier",
         read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
-        # It has data, and replicas.
+        # Deleting it would delete its data and replicas.
         holder=True,
         tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
         delete=[
@@ -136,7 +136,7 @@ TYPES = [
         create=[Call("CreateDBCluster")],
         id="DBClusterIdentifier",
         read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
-        # It has data, and instances.
+        # Deleting it would delete its data and instances.
         holder=True,
         tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
         delete=[
@@ -198,7 +198,7 @@ TYPES = [
         name_lower=True,
         names={"VpcSecurityGroupIds": "SecurityGroupIds"},
         attributes={
-            # Nothing listens there.
+            # Nothing listens at this address.
             "ConfigurationEndpoint.Address": lambda v: f"{v.id}.cfg.cache.amazonaws.com",
             "ConfigurationEndpoint.Port": lambda v: str(v.get("Port") or 11211),
             "RedisEndpoint.Address": lambda v: f"{v.id}.cache.amazonaws.com",

@@ -1,4 +1,4 @@
-"""Continuous delivery: CodeBuild's projects, CodeDeploy's groups and applications; all stored."""
+"""Continuous delivery: CodeBuild projects, CodeDeploy applications and deployment groups; all stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _project_tags(values: Values) -> list[dict[str, str]]:
 
 
 def _or(name: str, default: int) -> MadeOf:
-    """Return the source of a member that has a default (documented) in a template that does not say it."""
+    """Return the source of a member with its default (documented)."""
     return MadeOf((name,), lambda values: values.get(name) or default)
 
 
@@ -44,7 +44,7 @@ TYPES = [
         "codedeploy",
         create=[Call("CreateApplication")],
         id="ApplicationName",
-        # Its deployment groups would go with it.
+        # Deleting it would delete its deployment groups.
         holder=True,
         tag=(
             "TagResource",

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.declaration import (
 
 
 def _difference(name: str, *, added: bool) -> MadeOf:
-    """Return what an update adds to a list, or takes from it; None without any."""
+    """Return the items that an update adds to a list or removes from it; None without any."""
 
     def find(values: Values) -> list[str] | None:
         old: list[str] = values.old.get(name) or []
@@ -30,7 +30,7 @@ def _difference(name: str, *, added: bool) -> MadeOf:
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
 _EGRESS = MadeOf((), lambda v: bool(v.get("Egress")))
-# Gateway is what a template gets that gives none (documented).
+# The default is Gateway (documented).
 _ENDPOINT_TYPE = MadeOf(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
 
 
@@ -39,7 +39,7 @@ def _true_or_false(name: str) -> MadeOf:
 
 
 def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
-    """Return what finds the default thing of a VPC, which EC2 makes with it."""
+    """Return the source of a VPC's default resource, which EC2 creates with the VPC."""
 
     def find(values: Values) -> Any:
         params = {"Filters": [{"Name": "vpc-id", "Values": [values.id]}]}
@@ -60,7 +60,7 @@ def _tags(values: Values) -> list[dict[str, str]] | None:
 
 
 def _retag(resources: Source) -> list[Call]:
-    """Return the calls that give a resource its tags, and take those away that it no longer has."""
+    """Return the calls that set a resource's tags, and remove those that the update removes."""
     return [
         Call("CreateTags", {"Resources": resources, "Tags": _tags}, only=(), when="Tags"),
         Call(

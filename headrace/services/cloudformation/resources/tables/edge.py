@@ -1,4 +1,4 @@
-"""What stands between an application and its users: CloudFront, rules of balancers, DNS's health checks; all stored."""
+"""Services in front of an application: CloudFront, load balancers' rules, Route 53's health checks; stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 _ID = {"Id": "@id"}
-# Where CloudFormation has a list, the API has the list and its length.
+# Lists that the API wraps in an object with their length.
 _COUNTED = (
     "Aliases",
     "AllowedMethods",
@@ -37,7 +37,7 @@ _COUNTED = (
 
 
 def _counted(value: Any) -> Any:
-    """Return a distribution's configuration with its lists as the API has them."""
+    """Return a distribution's configuration with its lists in the API's form."""
     if isinstance(value, list):
         return [_counted(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def _counted(value: Any) -> Any:
 
 
 def _methods(behaviour: dict[str, Any]) -> dict[str, Any]:
-    """Return a cache behaviour whose cached methods stand inside of the allowed ones, as the API has them."""
+    """Return a cache behaviour with its cached methods inside the allowed ones, as in the API."""
     found = dict(behaviour)
     cached = found.pop("CachedMethods", None)
     if "AllowedMethods" in found and cached is not None:
@@ -75,7 +75,7 @@ def _distribution(values: Values) -> dict[str, Any]:
 
 
 def _etag_of(operation: str) -> MadeOf:
-    """Return the version that a change must name."""
+    """Return the ETag that an update or deletion must give."""
     return MadeOf(
         (),
         lambda values: values.context.call("cloudfront", operation, {"Id": values.id})["ETag"],
@@ -92,7 +92,7 @@ def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
 
-# UpdateHealthCheck.html: a check's type and interval stay.
+# The members that an update can change; type and interval are fixed (documented: UpdateHealthCheck.html).
 _CHECKED = (
     "IPAddress",
     "Port",

@@ -1,4 +1,4 @@
-"""EventBridge beside its rules: buses, archives, connections, API destinations; schedules and pipes."""
+"""EventBridge without rules: buses, archives, connections, API destinations; schedules and pipes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _BEGINNING = ("StartingPosition", "StartingPositionTimestamp")
 
 @made_of("Statement", "StatementId")
 def _bus_policy(values: Values) -> str | None:
-    """Return the bus's policy with the statement in it; None for a statement given by action and principal.
+    """Return the bus's policy with the statement added; None for a statement given by action and principal.
 
-    PutPermission puts a whole policy in the place of the bus's (documented: API_PutPermission).
+    PutPermission replaces the bus's whole policy (documented: API_PutPermission).
     """
     statement = values.get("Statement")
     if statement is None:
@@ -68,7 +68,7 @@ _GROUP = {"Name": "@id", "GroupName": "GroupName"}
 
 
 def _moment(value: Any) -> Any:
-    """Return a time in seconds, in whatever form it is; what is no time as it is."""
+    """Return a time in seconds from any form; a value that is no time is returned unchanged."""
     if isinstance(value, datetime):
         return value.timestamp()
     if not isinstance(value, str):
@@ -82,9 +82,9 @@ def _moment(value: Any) -> Any:
 
 @made_of("SourceParameters")
 def _source_parameters(values: Values) -> dict[str, Any]:
-    """Return how a pipe reads from now on; where it began to read does not change."""
+    """Return how a pipe reads from now on; its starting position does not change."""
     given = cast("dict[str, Any]", values.get("SourceParameters") or {})
-    # As it is rather than as the template was: a rollback finds what no update has changed.
+    # The pipe's actual state: in a rollback, some changes of the failed update were never made.
     answer = values.context.call("pipes", "DescribePipe", {"Name": values.id})
     before = cast("dict[str, Any]", answer.get("SourceParameters") or {})
     found: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def _source_parameters(values: Values) -> dict[str, Any]:
 
 
 def _or_none(name: str, **nothing: str) -> MadeOf:
-    """Return the source of a member that a template may no longer say."""
+    """Return the source of a member that an update may remove."""
     return MadeOf((name,), lambda values: values.get(name) or nothing)
 
 
@@ -119,7 +119,7 @@ TYPES = [
         ],
         id="Name",
         read=Call("DescribeEventBus", _NAME),
-        # Its rules, and statements of others.
+        # Deleting it would delete its rules, and other resources' statements.
         holder=True,
         update=[
             Call(
@@ -192,7 +192,8 @@ TYPES = [
         id="Name",
         read=Call("GetSchedule", _GROUP),
         update=[
-            # moto forgets the state that it is not told; on AWS it is enabled then (documented: API_UpdateSchedule).
+            # moto forgets a state that the request omits; on AWS the default is ENABLED (documented:
+            # API_UpdateSchedule).
             Call("UpdateSchedule", {"Name": "@id", "State": _schedule_state}),
         ],
         delete=[Call("DeleteSchedule", _GROUP)],
@@ -214,14 +215,14 @@ TYPES = [
         create=[Call("CreatePipe")],
         id="Name",
         read=Call("DescribePipe", _NAME),
-        # How far it has read its source would go with it: another pipe begins anew, and what came meanwhile is lost.
+        # Deleting it would lose its position in the source: a new pipe starts anew, and skips the records in between.
         holder=True,
         update=[
             Call(
                 "UpdatePipe",
                 {
                     **_NAME,
-                    # Said again each time: what an update does not say stays as it is, on AWS too.
+                    # Always sent: an update keeps members that it omits, on AWS too.
                     "RoleArn": "RoleArn",
                     "Target": "Target",
                     "SourceParameters": _source_parameters,

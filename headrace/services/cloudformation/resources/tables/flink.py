@@ -28,7 +28,7 @@ def _logging_option(values: Values) -> str:
 
 
 def _described(values: Values) -> dict[str, Any]:
-    """Return what the service says of the application now."""
+    """Return the application's current description."""
     answer = values.context.call(_SERVICE, "DescribeApplication", {"ApplicationName": values.id})
     return cast("dict[str, Any]", answer["ApplicationDetail"])
 
@@ -39,7 +39,7 @@ def _version(values: Values) -> int:
 
 
 def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
-    """Return a configuration with the names that UpdateApplication has for its members."""
+    """Return a configuration with UpdateApplication's names for its members."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         singular = name.replace("Properties", "Property")
@@ -56,7 +56,7 @@ def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
 
 
 def _check_description(values: Values) -> None:
-    """Refuse another description: the service has no call for it. A rollback finds the one that there was."""
+    """Refuse a changed description: the service has no call for it. A rollback finds the old one unchanged."""
     before, wanted = _described(values), values.get("ApplicationDescription") or ""
     if (before.get("ApplicationDescription") or "") != wanted:
         raise ResourceFailed(
@@ -71,7 +71,7 @@ def _flink(configuration: Properties) -> Properties:
 
 @made_of("ApplicationConfiguration", "ApplicationDescription")
 def _configuration(values: Values) -> dict[str, Any] | None:
-    """Return what changes of the configuration. What a template no longer says gets its default, where it has one."""
+    """Return the changed parts of the configuration. A removed part gets its default, if it has one."""
     _check_description(values)
     new = dict(values.get("ApplicationConfiguration") or {})
     old = dict(values.old.get("ApplicationConfiguration") or {})
@@ -98,12 +98,12 @@ def _configuration(values: Values) -> dict[str, Any] | None:
 
 
 def _networks(values: Values) -> list[Properties]:
-    """Return the networks of the template: one at most."""
+    """Return the template's VPC configurations: one at most."""
     return values.items(f"ApplicationConfiguration.{_NETWORKS}")
 
 
 def _network_ids(values: Values) -> list[str]:
-    """Return the ids of the networks that the application has now."""
+    """Return the ids of the application's current VPC configurations."""
     path = "ApplicationConfigurationDescription.VpcConfigurationDescriptions"
     listed = cast("list[Properties]", value_at(_described(values), path) or [])
     return [str(each["VpcConfigurationId"]) for each in listed]
@@ -159,7 +159,7 @@ TYPES = [
             "ResourceARN",
             "@answer.ApplicationDetail.ApplicationARN",
         ),
-        # Its log streams would go with it.
+        # Deleting it would remove its log streams.
         holder=True,
         delete=[
             Call(

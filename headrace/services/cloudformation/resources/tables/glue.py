@@ -1,4 +1,4 @@
-"""Glue beside its databases and tables: jobs, crawlers, triggers, connections, schemas."""
+"""Glue without databases and tables: jobs, crawlers, triggers, connections, schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = {"Name": "@id"}
 
 
 def _tag(kind: str) -> tuple[str, str, str, Source]:
-    """Return the calls for the tags of what the account has by name."""
+    """Return the calls for the tags of a resource whose ARN is made from its name."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -30,7 +30,7 @@ def _tag(kind: str) -> tuple[str, str, str, Source]:
 
 @made_of("Registry")
 def _registry(values: Values) -> dict[str, str] | None:
-    """Return a schema's registry as the API names it."""
+    """Return a schema's registry in the API's form."""
     given = values.get("Registry")
     if not given:
         return None
@@ -46,7 +46,7 @@ def _registry(values: Values) -> dict[str, str] | None:
 
 @made_of("ConnectionInput")
 def _connection(values: Values) -> dict[str, Any]:
-    """Return a connection as CreateConnection takes it: a template may leave out its name and properties."""
+    """Return a connection in CreateConnection's form: a template may omit its name and properties."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
     given["Name"] = given.get("Name") or values.context.generated_name(255)
     values.properties["ConnectionInput"] = given
@@ -55,7 +55,7 @@ def _connection(values: Values) -> dict[str, Any]:
 
 @made_of("ConnectionInput")
 def _connection_changed(values: Values) -> dict[str, Any]:
-    """Return a connection as UpdateConnection takes it. Raises ResourceFailed: its name stays (documented)."""
+    """Return a connection in UpdateConnection's form. Raises ResourceFailed for another name (documented)."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
     if given.get("Name") not in (None, values.id):
         raise ResourceFailed(f"The Name of connection {values.id} cannot be updated.")  # assumed
@@ -64,7 +64,7 @@ def _connection_changed(values: Values) -> dict[str, Any]:
 
 @made_of("Schedule")
 def _schedule(values: Values) -> str:
-    # Documented: an empty text is no schedule.
+    # Documented: an empty text removes the schedule.
     return str(values.get("Schedule.ScheduleExpression") or "")
 
 

@@ -1,4 +1,4 @@
-"""IAM's users and groups, and the roles that Cognito's identity pools give."""
+"""IAM's users and groups, and the roles of Cognito's identity pools."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGIN = Call(
 
 
 def _has_login(values: Values) -> bool:
-    """Whether a user has a password: another takes its place."""
+    """Whether a user has a password already, which this one would replace."""
     try:
         values.context.call("iam", "GetLoginProfile", {"UserName": values.id})
     except AwsError as error:
@@ -110,7 +110,7 @@ TYPES = [
         ],
         id="GroupName",
         read=Call("GetGroup", _GROUP),
-        # Its users.
+        # Deleting it would remove its users.
         holder=True,
         update=[
             Call(
@@ -161,7 +161,7 @@ TYPES = [
         shared=("Users", "GroupName"),
     ),
     Declared(
-        # moto keeps no roles of identities: what they are for is only checked to be there.
+        # moto does not store the roles: the calls only check that the identity pool exists.
         "AWS::Cognito::IdentityPoolRoleAttachment",
         "cognito-identity",
         create=[Call("DescribeIdentityPool", {"IdentityPoolId": "IdentityPoolId"}, only=())],

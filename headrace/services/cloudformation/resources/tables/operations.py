@@ -21,7 +21,7 @@ _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
 
 def _target(part: int) -> MadeOf:
-    """Return a part of what a policy scales: from its own property, or from the target's id."""
+    """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
     def find(values: Values) -> str | None:
         given = values.get(_PARTS[part])
@@ -46,12 +46,12 @@ def _vault(values: Values) -> str:
 
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
-    """Return whether an update's template has lost tags."""
+    """Return whether an update removes tags."""
     return lambda values: gone_tags(name)(values) is not None
 
 
 def _is_replaced(properties: Properties) -> bool:
-    """Whether a document is deleted and made again when it changes: so without UpdateMethod (documented)."""
+    """Whether a document is replaced when it changes: the default UpdateMethod (documented)."""
     return properties.get("UpdateMethod") != "NewVersion"
 
 

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.tables.ec2 import RETAG
 
 
 def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
-    """Return a template's rule, which is flat, as one of EC2's permissions; `peer` is Source or Destination."""
+    """Return a template's flat rule as one of EC2's permissions; `peer` is Source or Destination."""
     found: dict[str, Any] = {"IpProtocol": str(rule.get("IpProtocol", "-1"))}
     for name in ("FromPort", "ToPort"):
         if name in rule:
@@ -58,13 +58,13 @@ _EVERYWHERE: dict[str, Any] = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
 
 
 def _rules(peer: str, name: str) -> MadeOf:
-    """Bring a group's own rules to what a template says, and return the group's id.
+    """Set a group's own rules to the template's, and return the group's id.
 
-    Rules of other resources and of nobody stay. What is there already, or gone already, is no error: a rollback finds
-    what an update that failed has not come to change.
+    Rules of other resources stay, and so do those added outside a stack. Duplicate and missing rules are no error: in a
+    rollback, some changes of the failed update were never made.
     """
     direction = name.removeprefix("SecurityGroup")
-    # A group of a template that says nothing about what goes out lets everything out.
+    # The default allows all outbound traffic.
     default = [_EVERYWHERE] if direction == "Egress" else []
 
     def bring(values: Values) -> str:
@@ -94,7 +94,7 @@ def _each(source: MadeOf) -> MadeOf:
 
 
 def _described(kind: str) -> Call:
-    """Return the call that gives a rule another description, with the rule itself."""
+    """Return the call that changes a rule's description, with the rule itself."""
     peer = "Source" if kind == "Ingress" else "Destination"
     permissions = _permissions(peer)
     own = MadeOf(("Description",), permissions.function)
@@ -148,7 +148,7 @@ TYPES = [
                 only=(),
                 when="SecurityGroupIngress",
             ),
-            # What a template gives stands in place of the rule that allows everything.
+            # The template's rules replace the default rule, which allows everything.
             Call(
                 "RevokeSecurityGroupEgress",
                 {

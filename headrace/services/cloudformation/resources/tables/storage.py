@@ -1,4 +1,4 @@
-"""Streams of video, file systems, and Timestream's tables; all stored."""
+"""Kinesis Video streams, file systems, and Timestream's tables; all stored."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TYPES = [
         "efs",
         create=[Call("CreateFileSystem")],
         id="@answer.FileSystemId",
-        # It has files.
+        # Deleting it would delete its files.
         holder=True,
         tag=("TagResource", "UntagResource", "ResourceId", "@id"),
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),

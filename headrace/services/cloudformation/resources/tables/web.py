@@ -1,4 +1,4 @@
-"""What stands in front of an application: hosted zones, web ACLs, balancers, clusters of containers; all stored."""
+"""Services in front of an application: hosted zones, web ACLs, load balancers, container clusters; all stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.declaration import (
 
 
 def _zone_id(values: Values) -> str:
-    """Return the zone that a record belongs to: by its id, or by its name."""
+    """Return a record's hosted zone: by its id, or by its name."""
     if values.get("HostedZoneId"):
         return str(values.get("HostedZoneId"))
     params = {"DNSName": values.get("HostedZoneName")}
@@ -52,12 +52,12 @@ def _record(properties: Properties) -> dict[str, Any]:
 
 
 def _change(action: str) -> MadeOf:
-    """Return the change that puts a record in its zone, or takes it out."""
+    """Return the change that puts a record into its zone or removes it."""
 
     def make(values: Values) -> dict[str, Any]:
         record, old = _record(values.properties), _record(values.old)
         changes = [{"Action": action, "ResourceRecordSet": record}]
-        # Another type or another of several of a name is another record: the old one would stay beside it.
+        # A change of type or set identifier makes another record: without a deletion the old one would stay.
         if old and any(old.get(name) != record.get(name) for name in ("Type", "SetIdentifier")):
             changes.insert(0, {"Action": "DELETE", "ResourceRecordSet": old})
         return {"Changes": changes}
@@ -66,14 +66,14 @@ def _change(action: str) -> MadeOf:
 
 
 def _is_guarded(values: Values) -> bool:
-    """Whether a resource's web ACL is that of an association."""
+    """Whether the resource still has the association's web ACL."""
     params = {"ResourceArn": values.get("ResourceArn")}
     answer = values.context.call("wafv2", "GetWebACLForResource", params)
     return answer.get("WebACL", {}).get("ARN") == values.get("WebACLArn")
 
 
 def _cluster_settings(values: Values) -> list[Properties]:
-    # Documented: a cluster has no Container Insights unless it is told to.
+    # Documented: Container Insights is disabled by default.
     return values.items("ClusterSettings") or [{"Name": "containerInsights", "Value": "disabled"}]
 
 
@@ -84,7 +84,7 @@ def _namespace_id(values: Values) -> str:
 
 
 def _wafv2(operation: str, answer: str) -> dict[str, Source]:
-    """Return what names a thing of WAF's, with the token that its change must bring."""
+    """Return the members that name a WAF resource, with the lock token that a change requires."""
 
     def token(values: Values) -> str:
         name, own_id, scope = values.id.split("|")
@@ -142,7 +142,7 @@ TYPES = [
         create=[Call("CreateCluster")],
         id="ClusterName",
         read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
-        # Its services and tasks would go with it.
+        # Deleting it would delete its services and tasks.
         holder=True,
         update=[
             Call(
@@ -310,7 +310,7 @@ TYPES.extend(
                     "CreateService",
                     {
                         "serviceName": own_name("ServiceName", 255),
-                        # Without it, moto's answer to its own Fargate clusters.
+                        # Without it, moto fails for Fargate clusters.
                         "desiredCount": lambda v: v.get("DesiredCount") or 0,
                     },
                 )
