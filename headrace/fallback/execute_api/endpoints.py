@@ -13,9 +13,9 @@ from headrace.aws.errors import AwsError
 from headrace.fallback.execute_api.authorizers import Refused
 from headrace.fallback.outside_http import exchange
 
-# Documented: the longest that an integration takes by default.
+# Documented: the longest default timeout of an integration.
 WITHIN_S = 29.0
-# Of the way to the API, not of what it carries; the endpoint has its own host.
+# Headers of the connection to the API; the endpoint has its own host.
 _OF_THE_WAY = frozenset(
     (
         "host",

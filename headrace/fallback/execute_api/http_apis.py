@@ -62,7 +62,7 @@ class HttpApiRequest:
         self._api, self._request, self._domain = api, request, visit.domain
         self._functions, self._control = visit.functions, visit.control
         first = path.removeprefix("/").partition("/")[0]
-        # Documented: a stage's name is the first part of the path, but that of $default.
+        # Documented: a stage's name is the first part of the path, except for $default.
         self._stage = first if first in api.stages and first != DEFAULT else DEFAULT
         self._path = path
         self._route_path = path if self._stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
@@ -88,11 +88,11 @@ class HttpApiRequest:
         return made
 
     def allowed_origin(self) -> str:
-        """Return the origin that the API's CORS configuration lets in; '' for none."""
+        """Return the origin that the API's CORS configuration allows; '' for none."""
         return dict(self._cors()).get("access-control-allow-origin", "")
 
     def _cors(self) -> list[tuple[str, str]]:
-        """Return the headers of CORS for the request's origin; none without a configuration that allows it."""
+        """Return the CORS headers for the request's origin; none unless the configuration allows it."""
         cors, origin = self._api.cors, self._request.headers.get("origin", "")
         allowed = [str(each) for each in cast("list[Any]", cors.get("allowOrigins") or [])]
         if not origin or not any(glob_matches(each, origin) for each in allowed):
@@ -115,7 +115,7 @@ class HttpApiRequest:
     def _answer(self) -> HttpResponse:
         api = self._api
         if api.protocol != "HTTP":
-            raise Refused(501, "headrace keeps WebSocket APIs, and does not serve them")
+            raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
         if self._stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
         found = self._route()
@@ -128,7 +128,7 @@ class HttpApiRequest:
             raise Refused(500, "Internal Server Error")
         version = str(integration.get("payloadFormatVersion") or "1.0")
         authorizer = self._authorize(route, key, parameters, version)
-        # Descriptions that are imported write it in small letters.
+        # Imported OpenAPI definitions write it in lower case.
         kind = str(integration.get("integrationType")).upper()
         subtype = integration.get("integrationSubtype")
         if kind == "AWS_PROXY" and subtype:
@@ -156,7 +156,7 @@ class HttpApiRequest:
         return self._invoke(str(integration.get("integrationUri")), event, key, version)
 
     def _route(self) -> tuple[str, dict[str, str]] | None:
-        """Return the key of the route that is for the request, and its path parameters."""
+        """Return the key of the route that matches the request, and its path parameters."""
         by_path: dict[str, dict[str, str]] = {}
         for key in self._api.routes:
             method, space, path = key.partition(" ")
@@ -318,7 +318,7 @@ class HttpApiRequest:
         return HttpResponse(200, [("Content-Type", "application/json")], body)
 
     def _source(self, source: str, parameters: dict[str, str]) -> Any:
-        """Return what a parameter mapping, such as `$request.body.id`, is worth; None for nothing."""
+        """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing."""
         request = self._request
         if not source.startswith("$"):
             return source

@@ -1,6 +1,6 @@
-"""Answers requests to REST APIs: finds the method, authorizes, and integrates, as the API Gateway guide documents it.
+"""Answers requests to REST APIs: finds the method, authorizes, and runs the integration, as the guide documents.
 
-Request validators, usage plans' throttling and caching are not acted on. A stage serves the API as it is now.
+Request validators, usage plans' throttling and caching have no effect. A stage serves the API's current state.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RestRequest:
             return refusal(429, "Too Many Requests", "TooManyRequestsException")
 
     def allowed_origin(self) -> str:
-        """Return the origin that the resource's OPTIONS method lets in; '' for none or when it says nothing."""
+        """Return the origin that the resource's OPTIONS method allows; '' for none."""
         match = best_match(self._path, self._api.resources)
         methods = {} if match is None else self._api.resources[match[0]][1]
         method = members(methods.get("OPTIONS"))
@@ -99,7 +99,7 @@ class RestRequest:
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
-        # Descriptions that are imported write it in small letters.
+        # Imported OpenAPI definitions write it in lower case.
         kind = str(integration.get("type")).upper()
         if kind == "AWS_PROXY":
             return self._proxy(integration, event)
@@ -151,7 +151,7 @@ class RestRequest:
         if refused.message is None:
             made.body = b'{"message":null}'
         kind = "DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"
-        # A gateway response adds its own headers, such as those of CORS.
+        # A gateway response adds its own headers, such as CORS headers.
         parameters = members(self._api.responses.get(kind, {}).get("responseParameters"))
         for name, value in parameters.items():
             text = str(value)
@@ -159,7 +159,7 @@ class RestRequest:
                 made.headers.append((name.removeprefix("gatewayresponse.header."), text.strip("'")))
         return made
 
-    # --- what is known of the request -------------------------------------------------------------
+    # --- the parts of the request that mappings read ------------------------------------------------
 
     def _context(
         self, stage: Mapping[str, Any], resource_id: str, resource_path: str
@@ -227,7 +227,7 @@ class RestRequest:
     # --- integrations -----------------------------------------------------------------------------
 
     def _function(self, uri: str) -> str:
-        """Return the function of an integration that it may invoke. Raises Refused."""
+        """Return an integration's function, if the API may invoke it. Raises Refused."""
         api = self._api
         function = function_of(uri)
         source = self._arn(self._request.method, self._path)
@@ -280,7 +280,7 @@ class RestRequest:
         return answer(*made)
 
     def _pass_on(self, integration: Mapping[str, Any], seen: Seen) -> HttpResponse:
-        """Answer what the endpoint of an HTTP_PROXY answers to the request as it came."""
+        """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
         made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
         return answer(*made)
 
@@ -304,7 +304,7 @@ class RestRequest:
         )
 
     def _call(self, integration: Mapping[str, Any], seen: Seen, body: str) -> tuple[Answered, str]:
-        """Return what the integration answered, and what a selection pattern is compared with."""
+        """Return the integration's answer, and the text that selection patterns are matched against."""
         parameters = mapped.request_parameters(integration, seen)
         uri = mapped.with_variables(str(integration["uri"]), seen.stage)
         for name, value in parameters["path"].items():

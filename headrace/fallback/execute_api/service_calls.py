@@ -1,8 +1,8 @@
-"""Makes the calls of AWS integrations: what API Gateway sends to a service becomes a call of this cloud.
+"""Makes the calls of AWS integrations: API Gateway's request to a service becomes a call of this cloud.
 
 An integration's URI is `arn:aws:apigateway:REGION:SERVICE:action/OPERATION` or `...:SERVICE:path/PATH` (documented:
-https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). Services with JSON protocols and those with
-the query protocol can be called so, and objects of S3 read, written and deleted.
+https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services with JSON protocols or the
+query protocol, and read, write and delete S3 objects.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headrace.core.ports import Acting, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
 _NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
-# Called by the query protocol by everybody, though botocore's model is of another.
+# All clients call these by the query protocol, though botocore's model has another.
 _BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an integration answered; header names are in lower case."""
+    """An integration's answer; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -36,7 +36,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What an integration sends: its URI after the service, and the request."""
+    """An integration's request: the part of its URI after the service, and the HTTP request."""
 
     region: str
     service: str
@@ -60,7 +60,7 @@ def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
 
 
 def call(control: ControlPlane, sent: Sent, *, account: str, acting: Acting | None) -> Answered:
-    """Make the call; a refusal is an answer too."""
+    """Make the call; a refusal becomes an answer too."""
     service = _NAMES.get(sent.service, sent.service)
     try:
         if service == "s3":
