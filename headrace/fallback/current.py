@@ -101,7 +101,7 @@ class Current:
 
     @contextlib.contextmanager
     def listening(self) -> Generator[threading.Event]:
-        """Return a context with an event that is set whenever a queue gets a message."""
+        """Return a context manager whose event is set whenever a queue gets a message."""
         event = threading.Event()
         self._listeners.append(event)
         try:

@@ -37,7 +37,7 @@ class Executions:
     """The running executions of one cloud. Thread-safe."""
 
     def __init__(self, store: Callable[[Callable[[], None]], None]) -> None:
-        """`change` changes moto's state under its lock, and stores it."""
+        """`store` runs a change of moto's state under its lock, and stores it."""
         self._store = store
         self._runs: dict[str, tuple[Run, threading.Thread]] = {}
         self._lock = threading.Lock()

@@ -1,6 +1,6 @@
-"""Answers STS's operations that give sessions, with credentials that say whose they are.
+"""Answers STS's operations that create sessions, with credentials that name their owner.
 
-Nothing is stored: what a session is lies sealed in its token, see `headrace.aws.sessions`. Sources: the operations'
+Nothing is stored: the session's data is sealed in its token, see `headrace.aws.sessions`. Sources: the operations'
 references; docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html, reference_iam-quotas.html and, on source
 identities, id_credentials_temp_control-access_monitor.html; sentences as AWS's users and LocalStack report them.
 """
@@ -45,7 +45,7 @@ _CHAINED = "The requested DurationSeconds exceeds the 1 hour session limit for r
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A request, and who sends it: `session` with temporary credentials, `user` with a user's own key."""
+    """A request and its caller: `session` for temporary credentials, `user` for a user's own key."""
 
     call: Call
     operation: str
@@ -61,14 +61,14 @@ class _Asked:
         return self.call.now_ms + duration_s * 1000
 
     def refuse_session(self, operation: str) -> None:
-        """Refuse who calls with temporary credentials. Raises AwsError."""
+        """Refuse a caller with temporary credentials. Raises AwsError."""
         if self.session is not None:
             sentence = f"Cannot call {operation} with session credentials"
             raise AwsError("AccessDenied", sentence, 403)
 
 
 def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
-    """Return the answer to one of OPERATIONS. Raises AwsError, in STS's words. moto must be loaded."""
+    """Return the answer to one of OPERATIONS. Raises AwsError, with STS's sentences. moto must be loaded."""
     call = request.call
     assert call is not None
     operation, params = codec_moto.parse_request("sts", request)
@@ -81,7 +81,7 @@ def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
 
 
 def _user_of(access_key: str) -> str:
-    """Return the name of the user of a key; empty for all others."""
+    """Return the name of a key's user; empty for any other key."""
     for _, backend in iam_records.backends():
         key = backend.access_keys.get(access_key)
         if key is not None and key.user_name is not None:
@@ -144,14 +144,14 @@ def _assume_role_with_saml(asked: _Asked) -> dict[str, Any]:
 
 
 def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
-    """Return a session of a role for an identity that a provider has confirmed. Raises AwsError.
+    """Return a role's session for an identity that a provider has confirmed. Raises AwsError.
 
-    What is wrong with who he is, is refused where permissions are enforced, and else noted.
+    A problem with the identity is refused where permissions are enforced, and otherwise recorded.
     """
     arn, name = asked.text("RoleArn"), asked.text("RoleSessionName") or vouched.session_name
     account, role = _role_of(arn)
     action = f"sts:{asked.operation}"
-    # Of a token that is none nobody is the provider; no trust policy names this one.
+    # An invalid token has no provider; no trust policy names this text.
     acting = Acting(vouched.provider or "an unknown identity provider")
     if vouched.problem is not None:
         acting = Acting("an identity that STS does not take")
@@ -239,7 +239,7 @@ def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
 
 
 def _has_mfa(asked: _Asked) -> bool:
-    """Whether a request brings the code of an MFA device of who calls. Raises AwsError for a wrong one."""
+    """Whether a request has a valid code of its caller's MFA device. Raises AwsError for a wrong one."""
     serial_number, code = asked.text("SerialNumber"), asked.text("TokenCode")
     if not serial_number and not code:
         return False
@@ -247,11 +247,11 @@ def _has_mfa(asked: _Asked) -> bool:
     return True
 
 
-# --- what a request may say -----------------------------------------------------------------------
+# --- the request's members ------------------------------------------------------------------------
 
 
 def _role_of(arn: str) -> tuple[str, str]:
-    """Return account and name of a role's ARN. Raises AwsError."""
+    """Return the account and name in a role's ARN. Raises AwsError."""
     parts = arn.split(":", 5)
     is_role = (
         len(parts) == 6 and parts[0] == "arn" and parts[2] == "iam" and is_account_id(parts[4])
@@ -266,9 +266,9 @@ def _is_chained(session: RoleSession | None) -> bool:
 
 
 def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool) -> None:
-    """Refuse a session that is to last longer than its role lets it. Raises AwsError ValidationError.
+    """Refuse a duration that the role does not allow. Raises AwsError ValidationError.
 
-    A role that IAM does not have lets it last an hour, as one does that says nothing of it.
+    The maximum is an hour for a role that IAM does not have, or that sets none.
     """
     if is_chained and duration_s > HOUR_S:
         raise AwsError("ValidationError", _CHAINED)
@@ -278,13 +278,13 @@ def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool
 
 
 def _long_duration(asked: _Asked) -> int:
-    """Return for how many seconds a user's session lasts; the account's own, never more than an hour."""
+    """Return the duration of a user's session in seconds; at most an hour for the account itself."""
     duration_s = int(asked.params.get("DurationSeconds") or LONG_S)
     return duration_s if asked.user else min(duration_s, HOUR_S)
 
 
 def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return a session's tags with those it inherits, and the keys that the next one inherits. Raises AwsError."""
+    """Return a session's tags, with the inherited ones, and the keys that it passes on. Raises AwsError."""
     given = cast("Sequence[Mapping[str, str]]", asked.params.get("Tags") or ())
     tags = {tag["Key"]: tag["Value"] for tag in given}
     keys = {key.lower() for key in tags}
@@ -303,16 +303,16 @@ def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
 
 
 def _source_identity(asked: _Asked) -> str:
-    """Return the session's source identity: once set, it is that of all sessions of the chain. Raises AwsError."""
+    """Return the session's source identity; once set, it applies to all sessions of the chain. Raises AwsError."""
     given = asked.text("SourceIdentity")
     first = "" if asked.session is None else asked.session.source_identity
     if first and given and given != first:
-        raise AwsError("AccessDenied", _ALREADY_SET, 403)  # of the code, assumed
+        raise AwsError("AccessDenied", _ALREADY_SET, 403)  # the code is assumed
     return first or given
 
 
 def _policies(asked: _Asked, account: str) -> tuple[str, tuple[str, ...]]:
-    """Return the session policies: a text, and ARNs of managed ones. Raises AwsError."""
+    """Return the session policies: a text, and ARNs of managed policies. Raises AwsError."""
     text = asked.text("Policy")
     if len(text) > MOST_POLICY_CHARACTERS:
         percent = math.ceil(len(text) * 100 / MOST_POLICY_CHARACTERS)
@@ -335,14 +335,14 @@ def _policies(asked: _Asked, account: str) -> tuple[str, tuple[str, ...]]:
         )
     for arn in arns:
         if iam_records.managed_policy(account, arn) is None:
-            # As IAM says it of one that is attached; of a session's, assumed.
+            # IAM's sentence for an attached policy; assumed for a session's.
             sentence = f"Policy {arn} does not exist or is not attachable."
             raise AwsError("NoSuchEntity", sentence, 404)
     return text, arns
 
 
 def _packed(session: RoleSession) -> dict[str, Any]:
-    """Return how full the packed policies and tags are, in percent. AWS's packing is not public: this is zlib's."""
+    """Return the packed size of policies and tags in percent. AWS's packing is not public: this uses zlib."""
     parts = [session.policy, *session.policy_arns, *(f"{k}={v}" for k, v in session.tags)]
     if not any(parts):
         return {}
