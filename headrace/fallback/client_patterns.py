@@ -123,7 +123,7 @@ def _ecr(models: ModuleType) -> None:
     backend._resolve_image_tag_mutability = resolve_by_wildcard  # noqa: SLF001
 
 
-# No exclusion filter applies: an empty list would mean that there are no filters.
+# A filter that matches nothing: an empty list would mean that there are no filters.
 _NOTHING = [{"filter": r"(?!)", "filterType": "WILDCARD"}]
 
 

@@ -1,8 +1,7 @@
 """Reads identities from OpenID Connect tokens and SAML assertions, as STS takes them.
 
 Their signatures are not verified: a cloud on a laptop does not reach the providers. All else is as on AWS: IAM must
-have
-the provider, with the audience as its client, the token must be valid now, and the trust policy decides by the
+have the provider, with the audience as its client, the token must be valid now, and the trust policy decides by the
 identity's condition keys.
 Sources: IAM/latest/UserGuide/reference_policies_iam-condition-keys.html, STS/latest/APIReference of both operations,
 configuring-saml assertions: id_roles_providers_create_saml_assertions.html. Sentences: as users report them

@@ -11,6 +11,8 @@ values' size, and the results of `$range` and `$random`: observed by others on A
 """
 
 # jsonata has no useful type annotations.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
+# pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Finds the member of a request that moto could not parse, and returns AWS's error for it.
 
-moto trusts the tokens, ARNs and expressions of clients, and fails at invalid ones. Sources: the model's
-own errors (`InvalidNextToken`, `InvalidToken`); AWS's sentences as users of SNS and DynamoDB report them; where a model
-has no error for a wrong token, the code of the service's other refusals (assumed).
+moto trusts the tokens, ARNs and expressions of clients, and fails at invalid ones. Sources: the model's own errors
+(`InvalidNextToken`, `InvalidToken`); AWS's sentences as users of SNS and DynamoDB report them; where a model has no
+error for a wrong token, the code of the service's other refusals (assumed).
 """
 
 from __future__ import annotations

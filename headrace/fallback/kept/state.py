@@ -184,10 +184,9 @@ class KeptState:
         """Write everything touched since the last save; durable on return.
 
         `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
-        only rows
-        have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When this
-        raises, the
-        changes are undone: memory equals the database, or `must_load_again` says that everything has to be loaded anew.
+        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
+        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
+        to be loaded anew.
         """
         services, rows = TOUCHED.take(with_services=with_services)
         services |= {each.service for each in rows if not self._is_live(each)}

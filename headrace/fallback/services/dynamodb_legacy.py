@@ -1,8 +1,7 @@
 """DynamoDB's legacy members, which Java's Kinesis client library still sends: `Expected` and `AttributeUpdates`.
 
 moto ignores `ConditionalOperator`, the value beside `Exists`, and all of `Expected` in DeleteItem, and stores the
-values
-of a legacy update with another type. Source: documented (LegacyConditionalParameters in the developer guide);
+values of a legacy update with another type. Source: documented (LegacyConditionalParameters in the developer guide);
 the sentences of errors are those that dynalite's tests observed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

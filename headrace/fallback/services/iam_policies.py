@@ -21,7 +21,7 @@ from headrace.permissions.grammar import (
 )
 from headrace.permissions.resource_grammar import missing_principal
 
-# Inline policies may have any version; moto's checker does not accept all of them.
+# Inline policies may have any version; moto does not tell its validator whether a policy is inline.
 _is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
 _INLINE: dict[str, tuple[Holder, str]] = {
     "put_role_policy": ("role", "get_role"),
@@ -34,7 +34,7 @@ def patch() -> None:
     """Replace moto's checks. Called once."""
     import moto.iam.models as iam
 
-    # Replaced only in IAM's modules: ECR checks its repositories' policies with the same classes.
+    # Only IAM's names for these classes are replaced: ECR validates its repositories' policies with the same classes.
     models: Any = iam
     models.IAMPolicyDocumentValidator = _Identity
     models.IAMTrustPolicyDocumentValidator = _Trust
@@ -113,7 +113,7 @@ def _with_trust(put: Any) -> Any:
         )
         _check(text, "trust")
         _refused(lambda: check_size(text, "trust"))
-        # Stored state was valid when it was accepted; a principal may have been deleted since.
+        # Not while state is loaded: it was valid once, and a principal may have been deleted since.
         if CURRENT.control is not None:
             missing = missing_principal(text, exists_for(str(self.account_id)))
             if missing:
@@ -128,7 +128,7 @@ def _raise(sentence: str) -> None:
 
 
 def _managed(create: Any, *, place: int) -> Any:
-    """Return an operation that stores a managed policy; `place` and its name locate the text's argument."""
+    """Return an operation that stores a managed policy: its argument at `place`, or `policy_document`."""
 
     @functools.wraps(create)
     def created(self: Any, *args: Any, **named: Any) -> Any:

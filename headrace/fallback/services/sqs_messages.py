@@ -1,8 +1,7 @@
 """The messages of a queue, in place of moto's list, which every request scanned from end to end.
 
 A message is found by its number, counted by its state, and stored as a row. Times are milliseconds of the cloud's
-clock.
-Not thread-safe: `MOTO_LOCK`.
+clock. Not thread-safe: `MOTO_LOCK`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 

@@ -56,8 +56,7 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
     """Read a request's template and run its transforms; the caller does not hold the lock.
 
     A macro's function may take minutes, and other stacks continue meanwhile. `prepare` raises the errors that are found
-    here,
-    after the errors about the stack.
+    here, after the errors about the stack.
     """
     name = request["StackName"]
     try:

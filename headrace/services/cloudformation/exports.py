@@ -38,8 +38,7 @@ class Exports:
         """Return the failure of a template that imports a name that no stack exports, or None.
 
         Only resources in `wanted` count. The stack fails before any resource is begun, and has only its own events
-        (observed:
-        widdix/aws-s3-virusscan#39).
+        (observed: widdix/aws-s3-virusscan#39).
         """
         if "ImportValue" not in template.body:
             return None

@@ -101,8 +101,7 @@ class ResourceStates:
         """Store the result of an update: `retired` is to be deleted from now on, and `half_made` is not.
 
         All of it is stored in one transaction, so that no other thread stores the stack in between. A kill in between
-        would
-        leave behind the new resource, or the one that it replaces.
+        would leave behind the new resource, or the one that it replaces.
         """
         with self.lock, self.stacks.together():
             resource.physical_id = made.physical_id
@@ -128,8 +127,7 @@ class ResourceStates:
         """Return which resources an operation failed to create, and which to update.
 
         Both sentences, in this order: observed (serverless/serverless#1745). Cancelled resources are named when no
-        other has
-        failed.
+        other has failed.
         """
         at_fault = [name for name, error in failed.items() if not is_cancelled(error)]
         by_verb: dict[str, list[str]] = {"create": [], "update": []}

@@ -97,10 +97,9 @@ def scope_of(
     """Return the scope in which `template`'s values are evaluated.
 
     `parameters` are effective values by name; `resources` are the stack's existing ones; `later` says whether a
-    resource's
-    values are only known after the template is applied, for change sets; `skipped` whether its condition is false;
-    `imported` replaces `Exports.read`, which also notes that the stack uses the export; `decided` are conditions whose
-    values are known.
+    resource's values are only known after the template is applied, for change sets; `skipped` whether its condition is
+    false; `imported` replaces `Exports.read`, which also notes that the stack uses the export; `decided` are conditions
+    whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:

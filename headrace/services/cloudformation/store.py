@@ -63,8 +63,7 @@ class Stacks:
     """All stacks, change sets and events. Thread-safe as the database is; what `save...` wrote is durable on return.
 
     `lock` is held by whoever reads a stack's status and then acts on it. Each resource is stored separately: storing
-    all of
-    them at every step of each would take quadratic time.
+    all of them at every step of each would take quadratic time.
     """
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:

@@ -39,8 +39,7 @@ def change_indexes(context: Context, name: str, old: Properties, new: Properties
     """Delete the removed indexes, create the new ones, and set the capacity of the others.
 
     The properties have the API's types. Raises ResourceFailed, as AWS does, when an update creates or deletes two
-    indexes,
-    or changes the keys or projection of one.
+    indexes, or changes the keys or projection of one.
     """
     before, after = _indexes(old), _indexes(new)
     if before == after:

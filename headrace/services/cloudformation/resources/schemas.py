@@ -19,8 +19,7 @@ def schemas() -> dict[str, dict[str, list[str]]]:
     """Return the schemas: type -> names of properties.
 
     All types have `required`, `primary` (the properties that identify a resource) and `identifier` (the same, if none
-    of
-    them is read-only); declared types also have `properties`, `createOnly` and `readOnly`.
+    of them is read-only); declared types also have `properties`, `createOnly` and `readOnly`.
     """
     return json.loads(_FILE.read_text())
 
