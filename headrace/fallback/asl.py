@@ -42,7 +42,7 @@ MOST_ITERATIONS_AT_A_TIME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class ExecutionInput:
     """The input of an execution; `is_express` is its machine's type, `logging` its machine's configuration."""
 
     arn: str
@@ -72,7 +72,7 @@ class Outcome:
 class Run:
     """One execution. `run` is called once, on a thread of the caller; any thread may call the other methods."""
 
-    def __init__(self, started: Started, activities: Activities | None = None) -> None:
+    def __init__(self, started: ExecutionInput, activities: Activities | None = None) -> None:
         """Take the execution's input, and the queue in which its activity tasks wait for workers."""
         self.started = started
         self._activities = activities or Activities()
@@ -294,7 +294,7 @@ def _patch_interpreter() -> None:
     instead = {
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
-        "TMP_THREADS": _Nothing(),
+        "TMP_THREADS": _Discarding(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
     for name, module in list(sys.modules.items()):
@@ -307,7 +307,7 @@ def _patch_interpreter() -> None:
     tasks: Any = state_task_service.StateTaskService
     tasks._normalise_response = _normalise_response  # noqa: SLF001 - moto has no public attribute
     iterations: Any = inline_iteration_component.InlineIterationComponent
-    iterations._launch_worker = _few(iterations._launch_worker)  # noqa: SLF001 - as above
+    iterations._launch_worker = _limited(iterations._launch_worker)  # noqa: SLF001 - as above
     retrier, events = decl.RetrierDecl, cast("Any", EventManager)
     retrier._eval_body = _retrying(retrier._eval_body)  # noqa: SLF001 - as above
     events._publish_history_event = _bounded(events._publish_history_event)  # noqa: SLF001 - as above
@@ -331,7 +331,7 @@ def _normalise_response(
         self._from_boto_response(response, shape)
 
 
-class _Nothing:
+class _Discarding:
     """A list that discards what is appended."""
 
     def append(self, value: Any) -> None:
@@ -379,7 +379,7 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
     return bounded
 
 
-def _few(launch: Callable[..., Any]) -> Callable[..., Any]:
+def _limited(launch: Callable[..., Any]) -> Callable[..., Any]:
     """Make a Map start a limited number of threads; they share its items."""
 
     def launched(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:

@@ -68,7 +68,7 @@ def patch() -> None:
     data.set_result = _set_result
     events: Any = event_manager.EventManager
     events.add_evaluation_failure = events.add_event
-    events.add_event = _but_evaluation_failures(events.add_event)
+    events.add_event = _without_evaluation_failures(events.add_event)
     failures: Any = failure_event.FailureEventException
     failures.get_execution_failed_event_details = _once_decorated(
         failures.get_execution_failed_event_details
@@ -231,7 +231,7 @@ def _set_result(self: Any, result: Any) -> None:
     data["result"], data["errorOutput"] = copy.deepcopy(result), None
 
 
-def _but_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
+def _without_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
     """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them."""
 
     def added(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:

@@ -47,7 +47,7 @@ def patch() -> None:
     service: Any = state_task_service.StateTaskService
     service._from_error = _naming(service._from_error)
     task: Any = state_task_service_callback.StateTaskServiceCallback
-    task._eval_body = _with_an_end(task._eval_body, resource.ResourceCondition)
+    task._eval_body = _with_sync(task._eval_body, resource.ResourceCondition)
     sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
     sdk._normalise_service_error_name = staticmethod(_name_in_sdk)
     glue: Any = state_task_service_glue.StateTaskServiceGlue
@@ -81,17 +81,17 @@ def _name_in_sdk(service: str) -> str:
     return "".join(word[:1].upper() + word[1:].lower() for word in _WORD.findall(identifier))
 
 
-def _with_an_end(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
+def _with_sync(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
     """Let the `.sync` tasks of every service wait; in moto, Glue's lacks this and fails at its end."""
     syncs = {conditions.Sync, conditions.Sync2}
 
-    def with_an_end(self: Any, env: Any) -> None:
+    def with_sync(self: Any, env: Any) -> None:
         condition, supported = self.resource.condition, self._supported_integration_patterns
         if condition in syncs and condition in supported:
             self._supported_integration_patterns = {*supported, conditions.WaitForTaskToken}
         evaluate(self, env)
 
-    return with_an_end
+    return with_sync
 
 
 def _no_glue_job(*_: Any, **__: Any) -> Any:

@@ -18,7 +18,7 @@ class RunningExecutions(Protocol):
     """Runs the executions of state machines: `headrace.fallback.executions.Executions`, which imports this module."""
 
     def start(self, started: Any) -> None:
-        """Run a `headrace.fallback.asl.Started`. Raises AwsError."""
+        """Run a `headrace.fallback.asl.ExecutionInput`. Raises AwsError."""
         ...
 
     def run_of(self, arn: str) -> Any:
@@ -93,7 +93,7 @@ class Current:
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 
-    def cut_off(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
+    def disconnect(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
         """Switch to a cloud with this clock: moto calls nothing outside until the other parts are set."""
         self.clock, self.sessions, self.guard = clock, sessions, guard
         self.functions = self.control = self.search = self.warehouses = None

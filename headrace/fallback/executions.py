@@ -19,7 +19,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.activities import Activities
-from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
+from headrace.fallback.asl import RUNTIME_ERROR, ExecutionInput, Outcome, Run
 from headrace.fallback.current import RunningExecutions
 from headrace.fallback.jsonata import EVALUATOR
 
@@ -44,7 +44,7 @@ class Executions:
         self._is_stopping = False
         self.activities = Activities()
 
-    def start(self, started: Started) -> None:
+    def start(self, started: ExecutionInput) -> None:
         """Run an execution, which is stored once the caller releases moto's lock. Raises AwsError."""
         run = Run(started, self.activities)
         thread = threading.Thread(
@@ -155,7 +155,7 @@ def trim(finished_and_running: list[Any]) -> None:
         finished_and_running.remove(each)
 
 
-def _find(started: Started) -> Any:
+def _find(started: ExecutionInput) -> Any:
     """Return moto's execution; None when its machine is deleted, or it was never stored."""
     from moto.stepfunctions.models import stepfunctions_backends
 

@@ -38,7 +38,7 @@ _SOURCE_IDENTITY = "https://aws.amazon.com/SAML/Attributes/SourceIdentity"
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
+class ConfirmedIdentity:
     """An identity that a provider confirms.
 
     Attributes:
@@ -61,11 +61,11 @@ class Vouched:
 # --- OpenID Connect -------------------------------------------------------------------------------
 
 
-def of_token(token: str, account: str, now_ms: int) -> Vouched:
+def identity_of_token(token: str, account: str, now_ms: int) -> ConfirmedIdentity:
     """Return the identity in a web identity token, for a role in an account. moto must be loaded."""
     claims = _claims(token)
     if claims is None:
-        return Vouched("", problem=AwsError(_INVALID, _NO_JWT))
+        return ConfirmedIdentity("", problem=AwsError(_INVALID, _NO_JWT))
     issuer = str(claims.get("iss") or "")
     host = issuer.removeprefix("https://").rstrip("/")
     audiences = _texts(claims.get("aud"))
@@ -83,7 +83,7 @@ def of_token(token: str, account: str, now_ms: int) -> Vouched:
     }
     lowered = {name.lower(): values for name, values in keys.items() if values}
     problem = _problem(claims, issuer, audiences, found, provider, now_ms)
-    return Vouched(provider, lowered, shown, problem)
+    return ConfirmedIdentity(provider, lowered, shown, problem)
 
 
 def _problem(
@@ -137,20 +137,22 @@ def _texts(value: Any) -> tuple[str, ...]:
 # --- SAML -----------------------------------------------------------------------------------------
 
 
-def of_assertion(encoded: str, role_arn: str, provider: str, now_ms: int) -> Vouched:
+def identity_of_assertion(
+    encoded: str, role_arn: str, provider: str, now_ms: int
+) -> ConfirmedIdentity:
     """Return the identity in a SAML response, for a role and an IAM provider. moto must be loaded."""
     broken = AwsError(_INVALID, "Invalid base64 SAMLResponse (Service: AWSOpenIdDiscoveryService)")
     try:
         parsed = _parsed(base64.b64decode(encoded, validate=False))
     except (binascii.Error, ValueError, KeyError, TypeError):
-        return Vouched("", problem=broken)
+        return ConfirmedIdentity("", problem=broken)
     try:
         return _of_parsed(parsed, role_arn, provider, now_ms)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return Vouched("", problem=broken)
+        return ConfirmedIdentity("", problem=broken)
 
 
-def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouched:
+def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> ConfirmedIdentity:
     assertion = response["saml|Assertion"]
     attributes = dict(_attributes(assertion))
     name_id = assertion["saml|Subject"]["saml|NameID"]
@@ -178,7 +180,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouc
         "Audience": recipient,
         "NameQualifier": qualifier,
     }
-    return Vouched(
+    return ConfirmedIdentity(
         provider,
         {key: (value,) for key, value in given.items() if value},
         shown,

@@ -30,10 +30,9 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import account_of
-from headrace.fallback.answered_here import answer_without_moto
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.held import HeldState
+from headrace.fallback.iam_answers import answer_without_moto
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -48,6 +47,7 @@ from headrace.fallback.moto_requests import (
     run_entry,
     service_of,
 )
+from headrace.fallback.moto_state import MotoState
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
 from headrace.fallback.outside_http import post
 from headrace.fallback.profiles import PROFILES
@@ -126,7 +126,7 @@ class MotoServices:
             post=post,
         )
         self.retention = LogRetention(self.is_loaded)
-        self.held = HeldState(self.warm_up, self._ready.is_set)
+        self.held = MotoState(self.warm_up, self._ready.is_set)
         # The running state machines; stopped with the cloud.
         self.executions = Executions(self._change_executions)
 
@@ -180,7 +180,7 @@ class MotoServices:
     def _load(self) -> None:
         _Owner.services = None
         start_empty()
-        CURRENT.cut_off(self._clock, self.sessions, self.guard)
+        CURRENT.disconnect(self._clock, self.sessions, self.guard)
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
@@ -325,7 +325,7 @@ class MotoServices:
 
     def _read(self, entry: Entry) -> HttpResponse:
         """Run a read concurrently with writes; what it may have seen is stored before it is answered."""
-        times_taken_back = self._kept.times_taken_back
+        undo_count = self._kept.undo_count
         try:
             response = self._run_entry(entry)
         except AwsError:
@@ -334,7 +334,7 @@ class MotoServices:
             with self._alone():
                 response = self._run_entry(entry)
         with self._alone():
-            if self._kept.times_taken_back != times_taken_back:
+            if self._kept.undo_count != undo_count:
                 # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
             if TOUCHED.has_made:

@@ -19,7 +19,7 @@ from headrace.aws.permits import is_restricted
 from headrace.core.arn import is_account_id
 from headrace.fallback import iam_records
 from headrace.fallback.current import CURRENT
-from headrace.fallback.held_policies import policy_held
+from headrace.fallback.moto_policies import policy_in_moto
 from headrace.iam.refusals import refused
 from headrace.permissions.document import UnreadableDocument
 from headrace.permissions.evaluate import denial, evaluate
@@ -94,7 +94,7 @@ def patch_buses(models: Any, handler: Any) -> None:
 def refusal_of(response: Any, action: str, arn: str) -> str:
     """Return why a caller may not act in another account; empty when it may, or the gateway has decided."""
     key = str(response.get_access_key())
-    if is_restricted(key) and _is_somebodys(key):
+    if is_restricted(key) and _has_owner(key):
         return ""
     caller = str(response.current_account)
     root = f"arn:aws:iam::{caller}:root"
@@ -104,7 +104,7 @@ def refusal_of(response: Any, action: str, arn: str) -> str:
     return "" if decision.allowed else denial(principal, access, decision)
 
 
-def _is_somebodys(key: str) -> bool:
+def _has_owner(key: str) -> bool:
     """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
     if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
         return True
@@ -113,7 +113,7 @@ def _is_somebodys(key: str) -> bool:
 
 
 def _policy(arn: str) -> NamedPolicy | None:
-    text = policy_held(arn)
+    text = policy_in_moto(arn)
     try:
         return None if text is None else NamedPolicy.of("resource policy", text)
     except UnreadableDocument:

@@ -30,7 +30,7 @@ LONGEST_DELAY_S = 60.0
 # The most deliveries that wait for failing targets; beyond it the oldest is given up.
 MOST_WAITING = 10_000
 # Errors that no retry can fix: AWS sends such an event to the dead-letter queue at once (documented).
-HOPELESS = (
+NOT_RETRYABLE = (
     "ResourceNotFound", "NotFound", "NonExistent", "DoesNotExist", "AccessDenied", "NotAuthorized",
     "Validation", "InvalidArgument", "InvalidParameter", "UnknownOperation", "MissingParameter",
 )  # fmt: skip
@@ -214,19 +214,19 @@ class OutboxWorker:
             condition = "MaximumRetryAttempts"
         elif age_s >= delivery.most_age_s:
             condition = "MaximumEventAgeInSeconds"
-        is_hopeless = any(name in error.code for name in HOPELESS) or (
+        is_not_retryable = any(name in error.code for name in NOT_RETRYABLE) or (
             delivery.http is not None and is_final(error)
         )
-        if not condition and not is_hopeless:
-            self._say(delivery, error, "is tried again")
+        if not condition and not is_not_retryable:
+            self._log_failure(delivery, error, "is tried again")
             delivery.attempts += 1
             delay_s = min(FIRST_DELAY_S * 2 ** min(delivery.attempts - 1, 20), LONGEST_DELAY_S)
             OUTBOX.put(number, delivery, CURRENT.clock.now_ms() + round(delay_s * 1000))
             return
         OUTBOX.remove(number)
-        give_up(delivery, error.code, error.message, condition, self._say)
+        give_up(delivery, error.code, error.message, condition, self._log_failure)
 
-    def _say(self, delivery: Delivery, error: AwsError, what_now: str) -> None:
+    def _log_failure(self, delivery: Delivery, error: AwsError, what_now: str) -> None:
         """Log a failure, once until the next success."""
         if delivery.what not in self._said and len(self._said) < MOST_WAITING:
             self._said.add(delivery.what)
@@ -240,7 +240,7 @@ def give_up(
     condition: str,
     say: Callable[[Delivery, AwsError, str], None],
 ) -> None:
-    """Send a delivery to its dead-letter queue, or drop it; return a text for the log."""
+    """Send a delivery to its dead-letter queue, or drop it, and log which."""
     error = AwsError(code, message)
     if not delivery.dead_letter_arn:
         say(delivery, error, "is not delivered")
@@ -252,13 +252,13 @@ def give_up(
         **({"EXHAUSTED_RETRY_CONDITION": condition} if condition else {}),
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
-    if to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
+    if send_to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
         say(delivery, error, f"goes to {delivery.dead_letter_arn}")
     else:
         say(delivery, error, f"is lost, because there is no queue {delivery.dead_letter_arn}")
 
 
-def to_queue(
+def send_to_queue(
     queue_arn: str, body: str, attributes: Mapping[str, str], group_id: str | None = None
 ) -> bool:
     """Send to one of moto's queues; return whether it exists. The caller holds `MOTO_LOCK` and saves."""

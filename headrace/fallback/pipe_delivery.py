@@ -20,7 +20,7 @@ from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting, ControlPlane, QueueMessage, StreamRecord
 from headrace.fallback.http_targets import http_call, is_final, is_http, send
 from headrace.fallback.json_path import NoValue, first_value
-from headrace.fallback.outbox import HOPELESS
+from headrace.fallback.outbox import NOT_RETRYABLE
 from headrace.fallback.targets import target_call
 
 SESSION = "headrace-pipes"
@@ -154,9 +154,11 @@ def _called(
             acting=Acting(batch.role_arn, SESSION) if batch.role_arn else None,
         )
     except AwsError as error:
-        is_hopeless = any(name in error.code for name in HOPELESS)
+        is_not_retryable = any(name in error.code for name in NOT_RETRYABLE)
         what = f"{batch.target or batch.enrichment}: {error}"
-        raise PipeFailed(what, may_pass=not is_hopeless or "AccessDenied" in error.code) from error
+        raise PipeFailed(
+            what, may_pass=not is_not_retryable or "AccessDenied" in error.code
+        ) from error
 
 
 def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPlane) -> None:

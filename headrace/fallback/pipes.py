@@ -210,15 +210,15 @@ class PipeWorker:
             else:
                 raise PipeFailed(f"headrace's pipes read no source such as {self._pipe.source}")
         except (StreamNotFound, LookupError) as error:
-            self._say(f"the source does not exist: {error}")
+            self._log_failure(f"the source does not exist: {error}")
             return RETRY_EVERY_S
         except PipeFailed as error:
-            self._say(str(error))
+            self._log_failure(str(error))
             return RETRY_EVERY_S if error.may_pass else math.inf
         self._said = ""
         return delay_s
 
-    def _say(self, why: str) -> None:
+    def _log_failure(self, why: str) -> None:
         if why != self._said:
             self._said = why
             log.warning("%s: %s", self._pipe.arn, why)

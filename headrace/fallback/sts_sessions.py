@@ -44,7 +44,7 @@ _CHAINED = "The requested DurationSeconds exceeds the 1 hour session limit for r
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """A request and its caller: `session` for temporary credentials, `user` for a user's own key."""
 
     call: Call
@@ -74,7 +74,7 @@ def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
     operation, params = codec_moto.parse_request("sts", request)
     validate("sts", operation, params, code="ValidationError")
     session = sessions.find(call.access_key, token_of(request))
-    asked = _Asked(call, operation, params, session, _user_of(call.access_key), sessions)
+    asked = _Request(call, operation, params, session, _user_of(call.access_key), sessions)
     return codec_moto.serialize_output(
         "sts", operation, _ANSWERS[operation](asked), call.request_id
     )
@@ -92,7 +92,7 @@ def _user_of(access_key: str) -> str:
 # --- the operations -------------------------------------------------------------------------------
 
 
-def _assume_role(asked: _Asked) -> dict[str, Any]:
+def _assume_role(asked: _Request) -> dict[str, Any]:
     arn = asked.text("RoleArn")
     account, role = _role_of(arn)
     if asked.session is not None and asked.session.kind == "federated":
@@ -117,7 +117,7 @@ def _assume_role(asked: _Asked) -> dict[str, Any]:
     return _answer_of_role(asked, session)
 
 
-def _answer_of_role(asked: _Asked, session: RoleSession) -> dict[str, Any]:
+def _answer_of_role(asked: _Request, session: RoleSession) -> dict[str, Any]:
     answer = {
         "Credentials": _credentials(asked, session),
         "AssumedRoleUser": {
@@ -131,19 +131,21 @@ def _answer_of_role(asked: _Asked, session: RoleSession) -> dict[str, Any]:
     )
 
 
-def _assume_role_with_web_identity(asked: _Asked) -> dict[str, Any]:
+def _assume_role_with_web_identity(asked: _Request) -> dict[str, Any]:
     account = _role_of(asked.text("RoleArn"))[0]
     token = asked.text("WebIdentityToken")
-    return _assume_for(asked, federation.of_token(token, account, asked.call.now_ms))
+    return _assume_for(asked, federation.identity_of_token(token, account, asked.call.now_ms))
 
 
-def _assume_role_with_saml(asked: _Asked) -> dict[str, Any]:
+def _assume_role_with_saml(asked: _Request) -> dict[str, Any]:
     role, provider = asked.text("RoleArn"), asked.text("PrincipalArn")
     assertion = asked.text("SAMLAssertion")
-    return _assume_for(asked, federation.of_assertion(assertion, role, provider, asked.call.now_ms))
+    return _assume_for(
+        asked, federation.identity_of_assertion(assertion, role, provider, asked.call.now_ms)
+    )
 
 
-def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
+def _assume_for(asked: _Request, vouched: federation.ConfirmedIdentity) -> dict[str, Any]:
     """Return a role's session for an identity that a provider has confirmed. Raises AwsError.
 
     A problem with the identity is refused where permissions are enforced, and otherwise recorded.
@@ -176,7 +178,7 @@ def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
     return {**_answer_of_role(asked, session), **vouched.shown}
 
 
-def _get_session_token(asked: _Asked) -> dict[str, Any]:
+def _get_session_token(asked: _Request) -> dict[str, Any]:
     asked.refuse_session("GetSessionToken")
     duration_s = _long_duration(asked)
     kind = "user" if asked.user else "root"
@@ -192,7 +194,7 @@ def _get_session_token(asked: _Asked) -> dict[str, Any]:
     return {"Credentials": _credentials(asked, session)}
 
 
-def _get_federation_token(asked: _Asked) -> dict[str, Any]:
+def _get_federation_token(asked: _Request) -> dict[str, Any]:
     asked.refuse_session("GetFederationToken")
     duration_s = _long_duration(asked)
     account = asked.call.account
@@ -218,7 +220,7 @@ def _get_federation_token(asked: _Asked) -> dict[str, Any]:
     }
 
 
-_ANSWERS: dict[str, Callable[[_Asked], dict[str, Any]]] = {
+_ANSWERS: dict[str, Callable[[_Request], dict[str, Any]]] = {
     "AssumeRole": _assume_role,
     "AssumeRoleWithSAML": _assume_role_with_saml,
     "AssumeRoleWithWebIdentity": _assume_role_with_web_identity,
@@ -228,7 +230,7 @@ _ANSWERS: dict[str, Callable[[_Asked], dict[str, Any]]] = {
 OPERATIONS = frozenset(_ANSWERS)
 
 
-def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
+def _credentials(asked: _Request, session: RoleSession) -> dict[str, Any]:
     issued = asked.sessions.issue(session)
     return {
         "AccessKeyId": issued.access_key_id,
@@ -238,7 +240,7 @@ def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
     }
 
 
-def _has_mfa(asked: _Asked) -> bool:
+def _has_mfa(asked: _Request) -> bool:
     """Whether a request has a valid code of its caller's MFA device. Raises AwsError for a wrong one."""
     serial_number, code = asked.text("SerialNumber"), asked.text("TokenCode")
     if not serial_number and not code:
@@ -277,13 +279,13 @@ def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool
         raise AwsError("ValidationError", _TOO_LONG)
 
 
-def _long_duration(asked: _Asked) -> int:
+def _long_duration(asked: _Request) -> int:
     """Return the duration of a user's session in seconds; at most an hour for the account itself."""
     duration_s = int(asked.params.get("DurationSeconds") or LONG_S)
     return duration_s if asked.user else min(duration_s, HOUR_S)
 
 
-def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+def _tags(asked: _Request) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     """Return a session's tags, with the inherited ones, and the keys that it passes on. Raises AwsError."""
     given = cast("Sequence[Mapping[str, str]]", asked.params.get("Tags") or ())
     tags = {tag["Key"]: tag["Value"] for tag in given}
@@ -302,7 +304,7 @@ def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     return (*kept, *tags.items()), (*sorted(inherited), *wanted)
 
 
-def _source_identity(asked: _Asked) -> str:
+def _source_identity(asked: _Request) -> str:
     """Return the session's source identity; once set, it applies to all sessions of the chain. Raises AwsError."""
     given = asked.text("SourceIdentity")
     first = "" if asked.session is None else asked.session.source_identity
@@ -311,7 +313,7 @@ def _source_identity(asked: _Asked) -> str:
     return first or given
 
 
-def _policies(asked: _Asked, account: str) -> tuple[str, tuple[str, ...]]:
+def _policies(asked: _Request, account: str) -> tuple[str, tuple[str, ...]]:
     """Return the session policies: a text, and ARNs of managed policies. Raises AwsError."""
     text = asked.text("Policy")
     if len(text) > MOST_POLICY_CHARACTERS:

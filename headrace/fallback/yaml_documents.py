@@ -36,7 +36,9 @@ def _check(text: Any) -> None:
         match event:
             case yaml.AliasEvent(anchor=anchor):
                 if anchor not in values_of:
-                    raise yaml.YAMLError(f"the alias {anchor!r} refers to a value that contains it")
+                    raise yaml.YAMLError(
+                        f"the alias {anchor!r} refers to no value, or to one that contains it"
+                    )
                 values += values_of[anchor]
             case yaml.ScalarEvent(anchor=anchor):
                 values += 1

@@ -26,7 +26,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuthorizerInput:
     """The input of an authorizer.
 
     Attributes:
@@ -50,7 +50,9 @@ _NOT_VERIFIED = (
 )
 
 
-def ask_rest(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def ask_rest(
+    functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
+) -> dict[str, Any]:
     """Return the authorizer's context for a method of a REST API. Raises Refused."""
     kind = authorizer.get("type")
     if kind not in ("TOKEN", "REQUEST"):
@@ -77,7 +79,9 @@ def ask_rest(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) 
     return {**(members(answer.get("context"))), "principalId": answer.get("principalId", "")}
 
 
-def ask_http(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def ask_http(
+    functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
+) -> dict[str, Any]:
     """Return the authorizer's context for a route of an HTTP API. Raises Refused."""
     if authorizer.get("authorizerType") != "REQUEST":
         raise Refused(501, _NOT_VERIFIED)
@@ -100,7 +104,7 @@ def ask_http(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) 
     return members(answer.get("context"))
 
 
-def _identity(source: str, asked: Asked) -> str:
+def _identity(source: str, asked: AuthorizerInput) -> str:
     places: Mapping[str, Callable[[str], Any]] = {
         "method.request.header.": lambda name: asked.header.get(name.lower()),
         "method.request.querystring.": asked.querystring.get,
@@ -112,7 +116,11 @@ def _identity(source: str, asked: Asked) -> str:
 
 
 def _invoke(
-    functions: Functions, uri: Any, authorizer_id: Any, event: dict[str, Any], asked: Asked
+    functions: Functions,
+    uri: Any,
+    authorizer_id: Any,
+    event: dict[str, Any],
+    asked: AuthorizerInput,
 ) -> dict[str, Any]:
     function = function_of(str(uri or ""))
     failed = Refused(500, None, "AuthorizerConfigurationException")

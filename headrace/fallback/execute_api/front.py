@@ -19,7 +19,7 @@ from headrace.fallback.execute_api.addresses import (
     is_of_an_api,
 )
 from headrace.fallback.execute_api.apis import HttpApi, RestApi, find_api
-from headrace.fallback.execute_api.functions import Functions, Visit, refusal
+from headrace.fallback.execute_api.functions import ApiRequest, Functions, refusal
 from headrace.fallback.execute_api.http_apis import HttpApiRequest
 from headrace.fallback.execute_api.rest import RestRequest
 
@@ -100,8 +100,8 @@ class ExecuteApi:
 
     def _visit(
         self, api: RestApi | HttpApi, request: HttpRequest, address: Address, request_id: str
-    ) -> Visit:
-        return Visit(
+    ) -> ApiRequest:
+        return ApiRequest(
             request,
             path=address.path,
             domain=address.domain,

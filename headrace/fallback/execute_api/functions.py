@@ -39,7 +39,7 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
+class ApiRequest:
     """A request to an API, with the API, the stage and the services that answering needs.
 
     Attributes:

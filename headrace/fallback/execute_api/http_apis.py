@@ -17,10 +17,10 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.execute_api import endpoints
 from headrace.fallback.execute_api.apis import HttpApi
-from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_http
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, ask_http
 from headrace.fallback.execute_api.functions import (
     SERVICE,
-    Visit,
+    ApiRequest,
     answer,
     body_of,
     function_of,
@@ -57,7 +57,7 @@ _SUBTYPES = {
 class HttpApiRequest:
     """One request to an HTTP API."""
 
-    def __init__(self, api: HttpApi, visit: Visit) -> None:
+    def __init__(self, api: HttpApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
         self._api, self._request, self._domain = api, request, visit.domain
         self._functions, self._control = visit.functions, visit.control
@@ -185,7 +185,7 @@ class HttpApiRequest:
         if authorizer is None:
             raise Refused(500, "Internal Server Error")
         format_version = str(authorizer.get("authorizerPayloadFormatVersion") or version)
-        asked = Asked(
+        asked = AuthorizerInput(
             method_arn=self._arn(key),
             header=self._request.headers,
             querystring={name: values[-1] for name, values in query_of(self._request).items()},

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.velocity import TemplateError
-from headrace.fallback.execute_api.mapping import Seen, filled, members, parsed, text_at
-from headrace.fallback.execute_api.service_calls import Answered
+from headrace.fallback.execute_api.mapping import RequestValues, filled, members, parsed, text_at
+from headrace.fallback.execute_api.service_calls import IntegrationAnswer
 
 _JSON = "application/json"
 
@@ -26,7 +26,7 @@ def pairs(target: str) -> list[tuple[str, str]]:
     return parse_qsl(target.partition("?")[2], keep_blank_values=True)
 
 
-def request_body(integration: Mapping[str, Any], seen: Seen) -> str | None:
+def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | None:
     """Return the integration's request body; None for a refused media type. Raises TemplateError.
 
     Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/integration-passthrough-behaviors.html
@@ -41,7 +41,9 @@ def request_body(integration: Mapping[str, Any], seen: Seen) -> str | None:
     return seen.body
 
 
-def request_parameters(integration: Mapping[str, Any], seen: Seen) -> dict[str, dict[str, str]]:
+def request_parameters(
+    integration: Mapping[str, Any], seen: RequestValues
+) -> dict[str, dict[str, str]]:
     """Return the integration's header (by lower-case name), path and querystring parameters."""
     found: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
     given: Mapping[str, Any] = members(integration.get("requestParameters"))
@@ -54,7 +56,7 @@ def request_parameters(integration: Mapping[str, Any], seen: Seen) -> dict[str, 
 
 
 def response(
-    integration: Mapping[str, Any], answered: Answered, outcome: str, seen: Seen
+    integration: Mapping[str, Any], answered: IntegrationAnswer, outcome: str, seen: RequestValues
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
     """Return the client's status, headers and body; None without a matching response. Raises TemplateError."""
     responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
@@ -108,7 +110,9 @@ def _fits(pattern: str, outcome: str) -> bool:
         raise TemplateError(f"the selection pattern cannot be used: {error}") from error
 
 
-def _of_answer(source: str, answered: Answered, text: str, seen: Seen) -> str | None:
+def _of_answer(
+    source: str, answered: IntegrationAnswer, text: str, seen: RequestValues
+) -> str | None:
     if source.startswith("integration.response.header."):
         return answered.headers.get(source.removeprefix("integration.response.header.").lower())
     if source == "integration.response.body":

@@ -30,7 +30,7 @@ _ESCAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RequestValues:
     """The parts of a request that mappings read.
 
     Attributes:
@@ -93,7 +93,9 @@ def parsed(text: str) -> Any:
         return text
 
 
-def filled(template: str, body: str, seen: Seen, override: dict[str, Any] | None = None) -> str:
+def filled(
+    template: str, body: str, seen: RequestValues, override: dict[str, Any] | None = None
+) -> str:
     """Return a filled mapping template for a request's or an answer's body. Raises TemplateError.
 
     The status and headers that an answer's template sets in `$context.responseOverride` are put into `override`.

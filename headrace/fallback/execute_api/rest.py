@@ -15,10 +15,10 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.velocity import TemplateError
 from headrace.fallback.execute_api import endpoints, mapped, service_calls
 from headrace.fallback.execute_api.apis import RestApi
-from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_rest
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, ask_rest
 from headrace.fallback.execute_api.functions import (
     SERVICE,
-    Visit,
+    ApiRequest,
     answer,
     body_of,
     function_of,
@@ -28,9 +28,9 @@ from headrace.fallback.execute_api.functions import (
     refusal,
     when,
 )
-from headrace.fallback.execute_api.mapping import Seen, members, text_at
+from headrace.fallback.execute_api.mapping import RequestValues, members, text_at
 from headrace.fallback.execute_api.routing import best_match
-from headrace.fallback.execute_api.service_calls import Answered, Sent
+from headrace.fallback.execute_api.service_calls import IntegrationAnswer, IntegrationRequest
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ SESSION = "BackplaneAssumeRoleSession"
 class RestRequest:
     """One request to a REST API."""
 
-    def __init__(self, api: RestApi, visit: Visit) -> None:
+    def __init__(self, api: RestApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
         self._api, self._request = api, request
         self._functions, self._control = visit.functions, visit.control
@@ -103,7 +103,7 @@ class RestRequest:
         kind = str(integration.get("type")).upper()
         if kind == "AWS_PROXY":
             return self._proxy(integration, event)
-        seen = Seen(
+        seen = RequestValues(
             path=parameters,
             querystring={name: values[-1] for name, values in query_of(request).items()},
             header=dict(request.headers),
@@ -131,7 +131,7 @@ class RestRequest:
         authorizer = api.authorizers.get(str(method["authorizerId"]))
         if authorizer is None:
             raise Refused(500, None, "AuthorizerConfigurationException")
-        asked = Asked(
+        asked = AuthorizerInput(
             method_arn=self._arn(self._request.method, self._path),
             header=self._request.headers,
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
@@ -252,7 +252,11 @@ class RestRequest:
         return made
 
     def _integrate(
-        self, kind: str, integration: Mapping[str, Any], seen: Seen, method: Mapping[str, Any]
+        self,
+        kind: str,
+        integration: Mapping[str, Any],
+        seen: RequestValues,
+        method: Mapping[str, Any],
     ) -> HttpResponse:
         body = mapped.request_body(integration, seen)
         if body is None:
@@ -261,13 +265,13 @@ class RestRequest:
             status = text_at(json.loads(body or "{}"), "statusCode") if body.startswith("{") else ""
             if not status:
                 raise Refused(500, "Internal server error", "InternalServerErrorException")
-            answered, outcome = Answered(int(status), {}, b""), str(status)
+            answered, outcome = IntegrationAnswer(int(status), {}, b""), str(status)
         elif kind == "AWS":
             answered, outcome = self._call(integration, seen, body)
         elif kind == "HTTP":
             status, headers, content = self._ask(integration, seen, body.encode(), {}, {})
             known = {name.lower(): value for name, value in headers}
-            answered, outcome = Answered(status, known, content), str(status)
+            answered, outcome = IntegrationAnswer(status, known, content), str(status)
         else:
             raise Refused(
                 501,
@@ -279,7 +283,7 @@ class RestRequest:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
         return answer(*made)
 
-    def _pass_on(self, integration: Mapping[str, Any], seen: Seen) -> HttpResponse:
+    def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
         """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
         made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
         return answer(*made)
@@ -287,7 +291,7 @@ class RestRequest:
     def _ask(
         self,
         integration: Mapping[str, Any],
-        seen: Seen,
+        seen: RequestValues,
         body: bytes,
         headers: Mapping[str, str],
         query: Mapping[str, str],
@@ -303,7 +307,9 @@ class RestRequest:
             body=body,
         )
 
-    def _call(self, integration: Mapping[str, Any], seen: Seen, body: str) -> tuple[Answered, str]:
+    def _call(
+        self, integration: Mapping[str, Any], seen: RequestValues, body: str
+    ) -> tuple[IntegrationAnswer, str]:
         """Return the integration's answer, and the text that selection patterns are matched against."""
         parameters = mapped.request_parameters(integration, seen)
         uri = mapped.with_variables(str(integration["uri"]), seen.stage)
@@ -313,7 +319,7 @@ class RestRequest:
             function = self._function(uri)
             if parameters["header"].get("x-amz-invocation-type") == "Event":
                 self._functions.invoke_later(function, body.encode())
-                return Answered(202, {}, b""), "202"
+                return IntegrationAnswer(202, {}, b""), "202"
             try:
                 result = self._functions.invoke(function, body.encode() or b"{}")
             except FunctionNotFound as error:
@@ -322,7 +328,7 @@ class RestRequest:
                 ) from error
             failed = text_at(json.loads(result.payload or b"{}"), "errorMessage")
             outcome = (failed or "") if result.function_error else ""
-            return Answered(200, {}, result.payload), outcome
+            return IntegrationAnswer(200, {}, result.payload), outcome
         target = service_calls.parse_uri(uri)
         if target is None:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
@@ -331,7 +337,7 @@ class RestRequest:
             "content-type": seen.header.get("content-type", "application/json"),
             **parameters["header"],
         }
-        sent = Sent(
+        sent = IntegrationRequest(
             region=region,
             service=service,
             kind=action,

@@ -26,7 +26,7 @@ _BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class IntegrationAnswer:
     """An integration's answer; header names are in lower case."""
 
     status: int
@@ -35,7 +35,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class IntegrationRequest:
     """An integration's request: the part of its URI after the service, and the HTTP request."""
 
     region: str
@@ -59,7 +59,9 @@ def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
     return parts[3], parts[4].rpartition(".")[2], kind, rest
 
 
-def call(control: ControlPlane, sent: Sent, *, account: str, acting: Acting | None) -> Answered:
+def call(
+    control: ControlPlane, sent: IntegrationRequest, *, account: str, acting: Acting | None
+) -> IntegrationAnswer:
     """Make the call; a refusal becomes an answer too."""
     service = _NAMES.get(sent.service, sent.service)
     try:
@@ -73,12 +75,14 @@ def call(control: ControlPlane, sent: Sent, *, account: str, acting: Acting | No
         return _refused(service, error)
 
 
-def _refused(service: str, error: AwsError) -> Answered:
+def _refused(service: str, error: AwsError) -> IntegrationAnswer:
     if service in _BY_QUERY:
         fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
         body = json.dumps({"Error": fault, "RequestId": ""}).encode()
-        return Answered(error.status, {"content-type": "application/json"}, body)
-    return Answered(error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1))
+        return IntegrationAnswer(error.status, {"content-type": "application/json"}, body)
+    return IntegrationAnswer(
+        error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
+    )
 
 
 def _known(service: str, operation: str) -> None:
@@ -87,8 +91,12 @@ def _known(service: str, operation: str) -> None:
 
 
 def _call_by_json(
-    control: ControlPlane, service: str, sent: Sent, account: str, acting: Acting | None
-) -> Answered:
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: Acting | None,
+) -> IntegrationAnswer:
     target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
     operation = sent.target if sent.kind == "action" else target
     _known(service, operation)
@@ -97,15 +105,19 @@ def _call_by_json(
         service, operation, params, account=account, region=sent.region, acting=acting
     )
     body = encode_output(service, operation, output, JSON_1_1)
-    return Answered(200, {"content-type": JSON_1_1}, body)
+    return IntegrationAnswer(200, {"content-type": JSON_1_1}, body)
 
 
 # --- the query protocol -------------------------------------------------------------------------
 
 
 def _call_by_query(
-    control: ControlPlane, service: str, sent: Sent, account: str, acting: Acting | None
-) -> Answered:
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: Acting | None,
+) -> IntegrationAnswer:
     given = dict(sent.query)
     if "json" not in sent.headers.get("content-type", ""):
         given.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
@@ -124,7 +136,7 @@ def _call_by_query(
     if output:
         result[f"{operation}Result"] = output
     body = json.dumps({f"{operation}Response": result}, default=_shown).encode()
-    return Answered(200, {"content-type": "application/json"}, body)
+    return IntegrationAnswer(200, {"content-type": "application/json"}, body)
 
 
 def _shown(value: Any) -> Any:
@@ -194,7 +206,9 @@ def _named(entry: Any, *names: str) -> Any:
 _OBJECTS = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject", "HEAD": "HeadObject"}
 
 
-def _call_s3(control: ControlPlane, sent: Sent, account: str, acting: Acting | None) -> Answered:
+def _call_s3(
+    control: ControlPlane, sent: IntegrationRequest, account: str, acting: Acting | None
+) -> IntegrationAnswer:
     bucket, _, key = sent.target.partition("/")
     operation = _OBJECTS.get(sent.method) if key else None
     if operation is None:
@@ -213,4 +227,6 @@ def _call_s3(control: ControlPlane, sent: Sent, account: str, acting: Acting | N
         "content-type": str(output.get("ContentType", "application/xml")),
         "etag": str(output.get("ETag", "")),
     }
-    return Answered(200, headers, output.get("Body", b"") if operation == "GetObject" else b"")
+    return IntegrationAnswer(
+        200, headers, output.get("Body", b"") if operation == "GetObject" else b""
+    )

@@ -92,7 +92,7 @@ class KeptState:
         self._journalled: set[str] = set()
         self._moto = _moto_version()
         # How often a change was undone; a read in the meantime may have seen it.
-        self.times_taken_back = 0
+        self.undo_count = 0
         # Whether memory differs from the database, because a change could not be undone.
         self.must_load_again = False
 
@@ -212,7 +212,7 @@ class KeptState:
 
     def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
         """Restore what was touched to the state in the database."""
-        self.times_taken_back += 1
+        self.undo_count += 1
         # For a journalled service the database has requests, not state.
         self.must_load_again = True
         if is_journalled:

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
 from headrace.fallback.http_targets import HttpCall, http_call, is_http
-from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, to_queue
+from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services.event_inputs import at_path, input_of
 
 # The most buses that an event passes: AWS forbids such loops, and here they end.
@@ -181,7 +181,7 @@ def _ask(rule: Any, action: str, arn: str) -> None:
 def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     _ask(rule, "sqs:SendMessage", str(target["Arn"]))
     group = (target.get("SqsParameters") or {}).get("MessageGroupId")
-    if not to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
+    if not send_to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
         raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
 
 

@@ -68,7 +68,7 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
         if not rule.event_pattern.matches_event(original_event):
             return
     except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
-        _say(rule.arn, "", f"{type(error).__name__}: {error}")
+        _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")
         return
     for target in list(rule.targets):
         send_to_target(rule, target, original_event, transform_input=transform_input)
@@ -84,7 +84,7 @@ def send_to_target(
         _fail(rule, target, event, error)
 
 
-def _say(rule_arn: str, target_arn: str, reason: str) -> None:
+def _log_failure(rule_arn: str, target_arn: str, reason: str) -> None:
     failure = (rule_arn, target_arn, reason)
     if failure not in _Memory.targets and len(_Memory.targets) < 10_000:
         _Memory.targets.add(failure)
@@ -102,7 +102,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
     )
 
     def say(delivery: Delivery, why: AwsError, what_now: str) -> None:
-        _say(rule.arn, arn, f"it {what_now}: {why}")
+        _log_failure(rule.arn, arn, f"it {what_now}: {why}")
 
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     give_up(delivery, str(code), str(message), "", say)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
-from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
+from headrace.fallback.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services import sns_checks
 from headrace.fallback.services.sns_signatures import now, post_data, signed
 
@@ -153,7 +153,7 @@ def _undeliverable(subscription: Any, message: str, message_id: str, error: Exce
     reason = str(getattr(error, "message", "") or error or type(error).__name__)
     arn, queue = subscription.arn, _dead_letter_arn(subscription)
     notification = json.dumps(subscription.get_post_data(message, message_id, None))
-    is_kept = bool(queue) and to_queue(queue, notification, {})
+    is_kept = bool(queue) and send_to_queue(queue, notification, {})
     if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
         _Logged.subscriptions.add((arn, reason))
         fate = f"goes to {queue}" if is_kept else "is lost"

@@ -22,7 +22,7 @@ from headrace.fallback.services.time_of import use_clock
 LONGEST_VISIBILITY_S = 43_200
 
 
-class Asked(threading.local):
+class LastReceive(threading.local):
     """What the last ReceiveMessage of this thread requested and got, for the long poll.
 
     Attributes:
@@ -36,7 +36,7 @@ class Asked(threading.local):
     again_ms: float | None = None
 
 
-ASKED = Asked()
+ASKED = LastReceive()
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.asl import ExecutionInput, Outcome, Run
 from headrace.fallback.asl_checks import problems_of, sentence_of
 from headrace.fallback.asl_languages import JSONPATH
 
@@ -47,7 +47,7 @@ def test_state(self: Any) -> Any:
         ) from error
     account, region = self.current_account, self.region
     run = Run(
-        Started(
+        ExecutionInput(
             arn=f"arn:aws:states:{region}:{account}:express:{_NAME}:{name}:{uuid.uuid4()}",
             name=name,
             machine_arn=f"arn:aws:states:{region}:{account}:stateMachine:{_NAME}",

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.asl import ExecutionInput, Outcome, Run
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
@@ -184,9 +184,9 @@ def _delete_version(self: Any) -> Any:
     return EmptyResult()
 
 
-def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> Started:
+def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> ExecutionInput:
     parts = arn.split(":")
-    return Started(
+    return ExecutionInput(
         arn=arn,
         name=name,
         machine_arn=machine.arn,

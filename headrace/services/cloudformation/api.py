@@ -45,7 +45,7 @@ def build_cloudformation(
     stacks = Stacks(database, clock, ids)
     exports = Exports(stacks)
     notifications = Notifications(control, supervisor)
-    stacks.told = notifications.tell
+    stacks.on_event = notifications.tell
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
     signals = Signals()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 
 from headrace.services.cloudformation.alias_deployments import ALIAS
-from headrace.services.cloudformation.definitions import Defined
+from headrace.services.cloudformation.definitions import EvaluatedResource
 from headrace.services.cloudformation.making import INITIATED, make
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.signals import (
     SIGNALLED,
+    ExpectedSignals,
     Signal,
-    Wanted,
     check_policy,
     receiver_of,
     wait_for,
@@ -21,7 +21,7 @@ from headrace.services.cloudformation.state import Resource
 _STATUS = "CREATE_IN_PROGRESS"
 
 
-def create(states: ResourceStates, defined: Defined) -> None:
+def create(states: ResourceStates, defined: EvaluatedResource) -> None:
     """Create a resource, and store the result. Raises the error that occurred."""
     resource = defined.resource
     if resource.type in SIGNALLED or resource.type == ALIAS:
@@ -39,7 +39,7 @@ def create(states: ResourceStates, defined: Defined) -> None:
     states.made(resource, made, "CREATE_COMPLETE")
 
 
-def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted) -> None:
+def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: ExpectedSignals) -> None:
     """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
     ports = states.ports
 

@@ -12,12 +12,12 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
 from headrace.services.cloudformation.resource_states import type_of
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.signals import Wanted, creation_policy
+from headrace.services.cloudformation.signals import ExpectedSignals, creation_policy
 from headrace.services.cloudformation.state import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
+class EvaluatedResource:
     """A resource as its template defines it.
 
     Attributes:
@@ -29,7 +29,7 @@ class Defined:
 
     resource: Resource
     kind: ResourceType
-    signals: Wanted | None
+    signals: ExpectedSignals | None
     deployment: dict[str, Any] | None
 
 
@@ -55,7 +55,7 @@ def outline(
 
 def evaluated(
     resource: Resource, definition: Mapping[str, Any], scope: Callable[[], Scope]
-) -> Defined:
+) -> EvaluatedResource:
     """Evaluate a definition, and set the properties and metadata of `resource`, which `outline` returned.
 
     `scope` returns a new one for each part. Raises TemplateError, ResourceFailed.
@@ -75,6 +75,6 @@ def evaluated(
     def value_of(value: Any) -> Any:
         return evaluate_whole(value, scope())
 
-    return Defined(
+    return EvaluatedResource(
         resource, kind, creation_policy(definition, value_of), policy_of(definition, value_of)
     )

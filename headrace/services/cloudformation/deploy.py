@@ -51,7 +51,7 @@ Work = Callable[["Deployment"], None]
 class Deployment:
     """A worker that carries out one operation on one stack, and then is done.
 
-    Any thread may call `cancel`, `time_out` and `look_at_triggers`; only the worker's own thread calls the other
+    Any thread may call `cancel`, `time_out` and `check_triggers`; only the worker's own thread calls the other
     methods.
 
     Attributes:
@@ -72,7 +72,7 @@ class Deployment:
         self._removal = Removal(self._states)
         self._lookups = lookups
         self._triggers = RollbackTriggers(ports, stack)
-        self._overtaken = False
+        self._interrupted = False
         # Why another thread made the operation fail; empty while none did.
         self._ended_by = ""
 
@@ -101,7 +101,7 @@ class Deployment:
                 self._ended_by = "Stack creation time exceeded the specified timeout."  # observed
                 self._states.stop.set()
 
-    def look_at_triggers(self) -> None:
+    def check_triggers(self) -> None:
         """End a creation or update that is still in progress when an alarm of its rollback triggers is in ALARM."""
         found = self._triggers.breach()
         with self._stacks.lock:
@@ -109,21 +109,21 @@ class Deployment:
                 self._ended_by = found
                 self._states.stop.set()
 
-    def take_up(self, work: Work) -> None:
+    def resume(self, work: Work) -> None:
         """Resume after a kill: find the resource that was being created, and then do `work`."""
         find_interrupted(self._states)
         work(self)
 
     def cancel(self) -> None:
         """Stop the current phase; the next one follows the status that the caller has set under the stacks' lock."""
-        self._overtaken = True
+        self._interrupted = True
         self._states.stop.set()
 
-    def _go_on(self, decide: Callable[[], Next], overtaken: Next) -> None:
-        """Run the next phase: what `decide`, which sets the status, returns; after `cancel`, `overtaken`."""
+    def _go_on(self, decide: Callable[[], Next], interrupted: Next) -> None:
+        """Run the next phase: what `decide`, which sets the status, returns; after `cancel`, `interrupted`."""
         with self._stacks.lock:
-            was_overtaken, self._overtaken = self._overtaken, False
-            following = overtaken if was_overtaken else decide()
+            was_interrupted, self._interrupted = self._interrupted, False
+            following = interrupted if was_interrupted else decide()
             self._states.stop = threading.Event()
         if following is not None:
             following()
@@ -239,7 +239,7 @@ class Deployment:
 
     # --- importing ----------------------------------------------------------------------------
 
-    def take_in(self) -> None:
+    def import_resources(self) -> None:
         """Import the operation's resources; after a failure release them all."""
         failure = self._apply()
         if failure is None:
@@ -247,9 +247,9 @@ class Deployment:
             self._stacks.set_status(self.stack, "IMPORT_COMPLETE", whole=True)
             return
         self._stacks.set_status(self.stack, "IMPORT_ROLLBACK_IN_PROGRESS", failure)
-        self.let_go()
+        self.release_imports()
 
-    def let_go(self) -> None:
+    def release_imports(self) -> None:
         """Remove the imported resources from the stack without changing them."""
         stack = self.stack
         for name in stack.importing:

@@ -14,7 +14,7 @@ from headrace.services.cloudformation.existing import already_exists, means_exis
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts
-from headrace.services.cloudformation.state import Begun, Resource
+from headrace.services.cloudformation.state import CreationNotes, Resource
 
 # The reason of the event that announces the physical id.
 INITIATED = "Resource creation Initiated"
@@ -32,7 +32,7 @@ def make(
         found = kind.find(states.context(resource), properties)
         if found:
             raise _already_exists(states, kind, found)
-    noting = _Noting(states, resource, keep)
+    noting = _CallNotes(states, resource, keep)
     try:
         made = kind.create(noting.context(), with_texts(kind.name, resource.properties))
     except Exception as error:
@@ -51,13 +51,13 @@ def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str)
 
 
 @dataclass(slots=True)
-class _Noting:
+class _CallNotes:
     """Notes the calls that create one resource, until its physical id is stored. Used by one thread at a time."""
 
     states: ResourceStates
     resource: Resource
     keep: Callable[[], None]
-    begun: Begun = field(default_factory=Begun)
+    begun: CreationNotes = field(default_factory=CreationNotes)
     is_over: bool = False
     is_stored: bool = False
 
@@ -102,7 +102,7 @@ class _Noting:
         """Delete the notes: the physical id is stored now, or nothing was created."""
         self.is_over = True
         if self.is_stored:
-            self.states.stacks.being_made.delete(self._key)
+            self.states.stacks.creation_notes.delete(self._key)
 
     def _name(self, make: Callable[[], str]) -> str:
         name = make()
@@ -115,7 +115,7 @@ class _Noting:
 
     def _store(self) -> None:
         # This takes no lock except the database's.
-        self.states.stacks.being_made.put(self._key, asdict(self.begun))
+        self.states.stacks.creation_notes.put(self._key, asdict(self.begun))
         self.is_stored = True
 
     @property

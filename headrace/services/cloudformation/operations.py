@@ -58,7 +58,7 @@ class Operations:
         """Return the context in which a resource type reads a resource of a stack."""
         return ResourceStates(self._stacks, self.ports, stack).context(resource)
 
-    def overtake(self, stack: Stack, status: str) -> bool:
+    def interrupt(self, stack: Stack, status: str) -> bool:
         """Interrupt a stack's operation, which continues from its new status; return False when there is none.
 
         The caller holds the stacks' lock.
@@ -76,7 +76,7 @@ class Operations:
             if stack.in_progress:
                 log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
                 work = self._resumption(stack)
-                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
+                self.run(stack, functools.partial(Deployment.resume, work=work), wait=False)
 
     def _resumption(self, stack: Stack) -> Work:
         why = "The cloud was stopped during the operation."
@@ -94,9 +94,9 @@ class Operations:
                 return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
             case "IMPORT_IN_PROGRESS":
                 self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
-                return Deployment.let_go
+                return Deployment.release_imports
             case "IMPORT_ROLLBACK_IN_PROGRESS":
-                return Deployment.let_go
+                return Deployment.release_imports
             case "UPDATE_IN_PROGRESS":
                 self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
                 return Deployment.roll_back_update
@@ -133,5 +133,5 @@ class _Watch:
     def step(self) -> float:
         if self._deployment.done.is_set():
             raise WorkerDone
-        self._deployment.look_at_triggers()
+        self._deployment.check_triggers()
         return LOOK_EVERY_S

@@ -11,7 +11,7 @@ from dataclasses import replace
 from headrace.services.cloudformation import denials, stack_tags
 from headrace.services.cloudformation.alias_deployments import AliasDeployment
 from headrace.services.cloudformation.creation import create
-from headrace.services.cloudformation.definitions import Defined, evaluated, outline
+from headrace.services.cloudformation.definitions import EvaluatedResource, evaluated, outline
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope
 from headrace.services.cloudformation.making import INITIATED, make
@@ -159,7 +159,7 @@ class Provisioner:
                     kept.append(name)
         return kept
 
-    def _make_again(self, half_made: Resource, defined: Defined) -> None:
+    def _make_again(self, half_made: Resource, defined: EvaluatedResource) -> None:
         """Create a resource again that a failed creation, not rolled back, left incomplete."""
         try:
             self._removal.delete_one(half_made)
@@ -169,7 +169,7 @@ class Provisioner:
         defined.resource.updated_ms = self._states.ports.clock.now_ms()
         create(self._states, defined)
 
-    def _update(self, present: Resource, defined: Defined) -> None:
+    def _update(self, present: Resource, defined: EvaluatedResource) -> None:
         wanted, kind = defined.resource, defined.kind
         assert kind.update is not None
         now_ms = self._states.ports.clock.now_ms()
@@ -208,7 +208,7 @@ class Provisioner:
             stack_tags.all_tags(wanted.properties, stack.tags),
         )
 
-    def _replace(self, present: Resource, defined: Defined) -> None:
+    def _replace(self, present: Resource, defined: EvaluatedResource) -> None:
         resource = defined.resource
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."

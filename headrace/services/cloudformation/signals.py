@@ -94,7 +94,7 @@ def signal_in(body: bytes) -> Signal | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExpectedSignals:
     """How many signals to wait for, and for how long."""
 
     count: int
@@ -103,7 +103,7 @@ class Wanted:
 
 def creation_policy(
     definition: Mapping[str, Any], evaluated: Callable[[Any], Any]
-) -> Wanted | None:
+) -> ExpectedSignals | None:
     """Return the signals that a resource's CreationPolicy waits for, or None. Raises TemplateError."""
     if definition["Type"] not in SIGNALLED or "CreationPolicy" not in definition:
         return None
@@ -112,7 +112,7 @@ def creation_policy(
     if signal is None:
         return None
     given = cast("dict[str, Any]", signal)
-    return Wanted(
+    return ExpectedSignals(
         whole_number("Count", given.get("Count", 1), 0, limits.SIGNALS),
         _duration_s(str(given.get("Timeout", "PT5M"))),
     )
@@ -154,7 +154,7 @@ def _duration_s(text: str) -> int:
 def wait_for(
     signals: Signals,
     receiver: str,
-    wanted: Wanted,
+    wanted: ExpectedSignals,
     *,
     monotonic_s: Callable[[], float],
     pause: Callable[[float], None],
@@ -179,7 +179,7 @@ def wait_for(
         pause(min(_LOOK_EVERY_S, left_s))
 
 
-def check_policy(found: list[Signal], wanted: Wanted) -> None:
+def check_policy(found: list[Signal], wanted: ExpectedSignals) -> None:
     """Raise ResourceFailed when a CreationPolicy has not been met."""
     failures = [signal for signal in found if signal.status == "FAILURE"]
     if failures:
@@ -194,7 +194,7 @@ def check_policy(found: list[Signal], wanted: Wanted) -> None:
         )
 
 
-def check_condition(found: list[Signal], wanted: Wanted) -> None:
+def check_condition(found: list[Signal], wanted: ExpectedSignals) -> None:
     """Raise ResourceFailed when a wait condition has not been met."""
     for signal in found:
         if signal.status == "FAILURE":

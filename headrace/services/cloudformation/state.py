@@ -40,7 +40,7 @@ class Resource:
 
 
 @dataclass(slots=True)
-class Begun:
+class CreationNotes:
     """The calls made to create a resource whose physical id is not stored yet.
 
     Attributes:

@@ -69,7 +69,7 @@ class Stacks:
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self.lock = threading.RLock()
         # Called with each event after it is stored.
-        self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
+        self.on_event: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
         self._last_ms: dict[str, int] = {}
@@ -81,7 +81,7 @@ class Stacks:
         self._detections = database.documents("cfn_drift_detections")
         # (stack id, logical id) -> the calls made to create a resource that has no physical id yet: `making` writes
         # them, and after a kill `begun` reads them.
-        self.being_made = database.documents("cfn_begun")
+        self.creation_notes = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
             [
@@ -291,7 +291,7 @@ class Stacks:
                 "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
                 (stack.stack_id, json.dumps(event)),
             )
-        self.told(stack, event)
+        self.on_event(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def _next_ms(self, stack_id: str) -> int:

@@ -23,7 +23,7 @@ def check_types(template: Template, *, strict: bool) -> None:
         raise AwsError(
             "ValidationError",
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            f" ({_whose_fault(unknown)}{_what_instead(unknown)})",
+            f" ({_unknown_sentence(unknown)}{_what_instead(unknown)})",
         )
     if strict:
         dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
@@ -35,7 +35,7 @@ def check_types(template: Template, *, strict: bool) -> None:
             )
 
 
-def _whose_fault(unknown: list[str]) -> str:
+def _unknown_sentence(unknown: list[str]) -> str:
     """Return a sentence: which unknown types exist on AWS and headrace lacks, and which do not exist on AWS."""
     lacking = [name for name in unknown if name in aws_types()]
     wrong = [name for name in unknown if name not in lacking]

@@ -20,9 +20,9 @@ def test_aliases_and_merge_keys_are_read_as_before():
     [
         ("a: &a [1,1,1,1]\nb: &b [*a,*a]\nc: [" + "*b," * (MOST_VALUES // 11) + "]", "values"),
         ("a: &a {x: 1}\nb: {<<: [" + "*a," * (MOST_VALUES // 3) + "]}", "values"),
-        ("a: &a [1, *a]", "part of"),
-        ("a: &a 1\nb: &a [*a]", "part of"),
-        ("a: *nobody", "part of"),
+        ("a: &a [1, *a]", "one that contains it"),
+        ("a: &a 1\nb: &a [*a]", "one that contains it"),
+        ("a: *nobody", "one that contains it"),
         ("[" * (MOST_NESTED + 1) + "]" * (MOST_NESTED + 1), "levels deep"),
         ("a: [", "flow"),
     ],

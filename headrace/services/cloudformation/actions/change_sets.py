@@ -343,7 +343,7 @@ def execute_change_set(
             cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
     work = Deployment.create if creating else Deployment.update
     if change_set.type == "IMPORT":
-        work = Deployment.take_in
+        work = Deployment.import_resources
     cfn.operations.run(stack, work)
     return {}
 

@@ -120,10 +120,10 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
         stack.request_token = request.get("ClientRequestToken") or ""
         stack.note_caller(call)
         if stack.in_progress:
-            overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
+            interrupted = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.interrupt(
                 stack, "DELETE_IN_PROGRESS"
             )
-            if not overtaken:
+            if not interrupted:
                 raise validation_error(
                     f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}"
                 )
@@ -168,7 +168,7 @@ def cancel_update_stack(
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or stack.request_token
-        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.overtake(
+        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.interrupt(
             stack, "UPDATE_ROLLBACK_IN_PROGRESS"
         ):
             # The sentence was observed.

@@ -124,7 +124,7 @@ def validate_template(
 def get_template_summary(
     cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput
 ) -> shapes.GetTemplateSummaryOutput:
-    """Return what is in a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
+    """Return a summary of a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
     template, transforms = _read(_body(cfn, call, request))
     rows = [
         {

@@ -78,7 +78,7 @@ class Context:
         """Return all tags of the resource: its stack's, its own (which win), and CloudFormation's."""
         return {**self.tags, **own, **self.system_tags}
 
-    def gone_is_fine(
+    def delete_if_exists(
         self, service: str, operation: str, params: Mapping[str, Any], *codes: str
     ) -> None:
         """Call a delete; an error that the resource no longer exists (one of `codes`) is ignored."""
@@ -198,8 +198,8 @@ class ResourceType:
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
         find: returns the identifier of an existing resource, where the service would not refuse to create it again.
         made: returns the physical id of a resource that was created just before a kill, where that is not its name.
-        shared: the property with list items that another resource of the type may also have, and what identifies the
-            thing that both change; deleting one resource keeps the other's items.
+        shared: a list property whose items another resource may also have, and the properties that are equal in both
+            then; deleting one resource keeps the other's items.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
         fixed: whether it can be neither changed nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.

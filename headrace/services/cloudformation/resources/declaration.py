@@ -56,7 +56,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOf:
+class Computed:
     """A function that computes a value, and the names of the properties that it uses."""
 
     properties: tuple[str, ...]
@@ -67,29 +67,29 @@ class MadeOf:
         return self.function(values)
 
 
-def made_of(*properties: str) -> Callable[[Callable[[Values], Any]], MadeOf]:
+def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], Computed]:
     """Declare which properties a function reads."""
-    return lambda function: MadeOf(properties, function)
+    return lambda function: Computed(properties, function)
 
 
-def own_name(name: str, longest: int) -> MadeOf:
+def own_name(name: str, longest: int) -> Computed:
     """Return the source of a name that is not the physical id: the template's, or a generated one."""
-    return MadeOf(
+    return Computed(
         (name,), lambda values: values.get(name) or values.context.generated_name(longest)
     )
 
 
-def gone_tags(name: str) -> MadeOf:
+def gone_tags(name: str) -> Computed:
     """Return the source of the tag keys that an update removes; None when it removes none."""
 
     def keys(values: Values) -> list[str] | None:
         before, after = (tags_of(each.get(name)) for each in (values.old, values.properties))
         return sorted(set(before) - set(after)) or None
 
-    return MadeOf((name,), keys)
+    return Computed((name,), keys)
 
 
-Source = str | MadeOf | Callable[[Values], Any]
+Source = str | Computed | Callable[[Values], Any]
 """Where a member's value comes from: a property's path, `@id` (the physical id), `@last` (the id's last part),
 `@answer.PATH` (of the previous answers), `@item` and `@item.PATH` (see `Call.each`), or a function. None leaves the
 member out."""

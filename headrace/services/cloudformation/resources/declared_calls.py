@@ -9,8 +9,8 @@ from headrace.aws.model import service_model
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
     value_at,
@@ -58,7 +58,7 @@ def passed(declared: Declared, call: Call) -> dict[str, str]:
     for source in call.members.values():
         if isinstance(source, str) and not source.startswith("@"):
             found.setdefault(source.partition(".")[0], "")
-        elif isinstance(source, MadeOf):
+        elif isinstance(source, Computed):
             for name in source.properties:
                 found.setdefault(name, "")
     for path in (call.when, call.each):

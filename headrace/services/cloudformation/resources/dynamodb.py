@@ -156,7 +156,7 @@ def _set_destination(context: Context, name: str, old: Properties, new: Properti
         return
     if before:
         gone = {"TableName": name, "StreamArn": before["StreamArn"]}
-        context.gone_is_fine(
+        context.delete_if_exists(
             "dynamodb", "DisableKinesisStreamingDestination", gone, "ResourceNotFoundException"
         )
     if after:
@@ -166,7 +166,7 @@ def _set_destination(context: Context, name: str, old: Properties, new: Properti
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"TableName": physical_id}
-    context.gone_is_fine("dynamodb", "DeleteTable", params, "ResourceNotFoundException")
+    context.delete_if_exists("dynamodb", "DeleteTable", params, "ResourceNotFoundException")
 
 
 # --- global tables ------------------------------------------------------------------------------

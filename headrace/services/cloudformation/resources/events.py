@@ -84,8 +84,8 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     name = rule_name(physical_id)
     if ids:
         params = {"Rule": name, "Ids": ids, **where}
-        context.gone_is_fine("events", "RemoveTargets", params, GONE)
-    context.gone_is_fine("events", "DeleteRule", {"Name": name, **where}, GONE)
+        context.delete_if_exists("events", "RemoveTargets", params, GONE)
+    context.delete_if_exists("events", "DeleteRule", {"Name": name, **where}, GONE)
 
 
 TYPES = [

@@ -141,7 +141,7 @@ def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"DeliveryStreamName": physical_id}
-    context.gone_is_fine("firehose", "DeleteDeliveryStream", params, GONE)
+    context.delete_if_exists("firehose", "DeleteDeliveryStream", params, GONE)
 
 
 TYPES = [

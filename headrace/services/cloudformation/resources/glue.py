@@ -35,7 +35,7 @@ def _update_database(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_database(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
+    context.delete_if_exists("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
 
 
 def _create_table(context: Context, properties: Properties) -> Made:
@@ -84,7 +84,7 @@ def _update_table(context: Context, physical_id: str, old: Properties, new: Prop
 
 def _delete_table(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"DatabaseName": properties["DatabaseName"], "Name": physical_id}
-    context.gone_is_fine("glue", "DeleteTable", params, GONE)
+    context.delete_if_exists("glue", "DeleteTable", params, GONE)
 
 
 TYPES = [

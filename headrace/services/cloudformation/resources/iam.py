@@ -59,7 +59,7 @@ def _set_role_policies(context: Context, name: str, old: Properties, new: Proper
         context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
     for arn in sorted(before - after):
         params = {"RoleName": name, "PolicyArn": arn}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     inline = {p["PolicyName"]: p["PolicyDocument"] for p in listed(new, "Policies")}
     for policy, document in inline.items():
         context.call(
@@ -70,7 +70,7 @@ def _set_role_policies(context: Context, name: str, old: Properties, new: Proper
     for policy in listed(old, "Policies"):
         if policy["PolicyName"] not in inline:
             params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
-            context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
+            context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
 
 
 def _set_boundary(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -81,7 +81,7 @@ def _set_boundary(context: Context, name: str, old: Properties, new: Properties)
         params = {"RoleName": name, "PermissionsBoundary": boundary}
         context.call("iam", "PutRolePermissionsBoundary", params)
     else:
-        context.gone_is_fine("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
+        context.delete_if_exists("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
 
 
 def _update_role(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -115,11 +115,11 @@ def _delete_role(context: Context, physical_id: str, properties: Properties) -> 
         raise
     for policy in attached["AttachedPolicies"]:
         params = {"RoleName": physical_id, "PolicyArn": policy["PolicyArn"]}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     for name in inline["PolicyNames"]:
         params = {"RoleName": physical_id, "PolicyName": name}
-        context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
-    context.gone_is_fine("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
+        context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
+    context.delete_if_exists("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
 
 
 # --- inline policies --------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
     for plural, kind in _HOLDERS:
         for holder in listed(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
-            context.gone_is_fine("iam", f"Delete{kind}Policy", params, GONE)
+            context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
 
 
 # --- managed policies -------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def _update_managed(context: Context, physical_id: str, old: Properties, new: Pr
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
     for role in sorted(before - after):
         params = {"RoleName": role, "PolicyArn": physical_id}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
     return Made(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
 
@@ -234,13 +234,13 @@ def _drop_oldest_version(context: Context, arn: str) -> None:
     if len(listed_versions) >= _VERSIONS and others:
         oldest = min(others, key=lambda version: int(version["VersionId"].lstrip("v")))
         params = {"PolicyArn": arn, "VersionId": oldest["VersionId"]}
-        context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
+        context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
 
 
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
     for role in listed(properties, "Roles"):
         params = {"RoleName": role, "PolicyArn": physical_id}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     try:
         versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
     except AwsError as error:
@@ -250,8 +250,8 @@ def _delete_managed(context: Context, physical_id: str, properties: Properties) 
     for version in versions:
         if not version["IsDefaultVersion"]:
             params = {"PolicyArn": physical_id, "VersionId": version["VersionId"]}
-            context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
-    context.gone_is_fine("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
+            context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
+    context.delete_if_exists("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
 
 
 # --- instance profiles ------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def _update_profile(context: Context, physical_id: str, old: Properties, new: Pr
     # A profile has one role: the old one is removed before the new one is added.
     for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
     for role in [role for role in new["Roles"] if role not in listed(old, "Roles")]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.call("iam", "AddRoleToInstanceProfile", params)
@@ -287,9 +287,9 @@ def _update_profile(context: Context, physical_id: str, old: Properties, new: Pr
 def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
     for role in properties["Roles"]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
     params = {"InstanceProfileName": physical_id}
-    context.gone_is_fine("iam", "DeleteInstanceProfile", params, GONE)
+    context.delete_if_exists("iam", "DeleteInstanceProfile", params, GONE)
 
 
 TYPES = [

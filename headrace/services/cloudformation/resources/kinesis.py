@@ -140,7 +140,7 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"StreamName": physical_id, "EnforceConsumerDeletion": True}
-    context.gone_is_fine("kinesis", "DeleteStream", params, GONE)
+    context.delete_if_exists("kinesis", "DeleteStream", params, GONE)
 
 
 def _create_consumer(context: Context, properties: Properties) -> Made:
@@ -188,7 +188,9 @@ def _update_consumer(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE)
+    context.delete_if_exists(
+        "kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE
+    )
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
@@ -208,7 +210,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
+    context.delete_if_exists("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
 
 
 TYPES = [

@@ -138,7 +138,7 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_function(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
+    context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
 
 
 def _create_layer(context: Context, properties: Properties) -> Made:
@@ -159,7 +159,7 @@ def _layer(context: Context, properties: Properties) -> str | None:
 def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
     layer, _, version = physical_id.rpartition(":")
     params = {"LayerName": layer, "VersionNumber": int(version)}
-    context.gone_is_fine("lambda", "DeleteLayerVersion", params, GONE)
+    context.delete_if_exists("lambda", "DeleteLayerVersion", params, GONE)
 
 
 _MAPPING_NUMBERS = (
@@ -217,7 +217,7 @@ def _update_mapping(context: Context, physical_id: str, old: Properties, new: Pr
 
 
 def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
+    context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
 
 
 def _find_invoke_config(context: Context, properties: Properties) -> str | None:
@@ -243,7 +243,7 @@ def _delete_invoke_config(context: Context, physical_id: str, properties: Proper
         "FunctionName": properties["FunctionName"],
         "Qualifier": properties["Qualifier"],
     }
-    context.gone_is_fine("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
+    context.delete_if_exists("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
 
 
 def _remark(properties: Properties) -> dict[str, str]:

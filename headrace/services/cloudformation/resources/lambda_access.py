@@ -96,7 +96,7 @@ def _version(context: Context, properties: Properties) -> str | None:
 def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
     name, _, version = physical_id.rpartition(":")
     params = {"FunctionName": name, "Qualifier": version}
-    context.gone_is_fine("lambda", "DeleteFunction", params, GONE)
+    context.delete_if_exists("lambda", "DeleteFunction", params, GONE)
 
 
 def _alias_params(properties: Properties) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _alias(context: Context, properties: Properties) -> str | None:
 
 def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"FunctionName": properties["FunctionName"], "Name": properties["Name"]}
-    context.gone_is_fine("lambda", "DeleteAlias", params, GONE)
+    context.delete_if_exists("lambda", "DeleteAlias", params, GONE)
 
 
 # --- permissions ------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _create_permission(context: Context, properties: Properties) -> Made:
 
 def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-    context.gone_is_fine("lambda", "RemovePermission", params, GONE)
+    context.delete_if_exists("lambda", "RemovePermission", params, GONE)
 
 
 def _layer_of(properties: Properties) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _layer_permission(context: Context, properties: Properties) -> str | None:
 
 def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
-    context.gone_is_fine("lambda", "RemoveLayerVersionPermission", params, GONE)
+    context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
 
 
 # --- function URLs ----------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def _url(context: Context, properties: Properties) -> str | None:
 
 
 def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
+    context.delete_if_exists("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
 
 
 TYPES = [

@@ -1,6 +1,6 @@
 """Reads a resource's properties back from its service, in the form that templates give them.
 
-A `Reading` has looks: calls whose answers hold properties. The template's value guides the reading: members are matched
+A `Reading` has calls whose answers hold properties. The template's value guides the reading: members are matched
 by name without regard to case, and only those that the template names are compared, as on AWS.
 """
 
@@ -18,14 +18,14 @@ from headrace.services.cloudformation.resources.base import Context, Made, Prope
 from headrace.services.cloudformation.resources.declaration import value_at
 
 Source = str | Callable[[Any], Any]
-"""Where a value stands in a look's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
+"""Where a value stands in a call's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
 `@id` for the physical id, or a function of the object."""
 # The value of a property that was read and that the resource does not have.
 ABSENT = None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadCall:
     """A call, and the properties that its answer holds.
 
     Attributes:
@@ -51,16 +51,16 @@ class Reading:
     """How resources of a type are read and imported.
 
     Attributes:
-        looks: the first one shows whether the resource exists.
-        attributes: an imported resource's attributes for GetAtt -> their places in the first look's object.
+        calls: the first one shows whether the resource exists.
+        attributes: an imported resource's attributes for GetAtt -> their places in the first call's object.
         made: returns the physical id and attributes of an imported resource, instead of `attributes`.
         named: whether a resource's identifier is its physical id, so that an import can use it.
-        gone: whether the first look's object describes a deleted resource.
+        gone: whether the first call's object describes a deleted resource.
     """
 
     type: str
     service: str
-    looks: tuple[Look, ...]
+    calls: tuple[ReadCall, ...]
     attributes: Mapping[str, Source] = field(default_factory=dict[str, Source])
     made: Callable[[Context, str], Made] | None = None
     named: bool = True
@@ -72,14 +72,14 @@ class Reading:
         A property that the resource does not have is ABSENT; one that cannot be read is left out.
         """
         found: dict[str, Any] = {}
-        for number, look in enumerate(self.looks):
-            named = [name for name in look.properties if name in wanted]
+        for number, call in enumerate(self.calls):
+            named = [name for name in call.properties if name in wanted]
             if number and not named:
                 continue
             try:
-                thing = self._look(context, look, physical_id, wanted)
+                thing = self._call(context, call, physical_id, wanted)
             except AwsError as error:
-                if error.code in look.unset:
+                if error.code in call.unset:
                     found.update(dict.fromkeys(named, ABSENT))
                     continue
                 if number or error.status >= 500:
@@ -87,18 +87,18 @@ class Reading:
                 return None
             if number == 0 and (thing is None or self.gone(thing)):
                 return None
-            shape = _shape_at(self.service, look)
+            shape = _shape_at(self.service, call)
             for name in named:
-                source = look.properties[name]
+                source = call.properties[name]
                 value = physical_id if source == "@id" else taken(thing, source)
                 part = _shape_below(shape, source) if isinstance(source, str) else None
-                found[name] = _compared(look, physical_id, name, wanted[name], value, part)
+                found[name] = _compared(call, physical_id, name, wanted[name], value, part)
         return found
 
     def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
         """Return an existing resource in the form that a stack stores; None: it does not exist. Raises AwsError."""
         try:
-            thing = self._look(context, self.looks[0], physical_id, properties)
+            thing = self._call(context, self.calls[0], physical_id, properties)
         except AwsError as error:
             if error.status >= 500:
                 raise
@@ -110,10 +110,10 @@ class Reading:
         attributes = {name: taken(thing, source) for name, source in self.attributes.items()}
         return Made(physical_id, {k: v for k, v in attributes.items() if v is not None})
 
-    def _look(self, context: Context, look: Look, physical_id: str, wanted: Properties) -> Any:
-        params = {name: _param(value, physical_id, wanted) for name, value in look.params.items()}
+    def _call(self, context: Context, call: ReadCall, physical_id: str, wanted: Properties) -> Any:
+        params = {name: _param(value, physical_id, wanted) for name, value in call.params.items()}
         params = {name: value for name, value in params.items() if value is not None}
-        return taken(context.call(self.service, look.operation, params), look.at or ".")
+        return taken(context.call(self.service, call.operation, params), call.at or ".")
 
 
 def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
@@ -157,9 +157,9 @@ def found_in(
     return found
 
 
-def _shape_at(service: str, look: Look) -> Any:
-    shape: Any = operation_model(service, look.operation).output_shape
-    return _shape_below(shape, look.at or ".")
+def _shape_at(service: str, call: ReadCall) -> Any:
+    shape: Any = operation_model(service, call.operation).output_shape
+    return _shape_below(shape, call.at or ".")
 
 
 def _shape_below(shape: Any, path: str) -> Any:
@@ -175,12 +175,14 @@ def _shape_below(shape: Any, path: str) -> Any:
     return shape
 
 
-def _compared(look: Look, physical_id: str, name: str, wanted: Any, value: Any, shape: Any) -> Any:
-    if value is None or (look.turn is not None and value == {}):
+def _compared(
+    call: ReadCall, physical_id: str, name: str, wanted: Any, value: Any, shape: Any
+) -> Any:
+    if value is None or (call.turn is not None and value == {}):
         return ABSENT
-    if look.turn is None:
+    if call.turn is None:
         return as_wanted(wanted, value, shape)
-    turned = look.turn(physical_id, wanted)
+    turned = call.turn(physical_id, wanted)
     seen = as_wanted(turned, value, shape)
     if seen == turned:
         return wanted

@@ -297,7 +297,7 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_bucket(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
+    context.delete_if_exists("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
 
 
 def _find_policy(context: Context, properties: Properties) -> None:
@@ -319,7 +319,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("s3", "DeleteBucketPolicy", {"Bucket": physical_id}, "NoSuchBucket")
+    context.delete_if_exists("s3", "DeleteBucketPolicy", {"Bucket": physical_id}, "NoSuchBucket")
 
 
 TYPES = [

@@ -84,7 +84,7 @@ def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties)
 
 
 def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
+    context.delete_if_exists("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
 
 
 def _find_subscription(context: Context, properties: Properties) -> str | None:
@@ -135,7 +135,7 @@ def _update_subscription(
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
+    context.delete_if_exists("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
 
 
 def _put_policy(context: Context, properties: Properties) -> Made:

@@ -99,7 +99,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
+    context.delete_if_exists("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
 
 
 def _put_policy(context: Context, properties: Properties) -> Made:
@@ -125,7 +125,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
         if not _is_ours(context, url, properties["PolicyDocument"]):
             continue
         params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
-        context.gone_is_fine("sqs", "SetQueueAttributes", params, *GONE)
+        context.delete_if_exists("sqs", "SetQueueAttributes", params, *GONE)
 
 
 def _is_ours(context: Context, url: str, document: Any) -> bool:

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     nothing_to_delete,
 )
 from headrace.services.cloudformation.signals import (
-    Wanted,
+    ExpectedSignals,
     check_condition,
     wait_for,
     whole_number,
@@ -57,7 +57,7 @@ def _wait(context: Context, properties: Properties) -> Made:
     if "Timeout" not in properties:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:
-        wanted = Wanted(
+        wanted = ExpectedSignals(
             whole_number("Count", properties.get("Count", 1), 1, limits.SIGNALS),
             whole_number("Timeout", properties["Timeout"], 0, limits.WAIT_SECONDS),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 from headrace.services.cloudformation.resources.s3 import bucket_made, in_the_apis_form
 
 # Property -> the call that reads it, its place in the answer, and the error code that means that it is not set.
@@ -55,9 +55,9 @@ def _turned(name: str, bucket: str, wanted: Any) -> Any:
     return {name: turned.get(name, []) for name in _LISTS} | turned
 
 
-def _setting(name: str) -> Look:
+def _setting(name: str) -> ReadCall:
     operation, path, unset = _READ[name]
-    return Look(
+    return ReadCall(
         operation,
         {"Bucket": "@id"},
         properties={name: path},
@@ -70,7 +70,7 @@ BUCKET = Reading(
     "AWS::S3::Bucket",
     "s3",
     (
-        Look("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
+        ReadCall("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
         *(_setting(name) for name in _READ),
     ),
     made=bucket_made,
@@ -79,7 +79,7 @@ BUCKET_POLICY = Reading(
     "AWS::S3::BucketPolicy",
     "s3",
     (
-        Look(
+        ReadCall(
             "GetBucketPolicy",
             {"Bucket": "@id"},
             properties={"Bucket": "@id", "PolicyDocument": "Policy"},

@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Declared,
     Source,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
@@ -24,7 +24,7 @@ def _is_granted(values: Values) -> bool:
 
 
 def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, str, Source]:
-    """Return the calls for the tags of what is named by an ARN with its name."""
+    """Return the calls for the tags of a resource whose ARN ends with its name."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -43,7 +43,7 @@ _WORKGROUP = {
 _RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
 
 
-@made_of("WorkGroupConfiguration")
+@computed_from("WorkGroupConfiguration")
 def _workgroup_updates(values: Values) -> dict[str, Any]:
     """Return a workgroup's whole configuration as updates, in which missing settings are removed."""
     given: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
@@ -115,7 +115,7 @@ TYPES = [
                 {
                     "WorkGroup": "@id",
                     "ConfigurationUpdates": _workgroup_updates,
-                    "State": made_of("State")(lambda v: v.get("State") or "ENABLED"),
+                    "State": computed_from("State")(lambda v: v.get("State") or "ENABLED"),
                 },
                 only=("Description",),
             )

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declaration import MadeOf, Values, made_of
+from headrace.services.cloudformation.resources.declaration import Computed, Values, computed_from
 
 
-def patches_of(paths: Mapping[str, str]) -> MadeOf:
+def patches_of(paths: Mapping[str, str]) -> Computed:
     """Return the patch operations that set properties to the template's values, by their paths in the API."""
 
     def patches(values: Values) -> list[dict[str, str]]:
@@ -25,7 +25,7 @@ def patches_of(paths: Mapping[str, str]) -> MadeOf:
                 found.append({"op": "replace", "path": path, "value": _text(value)})
         return found
 
-    return MadeOf(tuple(paths), patches)
+    return Computed(tuple(paths), patches)
 
 
 def _text(value: Any) -> str:
@@ -48,7 +48,7 @@ def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
     return found
 
 
-@made_of(
+@computed_from(
     "Policy",
     "BinaryMediaTypes",
     "DisableExecuteApiEndpoint",
@@ -94,7 +94,7 @@ def _stage_throttles(stage: dict[str, Any], *, is_new: bool) -> list[dict[str, s
     return found
 
 
-@made_of("ApiStages", "Quota", "Throttle")
+@computed_from("ApiStages", "Quota", "Throttle")
 def plan_patches(values: Values) -> list[dict[str, str]]:
     """Return the patch operations that set a usage plan's stages, quota and throttle to the template's values."""
     found: list[dict[str, str]] = []
@@ -135,7 +135,7 @@ AUTHORIZER_PATHS = {
 }
 
 
-@made_of("AuthorizerResultTtlInSeconds", "ProviderARNs")
+@computed_from("AuthorizerResultTtlInSeconds", "ProviderARNs")
 def authorizer_patches(values: Values) -> list[dict[str, str]]:
     """Return the patch operations for those parts of an authorizer that are not text."""
     found = _remaining(values, "ProviderARNs", "/providerARNs")
@@ -147,14 +147,14 @@ def authorizer_patches(values: Values) -> list[dict[str, str]]:
     return found
 
 
-@made_of("CloudWatchRoleArn")
+@computed_from("CloudWatchRoleArn")
 def role_patch(values: Values) -> list[dict[str, str]]:
     """Return the patch operation that sets the account's role for logs."""
     role = values.get("CloudWatchRoleArn")
     return [{"op": "replace", "path": "/cloudwatchRoleArn", "value": role}] if role else []
 
 
-@made_of("MethodSettings", "AccessLogSetting")
+@computed_from("MethodSettings", "AccessLogSetting")
 def stage_settings(values: Values) -> list[dict[str, str]]:
     """Return a stage's method settings and access log as patch operations; the create call has no members for them."""
     found: list[dict[str, str]] = []

@@ -6,7 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
@@ -14,7 +14,7 @@ _POOL = {"UserPoolId": "@id"}
 _OF_POOL = {"UserPoolId": "UserPoolId"}
 
 
-@made_of("RefreshTokenValidity")
+@computed_from("RefreshTokenValidity")
 def _refresh_days(values: Values) -> int:
     """Return the default of an update without it (documented: API_UpdateUserPoolClient); moto keeps the old value."""
     return int(values.get("RefreshTokenValidity") or 30)

@@ -7,18 +7,18 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
-@made_of("VPCZoneIdentifier")
+@computed_from("VPCZoneIdentifier")
 def _subnets(values: Values) -> str | None:
     """Return the subnets in the API's form: one text."""
     given = values.get("VPCZoneIdentifier")
     return ",".join(given) if given else None
 
 
-@made_of("State")
+@computed_from("State")
 def _state(values: Values) -> str:
     # The default (documented); the API sets it by itself.
     return str(values.get("State") or "ENABLED")
@@ -38,7 +38,7 @@ def _tags_gone(values: Values) -> list[Properties]:
     return [{**tag, **group} for tag in before if tag["Key"] not in kept]
 
 
-@made_of("Type")
+@computed_from("Type")
 def _type(values: Values) -> str:
     # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
     return str(values.get("Type")).upper()
@@ -115,13 +115,13 @@ TYPES = [
             ),
             Call(
                 "DeleteTags",
-                {"Tags": made_of("Tags")(_tags_gone)},
+                {"Tags": computed_from("Tags")(_tags_gone)},
                 only=(),
                 only_if=lambda v: bool(_tags_gone(v)),
             ),
             Call(
                 "CreateOrUpdateTags",
-                {"Tags": made_of("Tags")(_group_tags)},
+                {"Tags": computed_from("Tags")(_group_tags)},
                 only=(),
                 only_if=lambda v: bool(_group_tags(v)),
             ),

@@ -9,7 +9,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
@@ -26,7 +26,7 @@ def _arn(kind: str) -> Callable[[Values], str]:
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
 
-@made_of("DeletionProtection")
+@computed_from("DeletionProtection")
 def _is_protected(values: Values) -> object:
     # A boolean that the template no longer has is false.
     return values.get("DeletionProtection") or False

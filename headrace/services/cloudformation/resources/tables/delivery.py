@@ -5,21 +5,21 @@ from __future__ import annotations
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
 )
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _project_tags(values: Values) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in values.tags.items()]
 
 
-def _or(name: str, default: int) -> MadeOf:
+def _or(name: str, default: int) -> Computed:
     """Return the source of a member with its default (documented)."""
-    return MadeOf((name,), lambda values: values.get(name) or default)
+    return Computed((name,), lambda values: values.get(name) or default)
 
 
 def _deployment_group(values: Values) -> str:

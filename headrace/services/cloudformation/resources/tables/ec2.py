@@ -6,17 +6,17 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
+    computed_from,
     gone_tags,
-    made_of,
     own_name,
 )
 
 
-def _difference(name: str, *, added: bool) -> MadeOf:
+def _difference(name: str, *, added: bool) -> Computed:
     """Return the items that an update adds to a list or removes from it; None without any."""
 
     def find(values: Values) -> list[str] | None:
@@ -25,17 +25,17 @@ def _difference(name: str, *, added: bool) -> MadeOf:
         one, other = (new, old) if added else (old, new)
         return [each for each in one if each not in other] or None
 
-    return MadeOf((name,), find)
+    return Computed((name,), find)
 
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
-_EGRESS = MadeOf((), lambda v: bool(v.get("Egress")))
+_EGRESS = Computed((), lambda v: bool(v.get("Egress")))
 # The default is Gateway (documented).
-_ENDPOINT_TYPE = MadeOf(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
+_ENDPOINT_TYPE = Computed(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
 
 
-def _true_or_false(name: str) -> MadeOf:
-    return MadeOf((name,), lambda values: {"Value": values.get(name)})
+def _true_or_false(name: str) -> Computed:
+    return Computed((name,), lambda values: {"Value": values.get(name)})
 
 
 def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
@@ -49,12 +49,12 @@ def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
     return find
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _own_id(values: Values) -> list[str]:
     return [values.id]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _tags(values: Values) -> list[dict[str, str]] | None:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()] or None
 
@@ -72,13 +72,13 @@ def _retag(resources: Source) -> list[Call]:
     ]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _gone(values: Values) -> list[dict[str, str]] | None:
     keys = gone_tags("Tags")(values)
     return None if keys is None else [{"Key": key} for key in keys]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _allocation(values: Values) -> list[str]:
     found = values.context.call("ec2", "DescribeAddresses", {"PublicIps": [values.id]})
     return [str(each["AllocationId"]) for each in found["Addresses"]]
@@ -280,7 +280,7 @@ TYPES = [
         create=[
             Call(
                 "CreateFlowLogs",
-                {"ResourceIds": made_of("ResourceId")(lambda v: [v.get("ResourceId")])},
+                {"ResourceIds": computed_from("ResourceId")(lambda v: [v.get("ResourceId")])},
             )
         ],
         id="@answer.FlowLogIds.0",

@@ -6,10 +6,10 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
 )
 
 _ID = {"Id": "@id"}
@@ -62,7 +62,7 @@ def _methods(behaviour: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@made_of("DistributionConfig")
+@computed_from("DistributionConfig")
 def _distribution(values: Values) -> dict[str, Any]:
     config: dict[str, Any] = _counted(values.get("DistributionConfig"))
     config["DefaultCacheBehavior"] = _methods(config.get("DefaultCacheBehavior") or {})
@@ -74,9 +74,9 @@ def _distribution(values: Values) -> dict[str, Any]:
     return config
 
 
-def _etag_of(operation: str) -> MadeOf:
+def _etag_of(operation: str) -> Computed:
     """Return the ETag that an update or deletion must give."""
-    return MadeOf(
+    return Computed(
         (),
         lambda values: values.context.call("cloudfront", operation, {"Id": values.id})["ETag"],
     )
@@ -87,7 +87,7 @@ def _with_tags(values: Values) -> dict[str, Any]:
     return {"DistributionConfig": _distribution(values), "Tags": {"Items": tags}}
 
 
-@made_of("FunctionCode")
+@computed_from("FunctionCode")
 def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
@@ -119,7 +119,11 @@ TYPES = [
         create=[
             Call(
                 "CreateDistributionWithTags",
-                {"DistributionConfigWithTags": MadeOf(("DistributionConfig", "Tags"), _with_tags)},
+                {
+                    "DistributionConfigWithTags": Computed(
+                        ("DistributionConfig", "Tags"), _with_tags
+                    )
+                },
                 only=(),
                 tagged=False,
             )
@@ -174,7 +178,7 @@ TYPES = [
             Call(
                 "SetRulePriorities",
                 {
-                    "RulePriorities": made_of("Priority")(
+                    "RulePriorities": computed_from("Priority")(
                         lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
                     )
                 },

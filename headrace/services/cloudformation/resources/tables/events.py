@@ -11,10 +11,10 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
     value_at,
 )
 
@@ -22,7 +22,7 @@ _NAME = {"Name": "@id"}
 _BEGINNING = ("StartingPosition", "StartingPositionTimestamp")
 
 
-@made_of("Statement", "StatementId")
+@computed_from("Statement", "StatementId")
 def _bus_policy(values: Values) -> str | None:
     """Return the bus's policy with the statement added; None for a statement given by action and principal.
 
@@ -50,7 +50,7 @@ def _has_statement(values: Values) -> bool:
     return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
 
 
-@made_of("State")
+@computed_from("State")
 def _schedule_state(values: Values) -> str:
     return values.get("State") or "ENABLED"
 
@@ -80,7 +80,7 @@ def _moment(value: Any) -> Any:
     return value
 
 
-@made_of("SourceParameters")
+@computed_from("SourceParameters")
 def _source_parameters(values: Values) -> dict[str, Any]:
     """Return how a pipe reads from now on; its starting position does not change."""
     given = cast("dict[str, Any]", values.get("SourceParameters") or {})
@@ -102,9 +102,9 @@ def _source_parameters(values: Values) -> dict[str, Any]:
     return found
 
 
-def _or_none(name: str, **nothing: str) -> MadeOf:
+def _or_none(name: str, **nothing: str) -> Computed:
     """Return the source of a member that an update may remove."""
-    return MadeOf((name,), lambda values: values.get(name) or nothing)
+    return Computed((name,), lambda values: values.get(name) or nothing)
 
 
 TYPES = [
@@ -229,7 +229,7 @@ TYPES = [
                     "EnrichmentParameters": _or_none("EnrichmentParameters"),
                     "TargetParameters": _or_none("TargetParameters"),
                     "LogConfiguration": _or_none("LogConfiguration", Level="OFF"),
-                    "DesiredState": made_of("DesiredState")(
+                    "DesiredState": computed_from("DesiredState")(
                         lambda v: v.get("DesiredState") or "RUNNING"
                     ),
                 },

@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
     value_at,
 )
 from headrace.services.cloudformation.resources.declared_calls import input_of
@@ -33,7 +33,7 @@ def _described(values: Values) -> dict[str, Any]:
     return cast("dict[str, Any]", answer["ApplicationDetail"])
 
 
-@made_of()
+@computed_from()
 def _version(values: Values) -> int:
     return int(_described(values)["ApplicationVersionId"])
 
@@ -69,7 +69,7 @@ def _flink(configuration: Properties) -> Properties:
     return cast("Properties", configuration.get("FlinkApplicationConfiguration") or {})
 
 
-@made_of("ApplicationConfiguration", "ApplicationDescription")
+@computed_from("ApplicationConfiguration", "ApplicationDescription")
 def _configuration(values: Values) -> dict[str, Any] | None:
     """Return the changed parts of the configuration. A removed part gets its default, if it has one."""
     _check_description(values)
@@ -133,7 +133,7 @@ TYPES = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfigurationId": made_of("ApplicationConfiguration")(
+                    "VpcConfigurationId": computed_from("ApplicationConfiguration")(
                         lambda v: _network_ids(v)[0]
                     ),
                 },
@@ -145,7 +145,7 @@ TYPES = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfiguration": made_of("ApplicationConfiguration")(
+                    "VpcConfiguration": computed_from("ApplicationConfiguration")(
                         lambda v: _networks(v)[0]
                     ),
                 },

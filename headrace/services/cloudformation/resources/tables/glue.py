@@ -12,7 +12,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Declared,
     Source,
     Values,
-    made_of,
+    computed_from,
 )
 
 _NAME = {"Name": "@id"}
@@ -28,7 +28,7 @@ def _tag(kind: str) -> tuple[str, str, str, Source]:
     return "TagResource", "UntagResource", "ResourceArn", arn
 
 
-@made_of("Registry")
+@computed_from("Registry")
 def _registry(values: Values) -> dict[str, str] | None:
     """Return a schema's registry in the API's form."""
     given = values.get("Registry")
@@ -44,7 +44,7 @@ def _registry(values: Values) -> dict[str, str] | None:
     return {"RegistryName": given["Name"]}
 
 
-@made_of("ConnectionInput")
+@computed_from("ConnectionInput")
 def _connection(values: Values) -> dict[str, Any]:
     """Return a connection in CreateConnection's form: a template may omit its name and properties."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
@@ -53,7 +53,7 @@ def _connection(values: Values) -> dict[str, Any]:
     return given
 
 
-@made_of("ConnectionInput")
+@computed_from("ConnectionInput")
 def _connection_changed(values: Values) -> dict[str, Any]:
     """Return a connection in UpdateConnection's form. Raises ResourceFailed for another name (documented)."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
@@ -62,7 +62,7 @@ def _connection_changed(values: Values) -> dict[str, Any]:
     return {**given, "Name": values.id}
 
 
-@made_of("Schedule")
+@computed_from("Schedule")
 def _schedule(values: Values) -> str:
     # Documented: an empty text removes the schedule.
     return str(values.get("Schedule.ScheduleExpression") or "")

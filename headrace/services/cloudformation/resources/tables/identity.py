@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from headrace.aws.errors import AwsError
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Values,
+    computed_from,
+)
 
 _USER = {"UserName": "@id"}
 _GROUP = {"GroupName": "@id"}
@@ -68,18 +73,18 @@ TYPES = [
         update=[
             Call(
                 "UpdateUser",
-                {**_USER, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                {**_USER, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             ),
             Call("PutUserPermissionsBoundary", _USER, when="PermissionsBoundary"),
             Call(
                 "DeleteUserPermissionsBoundary",
-                {"UserName": made_of("PermissionsBoundary")(lambda v: v.id)},
+                {"UserName": computed_from("PermissionsBoundary")(lambda v: v.id)},
                 only_if=lambda v: not v.get("PermissionsBoundary"),
             ),
             Call(
                 "DeleteLoginProfile",
-                {"UserName": made_of("LoginProfile")(lambda v: v.id)},
+                {"UserName": computed_from("LoginProfile")(lambda v: v.id)},
                 only_if=_has_login,
             ),
             _LOGIN,
@@ -115,7 +120,7 @@ TYPES = [
         update=[
             Call(
                 "UpdateGroup",
-                {**_GROUP, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                {**_GROUP, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             )
         ],

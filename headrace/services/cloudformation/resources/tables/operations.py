@@ -9,18 +9,18 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
+    computed_from,
     gone_tags,
-    made_of,
 )
 
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
 
-def _target(part: int) -> MadeOf:
+def _target(part: int) -> Computed:
     """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
     def find(values: Values) -> str | None:
@@ -32,7 +32,7 @@ def _target(part: int) -> MadeOf:
             given = target.split("|")[part]
         return given
 
-    return made_of(_PARTS[part], "ScalingTargetId")(find)
+    return computed_from(_PARTS[part], "ScalingTargetId")(find)
 
 
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}
@@ -133,7 +133,7 @@ TYPES = [
                 {
                     "Name": "@id",
                     # Assumed: the version that a template makes is the one that is run.
-                    "DocumentVersion": made_of("Content")(
+                    "DocumentVersion": computed_from("Content")(
                         lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
                     ),
                 },
@@ -142,7 +142,7 @@ TYPES = [
             ),
             Call(
                 "AddTagsToResource",
-                {**_DOCUMENT, "Tags": made_of("Tags")(lambda v: _pairs(v) or None)},
+                {**_DOCUMENT, "Tags": computed_from("Tags")(lambda v: _pairs(v) or None)},
                 only=(),
                 when="Tags",
             ),
@@ -291,13 +291,13 @@ TYPES = [
             Call("UpdateTrail", {"Name": "@id"}),
             Call(
                 "StartLogging",
-                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                {"Name": computed_from("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: boolean(v.get("IsLogging") or False),
             ),
             Call(
                 "StopLogging",
-                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                {"Name": computed_from("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: not boolean(v.get("IsLogging") or False),
             ),

@@ -13,7 +13,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
@@ -31,7 +31,7 @@ def _is_activity(values: Values) -> bool:
     return True
 
 
-@made_of("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
+@computed_from("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
 def _definition(values: Values) -> str | None:
     """Return the definition from any of its properties, with its substitutions."""
     text = values.get("DefinitionString")
@@ -76,7 +76,7 @@ def _has_alias(values: Values) -> bool:
     return bool(found)
 
 
-@made_of("RoutingConfiguration", "DeploymentPreference")
+@computed_from("RoutingConfiguration", "DeploymentPreference")
 def _routes(values: Values) -> list[dict[str, Any]] | None:
     """Return an alias's routes; a deployment preference routes all to its version at once.
 
@@ -95,7 +95,7 @@ def _routes(values: Values) -> list[dict[str, Any]] | None:
     ]
 
 
-@made_of("StateMachineRevisionId")
+@computed_from("StateMachineRevisionId")
 def _revision(values: Values) -> str | None:
     """Return the revision to publish; the first has no id that PublishStateMachineVersion takes."""
     revision = values.get("StateMachineRevisionId")

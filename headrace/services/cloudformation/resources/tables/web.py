@@ -9,11 +9,11 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
@@ -51,7 +51,7 @@ def _record(properties: Properties) -> dict[str, Any]:
     return record
 
 
-def _change(action: str) -> MadeOf:
+def _change(action: str) -> Computed:
     """Return the change that puts a record into its zone or removes it."""
 
     def make(values: Values) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _change(action: str) -> MadeOf:
             changes.insert(0, {"Action": "DELETE", "ResourceRecordSet": old})
         return {"Changes": changes}
 
-    return MadeOf((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
+    return Computed((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
 
 
 def _is_guarded(values: Values) -> bool:
@@ -116,7 +116,7 @@ TYPES = [
                 "CreateHostedZone",
                 {
                     "CallerReference": lambda v: v.context.ids.uuid(),
-                    "VPC": made_of("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
+                    "VPC": computed_from("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
                 },
             )
         ],
@@ -127,7 +127,7 @@ TYPES = [
                 "UpdateHostedZoneComment",
                 {
                     "Id": "@id",
-                    "Comment": made_of("HostedZoneConfig")(
+                    "Comment": computed_from("HostedZoneConfig")(
                         lambda v: v.get("HostedZoneConfig.Comment") or ""
                     ),
                 },
@@ -149,19 +149,19 @@ TYPES = [
                 "UpdateCluster",
                 {
                     "cluster": "@id",
-                    "settings": made_of("ClusterSettings")(_cluster_settings),
+                    "settings": computed_from("ClusterSettings")(_cluster_settings),
                 },
             ),
             Call(
                 "PutClusterCapacityProviders",
                 {
                     "cluster": "@id",
-                    "capacityProviders": made_of("CapacityProviders")(
+                    "capacityProviders": computed_from("CapacityProviders")(
                         lambda v: v.get("CapacityProviders") or []
                     ),
-                    "defaultCapacityProviderStrategy": made_of("DefaultCapacityProviderStrategy")(
-                        lambda v: v.get("DefaultCapacityProviderStrategy") or []
-                    ),
+                    "defaultCapacityProviderStrategy": computed_from(
+                        "DefaultCapacityProviderStrategy"
+                    )(lambda v: v.get("DefaultCapacityProviderStrategy") or []),
                 },
                 only=(),
             ),
@@ -204,7 +204,7 @@ TYPES = [
                 "UpdateWebACL",
                 {
                     **_wafv2("GetWebACL", "LockToken"),
-                    "Rules": made_of("Rules")(lambda v: v.get("Rules") or []),
+                    "Rules": computed_from("Rules")(lambda v: v.get("Rules") or []),
                 },
                 empties=True,
             )
@@ -322,7 +322,7 @@ TYPES.extend(
                     {
                         "cluster": "Cluster",
                         "service": lambda v: v.id.rpartition("/")[2],
-                        "desiredCount": made_of("DesiredCount")(
+                        "desiredCount": computed_from("DesiredCount")(
                             lambda v: v.get("DesiredCount") or 0
                         ),
                     },
@@ -354,7 +354,7 @@ TYPES.extend(
                     "UpdateHttpNamespace",
                     {
                         "Id": "@id",
-                        "Namespace": made_of("Description")(
+                        "Namespace": computed_from("Description")(
                             lambda v: {"Description": v.get("Description") or ""}
                         ),
                     },

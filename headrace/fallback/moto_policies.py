@@ -62,7 +62,7 @@ _READERS: dict[str, Callable[[str, str, str], Any]] = {
 }
 
 
-def policy_held(arn: str) -> str | None:
+def policy_in_moto(arn: str) -> str | None:
     """Return the policy, as JSON, of a resource of SQS, SNS, EventBridge, Logs or KMS by its ARN; None without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     try:

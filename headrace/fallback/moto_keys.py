@@ -25,7 +25,7 @@ def key_arn(key_id: str, account: str, region: str) -> str:
     return "" if is_own else str(key.arn)
 
 
-def key_held(arn: str) -> str:
+def key_in_moto(arn: str) -> str:
     """Return the ARN of the customer managed key of a queue, a topic, a secret or a table; empty without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     held: Any = None

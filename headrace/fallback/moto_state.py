@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from headrace.aws.access_keys import AccessKey
 from headrace.fallback.access_keys import find_access_key
-from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
-from headrace.fallback.held_policies import policy_held
-from headrace.fallback.held_tags import tags_held
 from headrace.fallback.iam_principals import exists_for
+from headrace.fallback.moto_keys import grants_on, key_arn, key_in_moto, state_of_key
+from headrace.fallback.moto_policies import policy_in_moto
+from headrace.fallback.moto_tags import tags_in_moto
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.iam.key_uses import Grant
 
 
-class HeldState:
+class MotoState:
     """Reads moto's state, which is loaded first unless a method says otherwise. Thread-safe.
 
     All methods except `queue_is_empty` raise AwsError when the loading takes too long.
@@ -27,12 +27,12 @@ class HeldState:
     def policy_of(self, arn: str) -> str | None:
         """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None without one."""
         self._warm_up()
-        return policy_held(arn)
+        return policy_in_moto(arn)
 
     def key_of(self, arn: str) -> str:
         """Return the ARN of the customer managed key of a queue, a topic or a secret; empty without one."""
         self._warm_up()
-        return key_held(arn)
+        return key_in_moto(arn)
 
     def key_named(self, key_id: str, account: str, region: str) -> str:
         """Return the ARN of the customer managed key with an id, an alias or an ARN; empty for any other."""
@@ -42,7 +42,7 @@ class HeldState:
     def tags_of(self, arn: str) -> dict[str, str]:
         """Return a resource's tags by its ARN, for the types that headrace reads."""
         self._warm_up()
-        return tags_held(arn)
+        return tags_in_moto(arn)
 
     def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
         """Return the ARN and the state of a key; "" and "" when it does not exist."""

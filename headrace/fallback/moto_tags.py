@@ -14,7 +14,7 @@ from typing import Any, cast
 from headrace.fallback import iam_records
 
 
-def tags_held(arn: str) -> dict[str, str]:
+def tags_in_moto(arn: str) -> dict[str, str]:
     """Return the tags of a role, a user, a queue, a topic, a key, a secret or a table; none for other types."""
     _, _, service, region, account, resource = arn.split(":", 5)
     read = _READERS.get(service)
