@@ -51,7 +51,7 @@ class Batch:
     enrichment_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
 
-def of_message(message: QueueMessage, source: str) -> dict[str, Any]:
+def event_of_message(message: QueueMessage, source: str) -> dict[str, Any]:
     """Return a queue's message in a pipe's form."""
     return {
         "messageId": message.message_id,
@@ -69,7 +69,7 @@ def of_message(message: QueueMessage, source: str) -> dict[str, Any]:
     }
 
 
-def of_record(record: StreamRecord, shard_id: str, source: str, kind: str) -> dict[str, Any]:
+def event_of_record(record: StreamRecord, shard_id: str, source: str, kind: str) -> dict[str, Any]:
     """Return a stream's record in a pipe's form."""
     if kind == "dynamodb":
         return cast("dict[str, Any]", json.loads(record.data))

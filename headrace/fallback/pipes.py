@@ -36,7 +36,13 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
-from headrace.fallback.pipe_delivery import Batch, PipeFailed, deliver, of_message, of_record
+from headrace.fallback.pipe_delivery import (
+    Batch,
+    PipeFailed,
+    deliver,
+    event_of_message,
+    event_of_record,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -50,7 +56,7 @@ MOST_BYTES = 4 << 20
 _ENDED = "ended"
 
 
-class State(Protocol):
+class LoadedState(Protocol):
     """moto's state: `MotoServices` implements it."""
 
     def is_loaded(self) -> bool:
@@ -106,10 +112,10 @@ class Positions:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PipeServices:
     """The services that pipes read from and write to."""
 
-    state: State
+    state: LoadedState
     supervisor: Supervisor
     clock: Clock
     control: ControlPlane
@@ -127,7 +133,7 @@ class Pipes:
     name = "pipes"
     PACKAGES = ("pipes",)
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PipeServices) -> None:
         self._parts = parts
         self._running: dict[str, tuple[Pipe, WorkerHandle, PipeWorker]] = {}
 
@@ -184,7 +190,7 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
 class PipeWorker:
     """A `Worker` that moves events from one pipe's source to its target."""
 
-    def __init__(self, pipe: Pipe, parts: Parts) -> None:
+    def __init__(self, pipe: Pipe, parts: PipeServices) -> None:
         self.name = f"pipe-{pipe.arn.rpartition('/')[2]}"
         self._pipe, self._parts = pipe, parts
         self._said = ""
@@ -249,7 +255,7 @@ class PipeWorker:
         if not messages:
             return POLL_EVERY_S
         # Failed messages become visible again after the queue's visibility timeout, as on AWS.
-        self._deliver([of_message(message, source) for message in messages])
+        self._deliver([event_of_message(message, source) for message in messages])
         parts.queues.delete(source, [message.receipt_handle for message in messages])
         return 0.0
 
@@ -302,7 +308,9 @@ class PipeWorker:
             max_bytes=MOST_BYTES,
         )
         if read.records:
-            events = [of_record(each, shard.shard_id, pipe.source, kind) for each in read.records]
+            events = [
+                event_of_record(each, shard.shard_id, pipe.source, kind) for each in read.records
+            ]
             self._try(events, settings, shard.shard_id)
             last = read.records[-1].sequence_number
             parts.positions.put(pipe.arn, shard.shard_id, last)

@@ -32,7 +32,7 @@ LOOK_EVERY_S = 1.0
 SESSION = "headrace-scheduler"
 
 
-class State(Protocol):
+class LoadedState(Protocol):
     """moto's state: `MotoServices` implements it."""
 
     def is_loaded(self) -> bool:
@@ -68,7 +68,7 @@ class Schedules:
 
     name = "schedules"
 
-    def __init__(self, state: State, clock: Clock) -> None:
+    def __init__(self, state: LoadedState, clock: Clock) -> None:
         self._state = state
         self._clock = clock
         self._begun = self._now()

@@ -50,7 +50,7 @@ _NOT_VERIFIED = (
 )
 
 
-def ask_rest(
+def authorize_rest(
     functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
 ) -> dict[str, Any]:
     """Return the authorizer's context for a method of a REST API. Raises Refused."""
@@ -79,7 +79,7 @@ def ask_rest(
     return {**(members(answer.get("context"))), "principalId": answer.get("principalId", "")}
 
 
-def ask_http(
+def authorize_http(
     functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
 ) -> dict[str, Any]:
     """Return the authorizer's context for a route of an HTTP API. Raises Refused."""

@@ -28,7 +28,7 @@ _OF_THE_CONNECTION = frozenset(
 )
 
 
-def ask(
+def forward(
     method: str,
     uri: str,
     *,

@@ -17,7 +17,7 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.execute_api import endpoints
 from headrace.fallback.execute_api.apis import HttpApi
-from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, ask_http
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, authorize_http
 from headrace.fallback.execute_api.functions import (
     SERVICE,
     ApiRequest,
@@ -135,7 +135,7 @@ class HttpApiRequest:
             return self._call_service(str(subtype), integration, parameters)
         if kind == "HTTP_PROXY":
             return answer(
-                *endpoints.ask(
+                *endpoints.forward(
                     str(integration.get("integrationMethod") or "ANY")
                     .upper()
                     .replace("ANY", self._request.method),
@@ -192,7 +192,7 @@ class HttpApiRequest:
             event=self._event(key, parameters, format_version),
             account=self._api.account,
         )
-        return ask_http(self._functions, authorizer, asked)
+        return authorize_http(self._functions, authorizer, asked)
 
     # --- functions --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.velocity import TemplateError
 from headrace.fallback.execute_api import endpoints, mapped, service_calls
 from headrace.fallback.execute_api.apis import RestApi
-from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, ask_rest
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, authorize_rest
 from headrace.fallback.execute_api.functions import (
     SERVICE,
     ApiRequest,
@@ -138,7 +138,7 @@ class RestRequest:
             event=event,
             account=api.account,
         )
-        return ask_rest(self._functions, authorizer, asked)
+        return authorize_rest(self._functions, authorizer, asked)
 
     def _arn(self, method: str, path: str) -> str:
         api = self._api
@@ -298,7 +298,7 @@ class RestRequest:
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         parameters = mapped.request_parameters(integration, seen)
         kind = seen.header.get("content-type", "application/json")
-        return endpoints.ask(
+        return endpoints.forward(
             str(integration.get("httpMethod") or self._request.method),
             mapped.with_variables(str(integration["uri"]), seen.stage),
             path={**seen.path, **parameters["path"]},

@@ -37,18 +37,18 @@ _AFTER_IMPORTS: list[Callable[[], None]] = []
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
 
 
-def reduces(kind: type, reducer: Reducer) -> None:
+def register_reducer(kind: type, reducer: Reducer) -> None:
     """Pickle objects of `kind`, and of its subclasses, with `reducer`."""
     _REDUCERS[kind] = reducer
     _reducer_of.cache_clear()
 
 
-def filters(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
+def register_filter(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
     """Pass the attributes of a service's backends through `change` before they are pickled."""
     _FILTERS[package] = change
 
 
-def carries(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
+def register_carrier(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
     """Let `carry` restore the in-memory parts of a service's backends when their stored state is read again."""
     _CARRIERS[package] = carry
 
@@ -59,7 +59,7 @@ def after_imports(patch: Callable[[], None]) -> None:
         _AFTER_IMPORTS.append(patch)
 
 
-def knows_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
+def register_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
     """Pickle a function that cannot be named (a lambda of moto's) as a name for `make`."""
     _FACTORIES[module, qualified_name] = make
 

@@ -59,11 +59,11 @@ def patch() -> None:
     backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
-    pickles.filters(
+    pickles.register_filter(
         "cloudwatch",
         lambda _, state: {**state, "metric_data": MetricData(), "paged_metric_data": {}},
     )
-    pickles.carries("cloudwatch", _keep_data)
+    pickles.register_carrier("cloudwatch", _keep_data)
 
 
 def _keep_data(before: dict[str, Any], backend: Any) -> None:

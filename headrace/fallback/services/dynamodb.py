@@ -76,7 +76,7 @@ def patch() -> None:
         background.start = _run_now
     dynamodb_checks.patch(handler)
     handler.update_table = _updating(DynamoHandler.update_table)
-    pickles.reduces(Table, _reduce_table)
+    pickles.register_reducer(Table, _reduce_table)
 
 
 def _run_now(thread: Any) -> None:

@@ -48,7 +48,7 @@ def patch() -> None:
     rule.send_to_targets = _send_to_targets
     archive: Any = Archive
     archive.__init__ = _with_rows(Archive.__init__)
-    pickles.reduces(Archive, _reduce_archive)
+    pickles.register_reducer(Archive, _reduce_archive)
 
 
 class _Memory:

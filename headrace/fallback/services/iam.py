@@ -46,8 +46,8 @@ def patch() -> None:
     iam_principals.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
-    pickles.reduces(_Policies, _reduce_policies)
-    pickles.filters("iam", _without_sessions)
+    pickles.register_reducer(_Policies, _reduce_policies)
+    pickles.register_filter("iam", _without_sessions)
     sts: Any = STSBackend
     sts.__init__ = _with_sessions(STSBackend.__init__)
     sts.get_assumed_role_from_access_key = _session_of

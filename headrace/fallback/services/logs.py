@@ -57,9 +57,9 @@ def patch() -> None:
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     log_keys.patch()
     query_definitions.patch()
-    pickles.reduces(models.LogGroup, _reduce_group)
-    pickles.filters("logs", lambda _, state: {**state, "queries": {}})
-    pickles.carries("logs", _keep_events)
+    pickles.register_reducer(models.LogGroup, _reduce_group)
+    pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
+    pickles.register_carrier("logs", _keep_events)
 
 
 def _in_its_place(put_metric_filter: Any) -> Any:

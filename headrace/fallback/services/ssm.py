@@ -54,12 +54,12 @@ def patch() -> None:
     parameters.pop = _noted_by_name(ParameterDict.pop)
     backend: Any = SimpleSystemManagerBackend
     backend.put_parameter = _bounded(SimpleSystemManagerBackend.put_parameter)
-    pickles.knows_factory(
+    pickles.register_factory(
         "moto.ssm.models",
         "SimpleSystemManagerBackend.__init__.<locals>.<lambda>",
         _tags,
     )
-    pickles.reduces(ParameterDict, _reduce)
+    pickles.register_reducer(ParameterDict, _reduce)
 
 
 def _tags() -> defaultdict[str, dict[str, str]]:

@@ -79,7 +79,7 @@ def own_name(name: str, longest: int) -> Computed:
     )
 
 
-def gone_tags(name: str) -> Computed:
+def removed_tags(name: str) -> Computed:
     """Return the source of the tag keys that an update removes; None when it removes none."""
 
     def keys(values: Values) -> list[str] | None:
@@ -147,12 +147,12 @@ class Declared:
         exists: whether a resource with these properties exists already, where `read` and the service do not say.
         shared: see `ResourceType.shared`.
         tag: the calls that add and remove tags, with the member that names the resource, and its source.
-        holder: whether deleting it would delete other resources too: then it is never deleted and created again.
+        deletes_others: whether its deletion would delete other resources too; it is then never deleted and recreated.
         in_place: properties that are changed in place where AWS replaces the resource. The service allows only one, so
             the old one could not be brought back.
         holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
             another leaves it alone, and a rollback creates the replaced one again.
-        anew: for a type with update calls: whether the properties ask for a new resource instead of a change.
+        recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
         unread: properties whose name means something else in the read answer: they cannot be read.
     """
 
@@ -175,16 +175,16 @@ class Declared:
     tag: tuple[str, str, str, Source] | None = None
     exists: Callable[[Values], bool] | None = None
     shared: tuple[str, ...] = ()
-    holder: bool = False
+    deletes_others: bool = False
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
     unread: frozenset[str] = frozenset()
-    anew: Callable[[Properties], bool] | None = None
+    recreated_if: Callable[[Properties], bool] | None = None
 
     @property
-    def remade(self) -> bool:
+    def can_be_recreated(self) -> bool:
         """Whether a change that no call supports is done by deleting it and creating it again, under the same name."""
-        return self.is_by_name and not self.holder
+        return self.is_by_name and not self.deletes_others
 
     @property
     def is_by_name(self) -> bool:

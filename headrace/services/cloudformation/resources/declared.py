@@ -72,7 +72,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
         maker.delete,
         update=maker.update,
         replace_on=frozenset(
-            schema["createOnly"] if declared.remade else {*fixed, *schema["createOnly"]}
+            schema["createOnly"] if declared.can_be_recreated else {*fixed, *schema["createOnly"]}
         )
         - declared.in_place,
         named_by=(declared.name,) if declared.name and declared.unique else (),
@@ -148,8 +148,10 @@ class _Maker:
             self._read(values)
             values.properties[declared.name] = value_from(declared.named, values)
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
-        again = declared.anew is not None and declared.anew(new) and changed - set(TAGS)
-        if declared.remade and (changed & self._fixed or again):
+        again = (
+            declared.recreated_if is not None and declared.recreated_if(new) and changed - set(TAGS)
+        )
+        if declared.can_be_recreated and (changed & self._fixed or again):
             # moto has no call for this change. The resource is state under a name, so it can be created again.
             self.delete(context, physical_id, old)
             try:

@@ -66,7 +66,7 @@ TYPES = [
         id="DomainName",
         read=Call("DescribeDomain", _DOMAIN),
         # Deleting it would delete its indexes.
-        holder=True,
+        deletes_others=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateDomainConfig", _DOMAIN)],
         delete=[Call("DeleteDomain", _DOMAIN)],
@@ -87,7 +87,7 @@ TYPES = [
         id="DomainName",
         read=Call("DescribeElasticsearchDomain", _DOMAIN),
         # Deleting it would delete its indexes.
-        holder=True,
+        deletes_others=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateElasticsearchDomainConfig", _DOMAIN, empties=True)],
         delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
@@ -154,7 +154,7 @@ TYPES = [
         update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
         # Deleting it would delete its tables: a change that no call supports creates another cluster, or fails and says
         # so.
-        holder=True,
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteCluster",
@@ -179,7 +179,7 @@ TYPES = [
         name="NamespaceName",
         name_lower=True,
         # Deleting it would delete its tables, and its workgroup prevents the deletion.
-        holder=True,
+        deletes_others=True,
         attributes={
             "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",
             "Namespace.NamespaceId": "@answer.namespace.namespaceId",

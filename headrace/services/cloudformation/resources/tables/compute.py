@@ -127,7 +127,7 @@ TYPES = [
             ),
         ],
         # Deleting it would delete its policies, hooks and scheduled actions.
-        holder=True,
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteAutoScalingGroup",

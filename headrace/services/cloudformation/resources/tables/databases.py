@@ -102,7 +102,7 @@ TYPES = [
         id="DBInstanceIdentifier",
         read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
         # Deleting it would delete its data and replicas.
-        holder=True,
+        deletes_others=True,
         tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
         delete=[
             Call(
@@ -137,7 +137,7 @@ TYPES = [
         id="DBClusterIdentifier",
         read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
         # Deleting it would delete its data and instances.
-        holder=True,
+        deletes_others=True,
         tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
         delete=[
             Call(

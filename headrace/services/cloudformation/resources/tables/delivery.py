@@ -45,7 +45,7 @@ TYPES = [
         create=[Call("CreateApplication")],
         id="ApplicationName",
         # Deleting it would delete its deployment groups.
-        holder=True,
+        deletes_others=True,
         tag=(
             "TagResource",
             "UntagResource",

@@ -11,8 +11,8 @@ from headrace.services.cloudformation.resources.declaration import (
     Source,
     Values,
     computed_from,
-    gone_tags,
     own_name,
+    removed_tags,
 )
 
 
@@ -74,7 +74,7 @@ def _retag(resources: Source) -> list[Call]:
 
 @computed_from("Tags")
 def _gone(values: Values) -> list[dict[str, str]] | None:
-    keys = gone_tags("Tags")(values)
+    keys = removed_tags("Tags")(values)
     return None if keys is None else [{"Key": key} for key in keys]
 
 

@@ -120,7 +120,7 @@ TYPES = [
         id="Name",
         read=Call("DescribeEventBus", _NAME),
         # Deleting it would delete its rules, and other resources' statements.
-        holder=True,
+        deletes_others=True,
         update=[
             Call(
                 "UpdateEventBus",
@@ -216,7 +216,7 @@ TYPES = [
         id="Name",
         read=Call("DescribePipe", _NAME),
         # Deleting it would lose its position in the source: a new pipe starts anew, and skips the records in between.
-        holder=True,
+        deletes_others=True,
         update=[
             Call(
                 "UpdatePipe",

@@ -160,7 +160,7 @@ TYPES = [
             "@answer.ApplicationDetail.ApplicationARN",
         ),
         # Deleting it would remove its log streams.
-        holder=True,
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteApplication",

@@ -116,7 +116,7 @@ TYPES = [
         id="GroupName",
         read=Call("GetGroup", _GROUP),
         # Deleting it would remove its users.
-        holder=True,
+        deletes_others=True,
         update=[
             Call(
                 "UpdateGroup",

@@ -14,7 +14,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Source,
     Values,
     computed_from,
-    gone_tags,
+    removed_tags,
 )
 
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
@@ -47,7 +47,7 @@ def _vault(values: Values) -> str:
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
     """Return whether an update removes tags."""
-    return lambda values: gone_tags(name)(values) is not None
+    return lambda values: removed_tags(name)(values) is not None
 
 
 def _is_replaced(properties: Properties) -> bool:
@@ -121,7 +121,7 @@ TYPES = [
         create=[Call("CreateDocument")],
         id="Name",
         read=Call("DescribeDocument", {"Name": "@id"}),
-        anew=_is_replaced,
+        recreated_if=_is_replaced,
         update=[
             Call(
                 "UpdateDocument",
@@ -148,7 +148,7 @@ TYPES = [
             ),
             Call(
                 "RemoveTagsFromResource",
-                {**_DOCUMENT, "TagKeys": gone_tags("Tags")},
+                {**_DOCUMENT, "TagKeys": removed_tags("Tags")},
                 only=(),
                 only_if=_has_gone("Tags"),
             ),
@@ -240,7 +240,7 @@ TYPES = [
             ),
             Call(
                 "UntagResource",
-                {"ResourceArn": _vault, "TagKeyList": gone_tags("BackupVaultTags")},
+                {"ResourceArn": _vault, "TagKeyList": removed_tags("BackupVaultTags")},
                 only=(),
                 only_if=_has_gone("BackupVaultTags"),
             ),

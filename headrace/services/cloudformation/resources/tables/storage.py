@@ -47,7 +47,7 @@ TYPES = [
         create=[Call("CreateFileSystem")],
         id="@answer.FileSystemId",
         # Deleting it would delete its files.
-        holder=True,
+        deletes_others=True,
         tag=("TagResource", "UntagResource", "ResourceId", "@id"),
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),
         delete=[Call("DeleteFileSystem", {"FileSystemId": "@id"})],

@@ -143,7 +143,7 @@ TYPES = [
         id="ClusterName",
         read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
         # Deleting it would delete its services and tasks.
-        holder=True,
+        deletes_others=True,
         update=[
             Call(
                 "UpdateCluster",
