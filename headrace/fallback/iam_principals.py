@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _HOLDER = re.compile(r"arn:aws:iam::(\d{12}):(role|user)/.+")
 _UNIQUE_ID = re.compile(r"(AROA|AIDA)[A-Z0-9]{12,}")
-# Roles that services make for themselves, which headrace does not do.
+# Service-linked roles, which services create on AWS, need not exist here.
 _OF_SERVICES = ":role/aws-service-role/"
 # The ids that replace the ARNs of roles and users that are being deleted.
 _leaving: set[str] = set()

@@ -141,7 +141,7 @@ def scope_of(
 
 
 def _at_path(value: Any, path: str) -> Any:
-    """Return the member at a path such as `Endpoint.Address`, or None when there is none."""
+    """Return the member at a path such as `Endpoint.Address`; None when it is missing."""
     for part in path.split("."):
         if not isinstance(value, Mapping):
             return None

@@ -55,7 +55,7 @@ def _schedule_state(values: Values) -> str:
     return values.get("State") or "ENABLED"
 
 
-# By the statement itself, or by what it is about; never both.
+# The template gives the statement itself, or its parts; never both.
 _PUT_BUS_POLICY = [
     Call("PutPermission", {"Policy": _bus_policy}, only=("EventBusName",), when="Statement"),
     Call(

@@ -132,7 +132,7 @@ TYPES = [
                 "UpdateDocumentDefaultVersion",
                 {
                     "Name": "@id",
-                    # Assumed: the version that a template makes is the one that is run.
+                    # Assumed: the version that a template creates is the one that runs.
                     "DocumentVersion": computed_from("Content")(
                         lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
                     ),
