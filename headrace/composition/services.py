@@ -10,8 +10,7 @@ from headrace.adapters.messages import EventBuses, Queues, Topics
 from headrace.aws.service import ServiceApi
 from headrace.composition.foundation import Foundation
 from headrace.core.stream_router import StreamRouter
-from headrace.fallback.pipes import Parts as PipeParts
-from headrace.fallback.pipes import Pipes, Positions
+from headrace.fallback.pipes import Pipes, PipeServices, Positions
 from headrace.iam.judge import Judge
 from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.search.home import SearchHome
@@ -98,7 +97,7 @@ class Services:
             **shared,
         )
         self.pipes = Pipes(
-            PipeParts(
+            PipeServices(
                 state=base.moto,
                 supervisor=base.supervisor,
                 clock=base.clock,

@@ -1,4 +1,4 @@
-"""Runs moto in process: the whole services that headrace does not own (IAM, STS, SSM, SQS, SNS, Glue, ...)."""
+"""Runs moto in process: it serves all services that headrace does not own (IAM, STS, SSM, SQS, SNS, Glue, ...)."""
 
 from headrace.fallback.moto_services import MotoServices
 from headrace.fallback.services.bounds import keep_log_groups_within

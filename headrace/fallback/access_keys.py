@@ -1,4 +1,4 @@
-"""Looks up access keys that IAM and STS have made: users' keys, and those of sessions of assumed roles."""
+"""Looks up access keys that moto's IAM and STS have created: users' keys, and those of assumed roles."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headrace.aws.access_keys import AccessKey
 def find_access_key(key_id: str) -> AccessKey | None:
     """Return an active key; None when no key has that id. moto must be loaded.
 
-    Those of sessions that say themselves whose they are, `headrace.aws.sessions` knows.
+    `headrace.aws.sessions` reads the keys of headrace's own sessions, whose tokens name their owner.
     """
     from moto.iam.models import iam_backends
     from moto.sts.models import sts_backends
@@ -36,7 +36,7 @@ def account_of(key_id: str) -> str | None:
         return None
     from moto.iam.models import iam_backends
 
-    # Not moto's own way, which makes a backend for every partition.
+    # Not moto's own lookup, which creates a backend for every partition.
     for account, regions in list(iam_backends.items()):
         if any(key_id in backend.access_keys for backend in list(regions.values())):
             return str(account)
@@ -45,7 +45,7 @@ def account_of(key_id: str) -> str | None:
 
 def _of_user(account: str, backend: Any, key: Any) -> AccessKey | None:
     user = backend.users.get(key.user_name)
-    # moto keeps deleted keys in the backend's own list.
+    # The backend's own list in moto keeps deleted keys.
     if user is None or key not in user.access_keys or key.status != "Active":
         return None
     return AccessKey(key.access_key_id, key.secret_access_key, account=account)

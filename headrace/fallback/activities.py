@@ -1,6 +1,6 @@
-"""Hands the tasks of Step Functions' activities from executions to the workers that ask for them by GetActivityTask.
+"""Passes the tasks of Step Functions' activities from executions to the workers that call GetActivityTask.
 
-Tasks wait in memory, as the executions run there; which activities there are, moto keeps. Documented:
+Tasks wait in memory, because executions run there; moto stores the activities. Documented:
 https://docs.aws.amazon.com/step-functions/latest/apireference/API_GetActivityTask.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -20,27 +20,27 @@ WAITS_S = 60.0
 
 
 class Activities:
-    """The tasks that wait for a worker, by the activity's ARN, in their order. Thread-safe."""
+    """The tasks that wait for a worker, by the activity's ARN, in order. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: defaultdict[str, deque[tuple[str, str]]] = defaultdict(deque)
 
     def add(self, arn: str, token: str, given: str) -> None:
-        """Have a task wait, and wake who waits for one."""
+        """Add a task, and wake the workers that wait for one."""
         with self._lock:
             self._waiting[arn].append((token, given))
         CURRENT.message_arrived()
 
     def take(self, arn: str) -> tuple[str, str] | None:
-        """Return the token and the input of the first task, which is nobody else's then."""
+        """Remove the first task, and return its token and input."""
         with self._lock:
             waiting = self._waiting.get(arn)
             return waiting.popleft() if waiting else None
 
 
 def patch_interpreter() -> None:
-    """Have moto's interpreter leave its tasks of activities with `Activities`; it is imported. Called once."""
+    """Make moto's interpreter, which is imported, pass its activity tasks to `Activities`. Called once."""
     from moto.stepfunctions.parser.asl.eval.callback import callback
 
     manager: Any = callback.CallbackPoolManager
@@ -56,7 +56,7 @@ def _add_task(self: Any, callback_id: str, activity_arn: str, activity_input: st
     endpoint = callback.ActivityCallbackEndpoint(
         callback_id=callback_id, activity_input=activity_input
     )
-    # A worker may answer at once: the token is known before the task is seen.
+    # A worker may answer at once, so the token is registered before a worker can get the task.
     self._pool[callback_id] = endpoint
     self._activity_store.add(activity_arn, callback_id, activity_input)
     return endpoint
@@ -71,7 +71,7 @@ def _is_there(arn: str) -> bool:
 
 
 def interrupt(pool: Any) -> None:
-    """End the waits for tokens and workers of an execution that ends."""
+    """End the waits for tokens and workers when an execution ends."""
     for endpoint in list(pool._pool.values()):
         endpoint.interrupt_all()
         start = getattr(endpoint, "_activity_task_start_endpoint", None)

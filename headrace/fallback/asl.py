@@ -1,7 +1,7 @@
-"""Runs a state machine's definition by moto's interpreter of the Amazon States Language, its AWS calls in this cloud.
+"""Runs state machines in moto's interpreter of the Amazon States Language; its AWS calls go to this cloud.
 
-moto's interpreter would call AWS's clients at an address of moto's own server, keep every thread that it ever made,
-and sleep through retries; here its calls go to the control plane as the machine's role, and whatever waits can be
+moto's interpreter would call AWS's clients at the address of moto's own server, keep every thread that it ever started,
+and sleep through retries; here its calls go to the control plane with the machine's role, and every wait can be
 stopped. Waits take real time.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -33,17 +33,17 @@ from headrace.fallback.asl_paths import extract_json
 from headrace.fallback.asl_tasks import task_maker
 
 RUNTIME_ERROR = "States.Runtime"
-# Documented: the most events of a standard execution; the longest that an express execution runs.
+# Documented: the maximum number of events of a standard execution; the longest time of an express execution.
 MOST_EVENTS = 25_000
 EXPRESS_LASTS_S = 300
 LAST_EVENT_WITHIN_S = 1.0
-# Documented for a Map that runs inline; of a distributed one AWS runs 10,000 at a time, and headrace as many as inline.
+# Documented for an inline Map; AWS runs 10,000 iterations of a distributed one at a time, headrace as many as inline.
 MOST_ITERATIONS_AT_A_TIME = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
-    """What an execution is started with; `is_express` is the type of its machine, `logging` its configuration."""
+class ExecutionInput:
+    """The input of an execution; `is_express` is its machine's type, `logging` its machine's configuration."""
 
     arn: str
     name: str
@@ -61,7 +61,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an execution ended: a status in AWS's word; `output` is JSON text when it SUCCEEDED."""
+    """How an execution ended: AWS's status; `output` is JSON text when it SUCCEEDED."""
 
     status: str
     output: str | None = None
@@ -70,10 +70,10 @@ class Outcome:
 
 
 class Run:
-    """One execution. `run` is called once, on a thread of its caller's; the rest by any thread."""
+    """One execution. `run` is called once, on a thread of the caller; any thread may call the other methods."""
 
-    def __init__(self, started: Started, activities: Activities | None = None) -> None:
-        """Take what it is started with, and where its tasks of activities wait for workers."""
+    def __init__(self, started: ExecutionInput, activities: Activities | None = None) -> None:
+        """Take the execution's input, and the queue in which its activity tasks wait for workers."""
         self.started = started
         self._activities = activities or Activities()
         self._log = log_of(started.arn, started.machine_name, started.start_date, started.logging)
@@ -82,7 +82,7 @@ class Run:
         self._stop: tuple[str | None, str | None] | None = None
 
     def run(self) -> Outcome:
-        """Run to the end and return how it went; whatever the interpreter cannot do is a failure in words."""
+        """Run to the end and return the outcome; what the interpreter cannot do becomes a failure with a cause."""
         try:
             return self._outcome()
         finally:
@@ -92,11 +92,11 @@ class Run:
     def _outcome(self) -> Outcome:
         try:
             program, environment = self._prepare()
-        except Exception as error:  # noqa: BLE001 - the definition is the client's, its failure the execution's
+        except Exception as error:  # noqa: BLE001 - an error in the definition fails the execution
             return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
         with self._lock:
             self._environment = environment
-            # `stop` may have come before there was anything to stop.
+            # `stop` may have been called before the environment existed.
             stop = self._stop
         if stop is not None:
             return Outcome("ABORTED", error=stop[0], cause=stop[1])
@@ -107,12 +107,12 @@ class Run:
         except Exception as error:  # noqa: BLE001 - as above
             return Outcome("FAILED", error=RUNTIME_ERROR, cause=_words(error))
         if outcome.status == "TIMED_OUT":
-            # The interpreter comes back before its own thread has written the last event.
+            # The interpreter returns before its own thread has written the last event.
             environment.event_manager.ended.wait(LAST_EVENT_WITHIN_S)
         return outcome
 
     def stop(self, error: str | None, cause: str | None) -> None:
-        """Have it end soon: waits end at once, a function that runs is not waited for."""
+        """Stop the execution: waits end at once; a running function is not waited for."""
         with self._lock:
             self._stop = (error, cause)
             environment = self._environment
@@ -121,7 +121,7 @@ class Run:
             interrupt(environment.callback_pool_manager)
 
     def events(self) -> list[dict[str, Any]]:
-        """Return the history so far, as GetExecutionHistory shows it, with timestamps as ISO text."""
+        """Return the history so far, in GetExecutionHistory's form, with timestamps as ISO text."""
         environment = self._environment
         if environment is None:
             return []
@@ -131,7 +131,7 @@ class Run:
         )
 
     def begin(self, token: str, worker: str | None) -> bool:
-        """Note that a worker has a task of an activity; False when the token is not this run's."""
+        """Note that a worker has taken an activity task; False when the token is not this execution's."""
         if self._environment is None or not self._environment.is_running():
             return False
         endpoint = self._environment.callback_pool_manager.get(token)
@@ -141,7 +141,7 @@ class Run:
         return True
 
     def tell(self, token: str, answer: str, **details: Any) -> bool:
-        """Pass on SendTask... (`answer` is success, failure or heartbeat); False when the token is not this run's.
+        """Pass on SendTask... (`answer` is success, failure or heartbeat); False for another execution's token.
 
         Raises AwsError when the task no longer waits.
         """
@@ -256,14 +256,14 @@ def _outcome_of(environment: Any) -> Outcome:
     return Outcome("FAILED", error=details.get("error"), cause=details.get("cause"))
 
 
-# --- the interpreter's surroundings -------------------------------------------------------------------
+# --- patches of the interpreter -----------------------------------------------------------------------
 
 
 _LOADED = threading.Event()
 
 
 def load_interpreter() -> None:
-    """Import the interpreter, and put this cloud in the place of what it would reach. Takes a second, once."""
+    """Import the interpreter, and connect it to this cloud. This takes a second, once."""
     if _LOADED.is_set():
         return
     with IMPORTING:
@@ -288,13 +288,13 @@ def _patch_interpreter() -> None:
     )
     from moto.stepfunctions.parser.asl.eval.event.event_manager import EventManager
 
-    # It logs each failure of an execution, with the client's data, as an error of its own.
+    # It logs each failed execution, with the client's data, as an error of its own.
     logging.getLogger("moto.stepfunctions.parser").setLevel(logging.CRITICAL)
-    # Imported by name in many of its modules.
+    # Many of its modules import these by name.
     instead = {
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
-        "TMP_THREADS": _Nothing(),
+        "TMP_THREADS": _Discarding(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
     for name, module in list(sys.modules.items()):
@@ -305,11 +305,11 @@ def _patch_interpreter() -> None:
     decl: Any = retrier_decl
     decl.time = SimpleNamespace(sleep=_wait_in_retry)
     tasks: Any = state_task_service.StateTaskService
-    tasks._normalise_response = _normalise_response  # noqa: SLF001 - moto has no other place for it
+    tasks._normalise_response = _normalise_response  # noqa: SLF001 - moto has no public attribute
     iterations: Any = inline_iteration_component.InlineIterationComponent
-    iterations._launch_worker = _few(iterations._launch_worker)  # noqa: SLF001 - moto has no other place for it
+    iterations._launch_worker = _limited(iterations._launch_worker)  # noqa: SLF001 - as above
     retrier, events = decl.RetrierDecl, cast("Any", EventManager)
-    retrier._eval_body = _retrying(retrier._eval_body)  # noqa: SLF001 - moto has no other place for it
+    retrier._eval_body = _retrying(retrier._eval_body)  # noqa: SLF001 - as above
     events._publish_history_event = _bounded(events._publish_history_event)  # noqa: SLF001 - as above
 
 
@@ -319,7 +319,7 @@ def _normalise_response(
     boto_service_name: str | None = None,
     service_action_name: str | None = None,
 ) -> None:
-    """Give an output's members the names that Step Functions gives them: with a capital letter (documented)."""
+    """Rename an output's members as Step Functions does: with a capital letter (documented)."""
     from botocore import xform_name
 
     service = self._get_boto_service_name(boto_service_name)
@@ -331,15 +331,15 @@ def _normalise_response(
         self._from_boto_response(response, shape)
 
 
-class _Nothing:
-    """A list that forgets what it is given."""
+class _Discarding:
+    """A list that discards what is appended."""
 
     def append(self, value: Any) -> None:
-        """Forget `value`."""
+        """Discard `value`."""
 
 
 class _Retrying(threading.local):
-    """The environment in which a thread waits for its next try."""
+    """The environment of the execution whose retry this thread waits for."""
 
     environment: Any = None
 
@@ -356,11 +356,11 @@ def _retrying(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None
 
 
 def _wait_in_retry(seconds: float) -> None:
-    """Wait, unless the execution ends meanwhile."""
+    """Wait, but only while the execution runs."""
     environment = _RETRYING.environment
     until = time.monotonic() + seconds
     while environment.is_running() and (left := until - time.monotonic()) > 0:
-        # A stop that comes just before the wait is seen at the next look.
+        # A stop just before this wait is seen after at most a second.
         environment.program_state_event.wait(min(left, 1.0))
 
 
@@ -379,8 +379,8 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
     return bounded
 
 
-def _few(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a Map start a bounded number of threads; they share the items."""
+def _limited(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a Map start a limited number of threads; they share its items."""
 
     def launched(self: Any, env: Any, eval_input: Any, job_pool: Any) -> Any:
         job_pool.workers = getattr(job_pool, "workers", 0) + 1

@@ -1,8 +1,8 @@
-"""Checks definitions of state machines as CreateStateMachine does: their structure, and where transitions lead.
+"""Validates state machine definitions as CreateStateMachine does: their structure, and the targets of transitions.
 
-The forms of the sentences are AWS's, as users quote them in public issues (observed by others); what is checked are the
-rules of https://states-language.net/spec.html. JSONata's expressions are parsed (asl_languages.py). Paths, intrinsic
-functions and the arguments of tasks are not checked: they fail the execution.
+The sentences have AWS's form, as users quote them in public issues (observed by others); the rules are those of
+https://states-language.net/spec.html. JSONata expressions are parsed (asl_languages.py). Paths, intrinsic functions
+and the arguments of tasks are not checked: they fail the execution.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.fallback.asl_languages import (
 
 MISSING_TARGET = "MISSING_TRANSITION_TARGET"
 NO_JSON = "INVALID_JSON_DESCRIPTION"
-# Documented: the most diagnostics that are shown.
+# Documented: the maximum number of diagnostics.
 MOST_DIAGNOSTICS = 100
 
 _TOP = {"Comment", "QueryLanguage", "StartAt", "States", "TimeoutSeconds", "Version"}
@@ -59,7 +59,7 @@ _ENDS = ("Succeed", "Fail", "Choice")
 
 
 def sentence_of(problems: list[Problem]) -> str:
-    """Return the message with which AWS refuses a definition."""
+    """Return AWS's message for an invalid definition."""
     parts = [
         f"{problem.code}: {problem.message}"
         + (f" at {problem.location}" if problem.location else "")
@@ -69,7 +69,7 @@ def sentence_of(problems: list[Problem]) -> str:
 
 
 def problems_of(definition: str) -> list[Problem]:
-    """Return what is wrong with a definition; an empty list when it can be taken."""
+    """Return the problems of a definition; an empty list when it is valid."""
     try:
         value: Any = json.loads(definition)
     except (ValueError, RecursionError) as error:
@@ -149,7 +149,7 @@ def _objects(value: Any) -> list[dict[str, Any]]:
 
 
 def _targets(state: dict[str, Any], at: str) -> Iterator[tuple[str, str]]:
-    """Return where a state may go on, and the place that says so."""
+    """Return the states that a state may continue with, each with its place in the definition."""
     for name in ("Next", "Default"):
         if name in state:
             yield str(state[name]), f"{at}/{name}"

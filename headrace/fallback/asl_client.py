@@ -1,4 +1,4 @@
-"""Stands in for the boto3 clients of moto's States interpreter: its methods call operations of this cloud as a role."""
+"""Replaces the boto3 clients of moto's States interpreter: its methods call operations of this cloud with a role."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -19,12 +19,12 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.parameter_types import fitted
 
 SESSION = "headrace-stepfunctions"
-# SDKs call errors by their shapes; the code of this one is of the query protocol.
+# SDKs name errors by their shapes; SQS's error has the query protocol's code instead.
 _NAMES_OF_CODES = {"AWS.SimpleQueueService.NonExistentQueue": "QueueDoesNotExist"}
 
 
 def client_of_cloud(region: str, service: str, state_credentials: Any = None) -> Client:
-    """Return what the interpreter calls a service with; takes what moto's function of that purpose takes."""
+    """Return the interpreter's client of a service; it has the parameters of moto's function, which it replaces."""
     try:
         service_model(service)
     except Exception as error:
@@ -33,7 +33,7 @@ def client_of_cloud(region: str, service: str, state_credentials: Any = None) ->
 
 
 class Client:
-    """A client of one service in one region, as a role."""
+    """A client of one service in one region, with a role."""
 
     def __init__(self, service: str, region: str, role_arn: str) -> None:
         self._service, self._region, self._role_arn = service, region, role_arn
@@ -70,14 +70,14 @@ class Client:
         return cast("dict[str, Any]", _plain(_with_streams(self._service, operation, output)))
 
     def _parameters(self, operation: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters in the operation's names, with the tokens that an SDK makes when they are missing."""
+        """Return the parameters under the operation's names, with idempotency tokens added as an SDK does."""
         model: Any = service_model(self._service).operation_model(operation)
         tokens = {name: str(uuid.uuid4()) for name in model.idempotent_members}
         return {**tokens, **fitted(self._service, operation, params)}
 
 
 def _plain(value: Any) -> Any:
-    """Return an output as states pass it on: bytes as the text that they are, or in Base64 (assumed).
+    """Return an output in the form that states pass on: bytes become text, or Base64 (assumed).
 
     Times are text (observed by others on AWS: github.com/floci-io/floci, docs/services/step-functions.md).
     """
@@ -104,7 +104,7 @@ def _operations(service: str) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=1000)
 def _exception_class(code: str, base: type) -> Any:
-    """Return a class of the error's name, which the interpreter shows as the error of an SDK integration."""
+    """Return an exception class with the error's name, which the interpreter reports for an SDK integration."""
     return type(code.replace(".", ""), (base,), {})
 
 

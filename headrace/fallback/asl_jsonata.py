@@ -1,12 +1,12 @@
-"""Makes moto's interpreter of the Amazon States Language evaluate JSONata here; by itself it needs a Java program.
+"""Evaluates JSONata for moto's interpreter of the Amazon States Language, which would otherwise need a Java program.
 
-The definition comes from `asl_languages.marked`, so an expression knows its place. What an expression gives, and the
-causes of failures: documented, https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and
+The definition comes from `asl_languages.marked`, so each expression carries its place. The results of expressions, and
+the causes of failures: documented, https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html and
 workflow-variables.html; the sentences: observed by others on AWS (github.com/floci-io/floci, issues 2665 and 2736).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no other places for what is put into it, and shows the rest to nobody.
+# moto has no public attributes for these patches.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from headrace.fallback.asl_languages import Expression, unmarked
 from headrace.fallback.asl_paths import extract_json
 from headrace.fallback.asl_query import DECORATED, evaluated, failure, stored
 
-# Documented: of one variable, and of all that one Assign sets.
+# Documented: the limits for one variable, and for all variables of one Assign.
 MOST_VARIABLE_BYTES = 256 * 1024
 
 
-# --- the interpreter's parts ----------------------------------------------------------------------------
+# --- patches of the interpreter -------------------------------------------------------------------------
 
 
 def patch() -> None:
-    """Put JSONata into moto's interpreter, which is imported. Called once."""
+    """Add JSONata to moto's interpreter, which is imported. Called once."""
     from moto.stepfunctions.parser.asl.component.common.assign import assign_decl
     from moto.stepfunctions.parser.asl.component.common.error_name import failure_event
     from moto.stepfunctions.parser.asl.component.common.string import string_expression
@@ -68,7 +68,7 @@ def patch() -> None:
     data.set_result = _set_result
     events: Any = event_manager.EventManager
     events.add_evaluation_failure = events.add_event
-    events.add_event = _but_evaluation_failures(events.add_event)
+    events.add_event = _without_evaluation_failures(events.add_event)
     failures: Any = failure_event.FailureEventException
     failures.get_execution_failed_event_details = _once_decorated(
         failures.get_execution_failed_event_details
@@ -90,7 +90,7 @@ def _patch_parsing(preprocessor: Any) -> None:
     visit_result_writer = preprocessor.visitResult_writer_decl
 
     def open_own_scope(self: Any, tree: Any) -> None:
-        # Each state says its own: what is around it does not matter, as on AWS.
+        # Each state has its own language, whatever language encloses it, as on AWS.
         around, self._query_language_per_scope = self._query_language_per_scope, []
         open_scope(self, tree)
         self._query_language_per_scope = around + self._query_language_per_scope
@@ -99,11 +99,11 @@ def _patch_parsing(preprocessor: Any) -> None:
         return literal(value=from_string_literal(context.string_literal()))
 
     def visit_count(self: Any, context: Any) -> Any:
-        # moto takes it for a percentage, and so for nothing.
+        # moto reads it as a percentage, and so ignores it.
         return count(string_jsonata=self.visitString_jsonata(ctx=context.string_jsonata()))
 
     def visit_writer(self: Any, context: Any) -> Any:
-        # Its arguments are packed into Parameters, which the grammar knows of JSONPath alone.
+        # Its arguments are packed into Parameters, which the grammar has only for JSONPath.
         self._query_language_per_scope.append(language.QueryLanguage())
         try:
             return visit_result_writer(self, context)
@@ -121,7 +121,7 @@ def _eval_expression(self: Any, env: Any) -> None:
 
 
 def _eval_variable(self: Any, env: Any) -> None:
-    """Put a variable of a JSONPath state on the stack, or what a path finds in it."""
+    """Push a variable of a JSONPath state, or the value at a path in it, onto the stack."""
     text: str = self.expression
     end = min((place for mark in ".[" if (place := text.find(mark)) > 0), default=len(text))
     name = text[1:end]
@@ -138,7 +138,7 @@ def _eval_variable(self: Any, env: Any) -> None:
 
 
 def _assign(self: Any, env: Any) -> None:
-    """Set variables: all of them of what they were before, which the state's output sees too (documented)."""
+    """Set variables; all expressions see the previous values, and so does the state's output (documented)."""
     found: dict[str, Any] = {}
     for binding in self.declaration_bindings:
         binding.eval(env=env)
@@ -179,7 +179,7 @@ def _inheriting(open_frame: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_output(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Make a state's output where its Retry and its Catch see that it cannot be made."""
+    """Build the output inside a state, so that Retry and Catch handle a failure."""
 
     def with_output(self: Any, env: Any) -> None:
         evaluate(self, env)
@@ -209,7 +209,7 @@ def _arguments_later(take: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Evaluate the Arguments of a Parallel where its Retry and its Catch see that they fail."""
+    """Evaluate a Parallel's Arguments inside the state, so that Retry and Catch handle a failure."""
 
     def with_arguments(self: Any, env: Any) -> None:
         if self.arguments is not None:
@@ -223,7 +223,7 @@ def _with_arguments(evaluate: Callable[[Any, Any], None]) -> Callable[[Any, Any]
 
 
 def _set_result(self: Any, result: Any) -> None:
-    """Keep a state's result; what moto calls one after a failure is that failure, of which there is no result."""
+    """Store a state's result; after a failure moto passes the error output, which is not a result."""
     data = self._states_data
     if data.get("errorOutput") is not None and data["errorOutput"] == result:
         data["result"] = None
@@ -231,8 +231,8 @@ def _set_result(self: Any, result: Any) -> None:
     data["result"], data["errorOutput"] = copy.deepcopy(result), None
 
 
-def _but_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
-    """Leave out moto's own events of failed expressions: not all states have them, and they are noted already."""
+def _without_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
+    """Drop moto's own events of failed expressions: it writes them for some states only, and `failure` writes them."""
 
     def added(self: Any, context: Any, event_type: Any, *args: Any, **named: Any) -> int:
         if str(event_type).rpartition(".")[2] == "EvaluationFailed":
@@ -243,7 +243,7 @@ def _but_evaluation_failures(add: Callable[..., int]) -> Callable[..., int]:
 
 
 def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Say in which state an execution failed once: a Map and a Parallel pass on what their states said."""
+    """Name the failed state in a cause only once: Map and Parallel pass on the cause of an inner state."""
 
     def once(self: Any) -> Any:
         details = details_of(self)
@@ -256,7 +256,7 @@ def _once_decorated(details_of: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _choose(self: Any, env: Any) -> None:
-    """Take the first rule that matches, else the default; moto takes a rule that leads to its state for it too."""
+    """Take the first matching rule, else the default; moto treats a rule with the default's target as the default."""
     for rule in self.choices_decl.rules:
         rule.eval(env)
         if env.stack.pop() is True:
@@ -272,7 +272,7 @@ def _choose(self: Any, env: Any) -> None:
 
 
 def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Set and output what the state says only when no rule has matched."""
+    """Apply the state's Assign and Output only when no rule has matched."""
 
     def chosen(self: Any, env: Any) -> None:
         if not env.has_rule:
@@ -287,7 +287,7 @@ def _chosen(leave: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
 
 
 def _instant(text: Any) -> datetime | None:
-    """Return the instant of a text in ISO 8601; None for a text that is not an instant or has no offset."""
+    """Return the instant of an ISO 8601 text; None for another text, or without an offset."""
     try:
         found = datetime.fromisoformat(text)
     except (TypeError, ValueError):
@@ -296,7 +296,7 @@ def _instant(text: Any) -> datetime | None:
 
 
 def _wait_seconds(self: Any, env: Any) -> int:
-    """Return how long a Wait lasts; moto takes the local time for UTC, and no other offset than Z."""
+    """Return a Wait's seconds; moto takes local time for UTC, and no other offset than Z."""
     from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (
         FailureEventException,
     )

@@ -1,8 +1,8 @@
-"""Finds the JSONata expressions of a state machine's definition, and what is wrong with them before it runs.
+"""Finds a state machine's JSONata expressions, and their errors before the machine runs.
 
 A state's query language is its own, else the machine's, also inside a Map or a Parallel. Documented:
-https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html; the sentences, and where they point:
-observed by others on AWS (github.com/floci-io/floci, issues 2670, 2745 and 2968).
+https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html; the sentences, and the places that they
+name: observed by others on AWS (github.com/floci-io/floci, issues 2670, 2745 and 2968).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.fallback.jsonata import EVALUATOR, QueryFailed
 JSONATA, JSONPATH = "JSONata", "JSONPath"
 SCHEMA = "SCHEMA_VALIDATION_FAILED"
 INVALID, UNSUPPORTED = "INVALID_JSONATA_EXPRESSION", "UNSUPPORTED_JSONATA_EXPRESSION"
-# What JSONata has no use for, and what only JSONata knows.
+# The fields that only one of the two languages has.
 _ONLY_JSONPATH = (
     "InputPath", "OutputPath", "ResultPath", "ResultSelector", "Parameters", "Result", "ItemsPath",
     "MaxConcurrencyPath", "TimeoutSecondsPath", "HeartbeatSecondsPath", "SecondsPath", "TimestampPath",
@@ -26,14 +26,14 @@ _ONLY_JSONPATH = (
 )  # fmt: skip
 _ONLY_JSONATA = ("Arguments", "Output", "Items")
 _NO_EXPRESSIONS = {"Comment", "Type", "Resource", "Next", "Default", "QueryLanguage", "Retry"}
-# Holds arguments where moto's grammar knows parameters alone.
+# The member that holds arguments where moto's grammar knows only Parameters.
 PACKED = "headrace-arguments"
 _MACHINES = {"Branches", "ItemProcessor", "Iterator"}
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A JSONata expression without its `{%` and `%}`; `location` is its place in its state, as AWS writes it."""
+    """A JSONata expression without its `{%` and `%}`; `location` is its place in its state, in AWS's form."""
 
     text: str
     location: str
@@ -41,7 +41,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong: AWS's code, a sentence, and where, as a path from the definition's root."""
+    """A problem: AWS's code, a sentence, and its path from the definition's root."""
 
     code: str
     message: str
@@ -49,14 +49,14 @@ class Problem:
 
 
 def language_of(state: dict[str, Any], machine: str) -> str:
-    """Return a state's query language, of a machine of that language."""
+    """Return a state's query language; `machine` is the whole machine's."""
     if "QueryLanguage" not in state:
         return machine
     return JSONPATH if state["QueryLanguage"] == JSONPATH else JSONATA
 
 
 def _text_of(value: str) -> str | None:
-    """Return the expression of a text that has one."""
+    """Return the expression in a text, or None."""
     if len(value) >= 4 and value.startswith("{%") and value.endswith("%}"):
         return value[2:-2].strip()
     return None
@@ -85,7 +85,7 @@ def _mapped_state(state: dict[str, Any], change: Callable[[Expression], str]) ->
 
 
 def expressions_of(state: dict[str, Any]) -> list[Expression]:
-    """Return the expressions of a JSONata state, without those of the states inside it."""
+    """Return the expressions of a JSONata state, without those of nested states."""
     found: list[Expression] = []
 
     def note(expression: Expression) -> str:
@@ -100,7 +100,7 @@ def expressions_of(state: dict[str, Any]) -> list[Expression]:
 
 
 def marked(definition: dict[str, Any]) -> dict[str, Any]:
-    """Return a definition for moto's interpreter: each state says its language, each expression its place."""
+    """Return a definition for moto's interpreter: states carry their language, expressions their place."""
     return _marked_machine(definition, language_of(definition, JSONPATH))
 
 
@@ -118,7 +118,7 @@ def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
     _fit_map(found)
     if own == JSONATA:
         if state.get("Type") == "Map" and "Items" not in state and "ItemReader" not in state:
-            # Documented: what a Map goes over unless it says.
+            # Documented: a Map iterates over its input by default.
             found["Items"] = "{% $states.input %}"
         found = _mapped_state(found, _mark)
     for name in _MACHINES & found.keys():
@@ -132,7 +132,7 @@ def _marked_state(state: dict[str, Any], language: str) -> dict[str, Any]:
 
 
 def _fit_map(state: dict[str, Any]) -> None:
-    """Change a state that goes beyond the grammar of moto into one that means the same, in place.
+    """Rewrite a Map state, in place, into an equivalent that moto's grammar accepts.
 
     Raises NotImplementedError with the name of what the interpreter lacks.
     """
@@ -140,12 +140,12 @@ def _fit_map(state: dict[str, Any]) -> None:
         raise NotImplementedError("headrace does not batch the items of a Map (ItemBatcher)")
     percentage = state.get("ToleratedFailurePercentage")
     if isinstance(percentage, int):
-        # It takes none without a point.
+        # The grammar takes only numbers with a decimal point.
         state["ToleratedFailurePercentage"] = float(percentage)
     processor: dict[str, Any] = state.get("ItemProcessor") or {}
     config: dict[str, Any] = processor.get("ProcessorConfig") or {}
     if config.get("ExecutionType") == "EXPRESS":
-        # Here both kinds run in this process, and their histories are seen by nobody.
+        # Both kinds run in this process, and their histories are not visible.
         config = {**config, "ExecutionType": "STANDARD"}
         state["ItemProcessor"] = {**processor, "ProcessorConfig": config}
     writer = state.get("ResultWriter")
@@ -160,7 +160,7 @@ def _fit_map(state: dict[str, Any]) -> None:
 
 
 def unpacked(parameters: dict[str, Any], change: Callable[[Expression], Any]) -> dict[str, Any]:
-    """Return the arguments that stand behind a result writer's parameters, their expressions changed."""
+    """Return the arguments packed into a result writer's parameters, with their expressions changed."""
     if PACKED not in parameters:
         return parameters
     arguments = json.loads(base64.urlsafe_b64decode(parameters[PACKED]))
@@ -173,7 +173,7 @@ def _mark(expression: Expression) -> str:
 
 
 def unmarked(text: str) -> Expression:
-    """Return the expression that the interpreter has as text."""
+    """Return the expression that the interpreter holds as text."""
     return Expression(*json.loads(base64.urlsafe_b64decode(text)))
 
 
@@ -181,16 +181,16 @@ def unmarked(text: str) -> Expression:
 
 
 def problems_of_machine(machine: dict[str, Any]) -> Iterator[Problem]:
-    """Return what is wrong with a machine's query language."""
+    """Return the problems of a machine's query language."""
     yield from _of_language(machine, "")
 
 
 def problems_of_state(state: dict[str, Any], at: str, machine: str) -> Iterator[Problem]:
-    """Return what is wrong with a state's query language, and with the expressions in it.
+    """Return the problems of a state's query language and of its expressions.
 
     Args:
         state: the state.
-        at: where it stands in the definition.
+        at: its path in the definition.
         machine: the query language of the whole machine.
     """
     yield from _of_language(state, at)
@@ -224,7 +224,7 @@ def _of_language(place: dict[str, Any], at: str) -> Iterator[Problem]:
 def _of_fields(state: dict[str, Any], at: str, own: str) -> Iterator[Problem]:
     other = JSONATA if own == JSONPATH else JSONPATH
     fields = _ONLY_JSONATA if own == JSONPATH else _ONLY_JSONPATH
-    # Inside of rules and catchers: assumed to be said in the same way.
+    # The problems inside rules and catchers are assumed to have the same sentences.
     inside: dict[str, tuple[str, ...]] = {
         "Choices": ("Condition", "Output") if own == JSONPATH else ("Variable", "And", "Or", "Not"),
         "Catch": ("Output",) if own == JSONPATH else ("ResultPath",),
@@ -266,7 +266,7 @@ def _unsupported(root: str, location: str, kind: str) -> str:
         return f"Reference to '{root}' at the top level is not supported."
     name = root.removeprefix("$states.")
     is_in_catcher = location.startswith("Catch[")
-    # Documented: only after a call, a Parallel or a Map is there a result; that AWS says so here: assumed.
+    # Documented: only a Task, Parallel or Map has a result; that AWS says this here is assumed.
     has_result = kind in ("Task", "Parallel", "Map") and location.startswith(("Output", "Assign"))
     is_there = {"errorOutput": is_in_catcher, "result": has_result, "input": True, "context": True}
     return "" if is_there.get(name) else f"Field '{root}' does not exist."

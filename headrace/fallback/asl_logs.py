@@ -1,6 +1,6 @@
-"""Writes what happens in executions of Step Functions to the log group of their machine, as its level says.
+"""Writes the events of Step Functions' executions to their machine's log group, at its log level.
 
-Documented: https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html; the name of the stream is AWS's as users
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/cw-logs.html; the stream's name is AWS's as users
 show it (observed by others).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -20,12 +20,12 @@ from headrace.aws.errors import AwsError
 from headrace.fallback.current import CURRENT
 
 log = logging.getLogger(__name__)
-# Events that wait at most; AWS delivers within seconds, and promises nothing.
+# The most events that wait to be written; AWS delivers within seconds, and promises nothing.
 MOST_WAITING = 100
 
 
 class ExecutionLog:
-    """The log of one execution; has what moto's interpreter wants of its CloudWatchLoggingSession. Thread-safe."""
+    """The log of one execution, with the interface of moto's CloudWatchLoggingSession. Thread-safe."""
 
     def __init__(
         self, arn: str, machine_name: str, started: datetime, config: Mapping[str, Any], group: str
@@ -44,7 +44,7 @@ class ExecutionLog:
 
     @property
     def configuration(self) -> ExecutionLog:
-        """What moto asks for `include_execution_data`."""
+        """Read by moto for `include_execution_data`."""
         return self
 
     def log_level_filter(self, history_event_type: Any) -> bool:
@@ -54,7 +54,7 @@ class ExecutionLog:
         return bool(is_logging_enabled_for(self._level, history_event_type))
 
     def publish_history_log(self, history_log: Mapping[str, Any]) -> None:
-        """Take one event; it is written with others, at the latest by `flush`."""
+        """Take one event; it is written together with others, at the latest by `flush`."""
         at_ms = int(datetime.fromisoformat(str(history_log["event_timestamp"])).timestamp() * 1000)
         message = json.dumps({**history_log, "event_timestamp": str(at_ms)}, default=str)
         with self._lock:
@@ -64,7 +64,7 @@ class ExecutionLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; what the group does not take is lost, as on AWS."""
+        """Write the waiting events; those that the group refuses are lost, as on AWS."""
         with self._lock:
             events, self._waiting = self._waiting, []
             has_stream, self._has_stream = self._has_stream, True
@@ -88,7 +88,7 @@ class ExecutionLog:
 def log_of(
     arn: str, machine_name: str, started: datetime, config: Mapping[str, Any] | None
 ) -> ExecutionLog | None:
-    """Return the log of an execution; None when its machine has none."""
+    """Return the log of an execution; None when its machine has no logging."""
     if not config or config.get("level", "OFF") == "OFF":
         return None
     for each in config.get("destinations") or []:

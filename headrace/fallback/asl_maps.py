@@ -1,4 +1,4 @@
-"""Mends how moto's interpreter runs the iterations of Map states, reads their items and writes their results.
+"""Corrects how moto's interpreter runs the iterations of Map states, reads their items and writes their results.
 
 A distributed Map fails with `States.ExceedToleratedFailureThreshold` when more of its iterations fail than it
 tolerates; moto's succeeds with nulls. Documented:
@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/step-functions/latest/dg/state-map-distributed.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no other places for what is put into it.
+# moto has no public attributes for these patches.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NONE = object()
 
 @dataclass(slots=True)
 class Iteration:
-    """How an iteration of a distributed Map ended; `output` is of one that succeeded."""
+    """The result of one iteration of a distributed Map; `output` is set when it succeeded."""
 
     given: Any
     output: Any
@@ -40,7 +40,7 @@ class Iteration:
 
 
 def patch() -> None:
-    """Mend moto's interpreter, which is imported. Called once."""
+    """Patch moto's interpreter, which is imported. Called once."""
     from moto.stepfunctions.parser.asl.component.state.exec.state_map.item_reader import (
         item_reader_decl,
     )
@@ -110,7 +110,7 @@ def _marking(evaluate: Callable[..., None]) -> Callable[..., None]:
 
 
 def _tolerating(run: Callable[..., None]) -> Callable[..., None]:
-    """Leave out what failed (assumed), or fail when that is too much."""
+    """Leave out failed iterations (assumed), or fail when there are more than the Map tolerates."""
 
     def tolerating(self: Any, env: Any, eval_input: Any) -> None:
         run(self, env=env, eval_input=eval_input)
@@ -129,7 +129,7 @@ def _tolerating(run: Callable[..., None]) -> Callable[..., None]:
 
 
 def _write_results(self: Any, env: Any) -> None:
-    """Write what became of the iterations, and the manifest that names the files; moto's manifest names none.
+    """Write the iterations' results, and the manifest with the files' names, which moto's manifest lacks.
 
     Documented: https://docs.aws.amazon.com/step-functions/latest/dg/input-output-resultwriter.html.
     """
@@ -217,7 +217,7 @@ def _failure(env: Any, error: str, cause: str) -> Exception:
 
 
 def _failing_as(evaluate: Callable[..., None], error: str) -> Callable[..., None]:
-    """Give an error of a service the name that the Map's Catch knows (documented)."""
+    """Rename a service's error to the name that a Map's Catch knows (documented)."""
 
     def failing(self: Any, env: Any) -> None:
         from botocore.exceptions import ClientError
@@ -231,7 +231,7 @@ def _failing_as(evaluate: Callable[..., None], error: str) -> Callable[..., None
 
 
 def _read_items(self: Any, env: Any) -> None:
-    """Read the items of a Map; moto knows no JSON Lines, which Firehose writes."""
+    """Read a Map's items; moto does not read JSON Lines, which Firehose writes."""
     config = None
     if self.reader_config:
         self.reader_config.eval(env=env)
@@ -265,7 +265,7 @@ def _take_lines(take: Callable[..., None]) -> Callable[..., None]:
 
 
 def _looping(evaluate: Callable[..., None]) -> Callable[..., None]:
-    """Take the next item in a loop: moto's worker calls itself for it, a few hundred times at most."""
+    """Take the next item in a loop: moto's worker recurses, which works for a few hundred items at most."""
 
     def looping(self: Any, job: Any, worker_frame: Any) -> None:
         if getattr(self, "is_looping", False):

@@ -1,7 +1,7 @@
-"""Finds what a JSONPath of a state machine leads to: one value by a definite path, a list by any other.
+"""Evaluates a state machine's JSONPath: a definite path gives one value, any other path a list.
 
-So does Jayway's JSONPath, which the Amazon States Language names (https://states-language.net/spec.html#path,
-documented); moto makes lists of what stands in an element of an array, such as `$.Records[0].data`.
+This is how Jayway's JSONPath works, which the Amazon States Language names (https://states-language.net/spec.html#path,
+documented); moto returns lists for paths through an array's element, such as `$.Records[0].data`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def extract_json(path: str, data: Any) -> Any:
-    """Return what a path leads to, in place of moto's function of that name. Raises moto's NoSuchJsonPathError."""
+    """Return the value at a path, in place of moto's function of this name. Raises moto's NoSuchJsonPathError."""
     from moto.stepfunctions.parser.asl.utils.json_path import NoSuchJsonPathError
 
     expression, is_definite = _parsed(path)
@@ -22,7 +22,7 @@ def extract_json(path: str, data: Any) -> Any:
         if not values:
             raise NoSuchJsonPathError(json_path=path, data=data)
         return values[0]
-    # Step Functions, unlike Jayway, takes one element from a list that a filter has made (moto's, observed).
+    # Step Functions, unlike Jayway, indexes a list that a filter has produced (moto's, observed).
     if len(values) == 1 and path.endswith("]") and path[path.rfind("[") + 1 : -1].isdecimal():
         return values[0]
     return values

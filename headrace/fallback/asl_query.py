@@ -1,11 +1,11 @@
-"""Evaluates JSONata for moto's interpreter: with a state's variables, and with AWS's causes when it fails.
+"""Evaluates JSONata for moto's interpreter, with a state's variables, and with AWS's causes of failures.
 
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html; the sentences: observed by
 others on AWS (github.com/floci-io/floci, issues 2665 and 2736).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no other places for what is taken from it.
+# moto has no public attributes for these patches.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FREE = ("Arguments", "Output", "Assign", "ItemSelector")
 
 
 def evaluated(environment: Any, expression: Expression) -> Any:
-    """Return what an expression gives in a state. Raises moto's FailureEventException, and notes the event."""
+    """Return an expression's value in a state. On failure writes the event and raises moto's FailureEventException."""
     said = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
     try:
         value = EVALUATOR.value(expression.text, _variables(environment, expression))
@@ -50,7 +50,7 @@ def evaluated(environment: Any, expression: Expression) -> Any:
 
 
 def _misfit(value: Any, location: str) -> str:
-    """Return why a value does not do for a field that takes one type of values; empty when it does."""
+    """Return why a field does not accept a value's type; an empty text when it does."""
     if location.startswith(_FREE) or "]/Output" in location or "]/Assign" in location:
         return ""
     field = location.rpartition("/")[2]
@@ -90,7 +90,7 @@ def _variables(environment: Any, expression: Expression) -> dict[str, Any]:
 
 
 def stored(environment: Any) -> dict[str, Any]:
-    """Return the variables that a state sees."""
+    """Return the variables that are visible to a state."""
     store = environment.variable_store
     return {**store._outer_scope, **store._inner_scope}
 
@@ -98,7 +98,7 @@ def stored(environment: Any) -> dict[str, Any]:
 def failure(
     environment: Any, cause: str, expression: Expression, error: str = QUERY_ERROR
 ) -> Exception:
-    """Return moto's exception for a failure of a state, and note the event that says so."""
+    """Write the event of a state's failure, and return moto's exception for it."""
     from moto.stepfunctions.parser.api import HistoryEventType
     from moto.stepfunctions.parser.asl.component.common.error_name.error_name import ErrorName
     from moto.stepfunctions.parser.asl.component.common.error_name.failure_event import (

@@ -1,11 +1,11 @@
-"""Mends how moto's interpreter calls services: errors have their service's names, and every `.sync` can wait.
+"""Corrects how moto's interpreter calls services: errors get their service's names, and every `.sync` can wait.
 
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the names of errors of
-services that no page has examples of: assumed.
+services without an example there: assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
-# moto has no other places for what is put into it.
+# moto has no public attributes for these patches.
 # ruff: noqa: SLF001
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from headrace.aws.model import service_model
 
 _PREFIXES = {"ecs": "ECS", "events": "EventBridge"}
-# Step Functions' names of services that are not botocore's.
+# Step Functions' names of services that differ from botocore's.
 _CALLED = {
     "sfn": "stepfunctions",
     "eventbridge": "events",
@@ -28,7 +28,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])[0-9]*|[A-Z]?[a-z0-9]+")
 
 
 def patch() -> None:
-    """Mend moto's interpreter, which is imported. Called once."""
+    """Patch moto's interpreter, which is imported. Called once."""
     from moto.stepfunctions.parser.asl.component.common.error_name import (
         custom_error_name,
         error_name,
@@ -41,13 +41,13 @@ def patch() -> None:
         state_task_service_glue,
     )
 
-    # Any state may end with an error of the name States.*: what ran inside it did.
+    # Any state may end with an error named States.*, which comes from what ran inside it.
     names: Any = custom_error_name.CustomErrorName
     names.__init__ = error_name.ErrorName.__init__
     service: Any = state_task_service.StateTaskService
     service._from_error = _naming(service._from_error)
     task: Any = state_task_service_callback.StateTaskServiceCallback
-    task._eval_body = _with_an_end(task._eval_body, resource.ResourceCondition)
+    task._eval_body = _with_sync(task._eval_body, resource.ResourceCondition)
     sdk: Any = state_task_service_aws_sdk.StateTaskServiceAwsSdk
     sdk._normalise_service_error_name = staticmethod(_name_in_sdk)
     glue: Any = state_task_service_glue.StateTaskServiceGlue
@@ -55,7 +55,7 @@ def patch() -> None:
 
 
 def _naming(from_error: Callable[..., Any]) -> Callable[..., Any]:
-    """Name what a service refuses by the service; moto calls it States.Runtime, which nothing catches."""
+    """Name a service's errors after the service; moto names them States.Runtime, which no Catch handles."""
 
     def named(self: Any, env: Any, ex: Exception) -> Any:
         from botocore.exceptions import ClientError
@@ -73,34 +73,34 @@ def _naming(from_error: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _name_in_sdk(service: str) -> str:
-    """Return a service's name in the errors of its SDK integration: as AWS's SDK for Java writes it (documented)."""
+    """Return a service's name in SDK integration errors, in the spelling of AWS's SDK for Java (documented)."""
     try:
         identifier = str(service_model(_CALLED.get(service, service)).metadata["serviceId"])
-    except Exception:  # noqa: BLE001 - botocore has an error of its own for each way not to know a service
+    except Exception:  # noqa: BLE001 - botocore has several errors for an unknown service
         identifier = service
     return "".join(word[:1].upper() + word[1:].lower() for word in _WORD.findall(identifier))
 
 
-def _with_an_end(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
-    """Give a `.sync` task of each service what it waits with; moto's Glue has none, and fails at its end."""
+def _with_sync(evaluate: Callable[..., None], conditions: Any) -> Callable[..., None]:
+    """Let the `.sync` tasks of every service wait; in moto, Glue's lacks this and fails at its end."""
     syncs = {conditions.Sync, conditions.Sync2}
 
-    def with_an_end(self: Any, env: Any) -> None:
+    def with_sync(self: Any, env: Any) -> None:
         condition, supported = self.resource.condition, self._supported_integration_patterns
         if condition in syncs and condition in supported:
             self._supported_integration_patterns = {*supported, conditions.WaitForTaskToken}
         evaluate(self, env)
 
-    return with_an_end
+    return with_sync
 
 
 def _no_glue_job(*_: Any, **__: Any) -> Any:
-    # moto says that a job has succeeded whose script nobody ran.
-    raise NotImplementedError("headrace does not run jobs of Glue: startJobRun.sync has no end")
+    # moto reports success for a job whose script never ran.
+    raise NotImplementedError("headrace does not run Glue jobs: startJobRun.sync would never end")
 
 
 def failure(task: Any, env: Any, error: str, cause: str) -> Any:
-    """Return moto's failure of a task of a service."""
+    """Return moto's failure for a service task."""
     from moto.stepfunctions.parser.api import HistoryEventType
     from moto.stepfunctions.parser.asl.component.common.error_name import (
         error_name,

@@ -1,4 +1,4 @@
-"""Tasks of state machines that moto's interpreter lacks: EMR, EMR Serverless, Athena, HTTP endpoints and APIs here.
+"""Runs tasks that moto's interpreter lacks: EMR, EMR Serverless, Athena, HTTP endpoints, and this cloud's own APIs.
 
 Documented: https://docs.aws.amazon.com/step-functions/latest/dg/connect-emr.html, connect-emr-serverless.html,
 connect-athena.html, call-https-apis.html and connect-api-gateway.html; the names of their errors are assumed.
@@ -28,7 +28,7 @@ Parameters = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How a `.sync` task sees that it is done: it asks `operation` until the state is one of `done` or `failed`."""
+    """How a `.sync` task waits: it calls `operation` until the state is one of `done` or `failed`."""
 
     operation: str
     params: Callable[[Parameters, Parameters], dict[str, Any]]
@@ -40,7 +40,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A call that a task makes: of the parameters it has, what operation, and what its answer means."""
+    """A task's API call: its operation, and how it converts parameters and the answer."""
 
     operation: str
     params: Callable[[Parameters], dict[str, Any]] = dict
@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service's tasks, by the name that a state's Resource has for them."""
+    """A service's tasks, by their names in a state's Resource."""
 
     service: str
     error: str
@@ -195,7 +195,7 @@ SERVICES = {"elasticmapreduce": _EMR, "emr-serverless": _SERVERLESS, "athena": _
 
 
 def task_maker(make: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return what makes a task of a service's name: one of those here, or what the interpreter makes."""
+    """Return the constructor of a service's task: one from this module, or else the interpreter's."""
 
     def task_for(service_name: str) -> Any:
         if service_name in SERVICES:
@@ -227,7 +227,7 @@ def _waiting_task() -> Any:
             self._service = service
 
         def _get_supported_parameters(self) -> set[str] | None:
-            # None has the definition refused.
+            # None makes the interpreter refuse the definition.
             return set() if self.resource.api_action in self._service.tasks else None
 
         def _from_error(self, env: Any, ex: Exception) -> Any:
@@ -239,7 +239,7 @@ def _waiting_task() -> Any:
             return super()._from_error(env=env, ex=ex)
 
         def _normalise_response(self, *args: Any, **named: Any) -> None:
-            """Leave the answer as it is made here."""
+            """Keep the answer unchanged."""
 
         def _eval_service_task(
             self,
@@ -289,7 +289,7 @@ def _waiting_task() -> Any:
 
 
 def _capital(value: Any) -> Any:
-    """Return an answer with the names that Step Functions gives its members; times as text."""
+    """Return an answer with Step Functions' names of its members; times become text."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return {f"{name[:1].upper()}{name[1:]}": _capital(each) for name, each in members.items()}
@@ -319,13 +319,13 @@ def _http_task() -> Any:
     conditions: Any = resource.ResourceCondition
 
     class HttpTask(state_task_service_callback.StateTaskServiceCallback):
-        """Calls an HTTP endpoint by a connection of EventBridge (`http:invoke`), or an API (`apigateway:invoke`)."""
+        """Calls an HTTP endpoint through an EventBridge connection (`http:invoke`), or an API (`apigateway:invoke`)."""
 
         def __init__(self) -> None:
             super().__init__(supported_integration_patterns={conditions.WaitForTaskToken})
 
         def _normalise_response(self, *args: Any, **named: Any) -> None:
-            """Leave the answer as it is made here."""
+            """Keep the answer unchanged."""
 
         def _get_supported_parameters(self) -> set[str] | None:
             return set() if self.resource.api_action == "invoke" else None

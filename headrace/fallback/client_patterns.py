@@ -1,6 +1,6 @@
-"""Replaces moto's unbounded handling of client input, above all regular expressions, by bounded code.
+"""Replaces moto's unbounded processing of client input, above all regular expressions, with bounded code.
 
-moto imports its modules when they are first used, so each is patched as it is imported. tests/security/test_patterns.py
+moto imports its modules on first use, so each is patched as it is imported. tests/security/test_patterns.py
 lists moto's patterns and fails when another version of moto has others.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -76,7 +76,7 @@ def _ec2(module: ModuleType) -> None:
     vars(module)["aws_api_matches"] = aws_api_matches
 
 
-# Several times AWS's usual quota; moto makes each instance, twenty milliseconds apiece.
+# Several times AWS's usual quota; moto creates each instance in twenty milliseconds.
 _MOST_INSTANCES = 100
 
 
@@ -123,12 +123,12 @@ def _ecr(models: ModuleType) -> None:
     backend._resolve_image_tag_mutability = resolve_by_wildcard  # noqa: SLF001
 
 
-# Exclusion filters of which none applies: an empty list would say that there are no filters.
+# A filter that matches nothing: an empty list would mean that there are no filters.
 _NOTHING = [{"filter": r"(?!)", "filterType": "WILDCARD"}]
 
 
 class _With:
-    """An object with some attributes of its own, the rest another's."""
+    """An object with some attributes of its own, and otherwise those of another object."""
 
     def __init__(self, inner: Any, **own: Any) -> None:
         self._inner = inner
@@ -197,10 +197,10 @@ def _glue(models: ModuleType) -> None:
         tables = get_tables(self, database_name, None)
         if not expression:
             return tables
-        # As moto has it: a star is any run, and the expression is the start of a name.
+        # As in moto: a star matches anything, and the expression matches the start of a name.
         text = expression.replace(".*", "*").replace("*", ".*")
         try:
-            java_pattern(text)  # so that a reason speaks of what was sent
+            java_pattern(text)  # so that the reason quotes the client's text
             pattern = java_pattern(f"(?:{text}).*")
             effort = Effort()
             return [table for table in tables if pattern.matches(table.name, effort)]
@@ -211,7 +211,7 @@ def _glue(models: ModuleType) -> None:
 
 
 def _step_functions(json_path: ModuleType) -> None:
-    # What follows the slice is text without a bracket: one way to match it, not one for every dot.
+    # The text after the slice has no bracket, so that it matches in one way instead of one for every dot.
     vars(json_path)["_PATTERN_SLICE_OR_WILDCARD_ACCESS"] = (
         r"\$(?:\.[^[]+\[(?:\*|\d*:\d*)\]|\[\*\])(?:\.[^[]+)?$"
     )
@@ -242,7 +242,7 @@ def _api_gateway(models: ModuleType) -> None:
 
     @functools.wraps(validate)
     def validate_without_patterns(document: Any, *args: Any, **named: Any) -> Any:
-        # A default is held against its schema's pattern by a backtracking engine.
+        # A backtracking engine matches a default against its schema's pattern.
         return validate(_without_patterns(document), *args, **named)
 
     vars(models)["validate"] = validate_without_patterns
@@ -293,7 +293,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the modules to patch; the finders after it take all others."""
+    """Finds the modules to patch; the other finders import all others."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -308,7 +308,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 @functools.cache
 def patch_patterns() -> None:
-    """Have moto match clients' patterns in bounded time, in this process and from now on."""
+    """Make moto match clients' patterns in bounded time, in this process from now on."""
     sys.meta_path.insert(0, _Finder())
     for name, patch in _PATCHES.items():
         if name in sys.modules:

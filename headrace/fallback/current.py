@@ -1,4 +1,4 @@
-"""Holds the cloud that moto works for now: a process has one moto and may have several clouds."""
+"""Holds the cloud that moto currently works for: a process has one moto, and may have several clouds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from headrace.core.warehouse import Warehouses
 
 
 class RunningExecutions(Protocol):
-    """The executions of state machines: `headrace.fallback.executions.Executions`, whose module imports this one."""
+    """Runs the executions of state machines: `headrace.fallback.executions.Executions`, which imports this module."""
 
     def start(self, started: Any) -> None:
-        """Run a `headrace.fallback.asl.Started`. Raises AwsError."""
+        """Run a `headrace.fallback.asl.ExecutionInput`. Raises AwsError."""
         ...
 
     def run_of(self, arn: str) -> Any:
-        """Return the `headrace.fallback.asl.Run` if the execution runs, else None."""
+        """Return the execution's `headrace.fallback.asl.Run` while it runs, else None."""
         ...
 
     def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
@@ -35,50 +35,50 @@ class RunningExecutions(Protocol):
 
 
 class FunctionTarget(Protocol):
-    """Invokes a function asynchronously for a service that acts for one of its resources; never raises."""
+    """Invokes a function asynchronously on behalf of a service's resource; never raises."""
 
     def __call__(self, function_arn: str, payload: bytes, *, service: str, source_arn: str) -> None:
-        """Queue an invocation, if the function is there and its policy lets the service."""
+        """Queue an invocation if the function exists and its policy allows the service."""
         ...
 
 
 class SearchHome(Protocol):
-    """Where the indexes of OpenSearch domains are."""
+    """The store of OpenSearch domains' indexes."""
 
     def endpoint_of(self, account: str, region: str, name: str) -> str:
-        """Return the endpoint that a domain shows, without a scheme."""
+        """Return a domain's endpoint, without a scheme."""
         ...
 
     def forget(self, account: str, region: str, name: str) -> None:
-        """Drop the indexes of a domain that is deleted."""
+        """Drop the indexes of a deleted domain."""
         ...
 
 
 class Apis(Protocol):
-    """The APIs of API Gateway as their clients see them."""
+    """API Gateway's APIs, as their clients call them."""
 
     def __call__(
         self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
     ) -> tuple[int, bytes]:
-        """Return the status and the body of an answer; `url` is from the stage on, `by` the account that calls."""
+        """Return the status and the body of an answer; `url` begins with the stage, `by` is the caller's account."""
         ...
 
 
 @dataclass(slots=True)
 class Current:
-    """The parts of the cloud that moto's services reach.
+    """The parts of the cloud that moto's services use.
 
     Attributes:
         clock: the cloud's.
-        functions: who invokes functions; None while nothing may leave moto, as when it is loaded.
+        functions: invokes functions; None while moto must not call out, such as while its state is loaded.
         control: the control plane, for targets that headrace owns; None as above.
-        guard: notes what services do in the name of others.
-        sessions: gives out the credentials of roles' sessions; None in a cloud without any.
-        search: where OpenSearch domains keep what is put into them; None as above.
-        warehouses: where Redshift clusters keep their tables; None as above.
+        guard: records what services do on behalf of others.
+        sessions: issues credentials of role sessions; None in a cloud without any.
+        search: stores the indexes of OpenSearch domains; None as above.
+        warehouses: stores the tables of Redshift clusters; None as above.
         executions: runs state machines; None as above.
         apis: answers requests to APIs; None as above.
-        stream_changed: is told the ARN of a table's stream that has a record more; does not wait.
+        stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -93,15 +93,15 @@ class Current:
     stream_changed: Callable[[str], None] | None = None
     _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
 
-    def cut_off(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
-        """Begin to work for a cloud with this clock: nothing leaves moto until the other parts are set."""
+    def disconnect(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
+        """Switch to a cloud with this clock: moto calls nothing outside until the other parts are set."""
         self.clock, self.sessions, self.guard = clock, sessions, guard
         self.functions = self.control = self.search = self.warehouses = None
         self.executions = self.apis = self.stream_changed = None
 
     @contextlib.contextmanager
     def listening(self) -> Generator[threading.Event]:
-        """Give an event that is set whenever a queue has a message more."""
+        """Return a context manager whose event is set whenever a queue gets a message."""
         event = threading.Event()
         self._listeners.append(event)
         try:
@@ -110,7 +110,7 @@ class Current:
             self._listeners.remove(event)
 
     def message_arrived(self) -> None:
-        """Wake whoever waits for a message."""
+        """Wake the threads that wait for a message."""
         for event in list(self._listeners):
             event.set()
 

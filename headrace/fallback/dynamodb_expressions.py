@@ -1,4 +1,4 @@
-"""Bounds the length of DynamoDB expressions, which moto does not: its parser takes the square of the length.
+"""Limits the length of DynamoDB expressions; moto does not, and its parser takes quadratic time.
 
 Source: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html (documented: 4 KB); the
 sentence was reported by clients of AWS (https://github.com/pynamodb/PynamoDB/issues/979).
@@ -21,7 +21,7 @@ _ACTIONS = (
 
 
 def patch_expressions(responses: ModuleType) -> None:
-    """Have `moto.dynamodb.responses` refuse expressions that are longer than AWS takes."""
+    """Make `moto.dynamodb.responses` refuse expressions that are longer than AWS takes."""
     handler: Any = responses.DynamoHandler
     for action in _ACTIONS:
         setattr(handler, action, _checked(getattr(handler, action)))
@@ -41,7 +41,7 @@ def _checked(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def refusal_of(body: Mapping[str, Any]) -> str | None:
-    """Return the message with which AWS refuses a request for the length of an expression, or None."""
+    """Return AWS's message for a request with an expression that is too long, or None."""
     for name, text in _expressions(body):
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > MOST_EXPRESSION_BYTES:
@@ -53,7 +53,7 @@ def refusal_of(body: Mapping[str, Any]) -> str | None:
 
 
 def _expressions(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of the expressions of a request and of the parts of a batch or a transaction."""
+    """Yield (name, text) for the expressions of a request, and of the entries of a batch or a transaction."""
     for name, value in body.items():
         if isinstance(value, str) and name.endswith("Expression"):
             yield name, value

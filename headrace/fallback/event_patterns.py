@@ -1,7 +1,7 @@
 """EventBridge's patterns and input templates, and SNS's filter policies, in place of moto's.
 
-moto makes a regular expression of a wildcard, which one event can hold up for ever; it walks a message's lists of
-lists again for every member of a filter policy; and it fills an input template round after round, so that a value
+moto turns a wildcard into a regular expression, which one event can make run for ever; it walks a message's nested
+lists again for every member of a filter policy; and it fills an input template in repeated passes, so that a value
 which looks like a placeholder grows without end. Patterns that AWS refuses are refused here with its sentences,
 recorded in shared conformance data and at
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-create-pattern-operators.html (documented).
@@ -23,9 +23,9 @@ from headrace.fallback.json_path import NoValue, first_value
 # Quota: the size of an event pattern (the model's own maximum).
 MOST_PATTERN_CHARACTERS = 4096
 MOST_NESTED = 100
-# AWS refuses a rule when one text can hold more places of a field's wildcards open (observed by others, assumed exact).
+# AWS refuses a rule when one text can keep more wildcard positions open in a field (observed by others, assumed exact).
 MOST_OPEN_WILDCARDS = 10
-# Quota: an event's size, and so the size of a target's input.
+# Quota: an event's size, which also limits a target's input.
 MOST_INPUT_BYTES = 256 << 10
 TOO_COMPLEX = (
     "Rule is too complex - try using fewer wildcard characters or fewer repeating character sequences after a wildcard"
@@ -38,14 +38,14 @@ class InputTooLarge(ValueError):
 
 
 class PatternReason(ValueError):
-    """A pattern that EventBridge does not take; the message is its reason."""
+    """The reason why EventBridge refuses a pattern."""
 
 
 # --- EventBridge ------------------------------------------------------------------------------
 
 
 def patch_events(models: ModuleType) -> None:
-    """Replace how `moto.events.models` reads patterns and matches wildcards."""
+    """Replace how `moto.events.models` parses patterns and matches wildcards."""
     refused: Any = models.InvalidEventPatternException
 
     def parse(self: Any) -> dict[str, Any]:
@@ -88,13 +88,13 @@ def patch_event_templates(utils: ModuleType) -> None:
         try:
             return json.loads(text)
         except (ValueError, RecursionError):
-            return text  # a value with quotes in a template's quotes: kept as it is
+            return text  # a value inside a template's quotes: its own quotes are not escaped
 
     parser.parse = staticmethod(parse)
 
 
 def read_pattern(text: str | None) -> dict[str, Any]:
-    """Return an event pattern, checked. Raises PatternReason."""
+    """Return a validated event pattern. Raises PatternReason."""
     if not text:
         return {}
     if len(text) > MOST_PATTERN_CHARACTERS:
@@ -118,7 +118,7 @@ def read_pattern(text: str | None) -> dict[str, Any]:
 
 
 def _leaves(pattern: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield (field's path, matcher) of a pattern; `$or` adds no path. Raises PatternReason."""
+    """Yield (field's path, matcher) for a pattern; `$or` adds no path element. Raises PatternReason."""
     if depth > MOST_NESTED:
         raise PatternReason(f"Filter is nested more than {MOST_NESTED} deep")
     for name, value in pattern.items():
@@ -192,7 +192,7 @@ def patch_filter_policies(utils: ModuleType) -> None:
         try:
             return bool(matches(self, message_attributes, message))
         except RecursionError:
-            return False  # no policy asks for anything as deep
+            return False  # no policy looks at deeper levels
 
     def body_based_match(self: Any, message: Any) -> bool:
         def leaf(name: str, rules: list[Any], body: Any) -> bool:
@@ -205,7 +205,7 @@ def patch_filter_policies(utils: ModuleType) -> None:
 
 
 def _policy_holds(policy: Mapping[str, Any], body: Any, leaf: Any) -> bool:
-    """Whether a body matches a policy (of a list, any of its items); each part is looked at once."""
+    """Whether a body (or any item of a list) matches a policy; each part is visited once."""
     nested = {name: value for name, value in policy.items() if isinstance(value, dict)}
     rules = {name: value for name, value in policy.items() if isinstance(value, list)}
     if isinstance(body, list):

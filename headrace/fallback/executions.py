@@ -1,6 +1,6 @@
-"""Keeps the executions of Step Functions' state machines: starts each on a thread, stores how it ended, stops them.
+"""Runs the executions of state machines: starts each on a thread, stores its outcome, stops it.
 
-What DescribeExecution says is in the database. An execution runs in memory: one that was RUNNING when headrace stopped
+The database has what DescribeExecution returns. An execution runs in memory: one that was RUNNING when headrace stopped
 or was killed is FAILED after the next start, with a cause that says so.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -19,33 +19,33 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.activities import Activities
-from headrace.fallback.asl import RUNTIME_ERROR, Outcome, Run, Started
+from headrace.fallback.asl import RUNTIME_ERROR, ExecutionInput, Outcome, Run
 from headrace.fallback.current import RunningExecutions
 from headrace.fallback.jsonata import EVALUATOR
 
 log = logging.getLogger(__name__)
 
-# An execution has one to three threads; AWS has a million executions at a time.
+# An execution has one to three threads; AWS runs a million executions at a time.
 MOST_RUNNING = 100
-# Finished executions that a machine keeps; AWS keeps them for 90 days.
+# How many finished executions a machine keeps; AWS keeps them for 90 days.
 MOST_FINISHED = 200
 STOPPED_CAUSE = "headrace was stopped while the execution ran."
 JOIN_S = 5.0
 
 
 class Executions:
-    """The executions that run in one cloud. Thread-safe."""
+    """The running executions of one cloud. Thread-safe."""
 
     def __init__(self, store: Callable[[Callable[[], None]], None]) -> None:
-        """Take what changes moto's state under its lock, and stores it."""
+        """`store` runs a change of moto's state under its lock, and stores it."""
         self._store = store
         self._runs: dict[str, tuple[Run, threading.Thread]] = {}
         self._lock = threading.Lock()
         self._is_stopping = False
         self.activities = Activities()
 
-    def start(self, started: Started) -> None:
-        """Run an execution that is stored once the caller lets go of moto's lock. Raises AwsError."""
+    def start(self, started: ExecutionInput) -> None:
+        """Run an execution, which is stored once the caller releases moto's lock. Raises AwsError."""
         run = Run(started, self.activities)
         thread = threading.Thread(
             target=self._run, args=(run,), name=f"states-{started.name[:40]}", daemon=True
@@ -62,13 +62,13 @@ class Executions:
         thread.start()
 
     def run_of(self, arn: str) -> Run | None:
-        """Return the execution if it runs."""
+        """Return the execution while it runs, else None."""
         with self._lock:
             found = self._runs.get(arn)
         return found[0] if found else None
 
     def take_task(self, activity_arn: str, worker: str | None) -> tuple[str, str] | None:
-        """Return the token and the input of an activity's next task, whose execution still runs."""
+        """Return the token and the input of an activity's next task whose execution still runs."""
         while (task := self.activities.take(activity_arn)) is not None:
             with self._lock:
                 runs = [run for run, _ in self._runs.values()]
@@ -84,7 +84,7 @@ class Executions:
             raise AwsError("InvalidToken", "Invalid Token: 'Invalid token'")
 
     def stop(self) -> None:
-        """Have all of them end, without a word in the database; called before the services stop."""
+        """Stop all executions without changing the database; called before the services stop."""
         with self._lock:
             self._is_stopping = True
             running = list(self._runs.values())
@@ -92,7 +92,7 @@ class Executions:
             run.stop(None, STOPPED_CAUSE)
 
     def join(self) -> None:
-        """Wait for the threads of what was stopped, for a few seconds."""
+        """Wait a few seconds for the threads of stopped executions."""
         with self._lock:
             running = list(self._runs.values())
         until = time.monotonic() + JOIN_S
@@ -104,7 +104,7 @@ class Executions:
         is_there: list[bool] = []
         arn = run.started.arn
         try:
-            # Waits for the request that started it to be stored: one that could not be has never been.
+            # This waits until the starting request is stored: an execution that could not be stored does not exist.
             self._store(lambda: is_there.append(_find(run.started) is not None))
             if not is_there[0]:
                 return
@@ -112,7 +112,7 @@ class Executions:
             if not self._is_stopping:
                 self._store(lambda: self._finish(run, outcome))
         except Exception:
-            # It is RUNNING no longer, and says so when it is asked for.
+            # It no longer runs, and the next read shows that.
             if not self._is_stopping:
                 log.exception("the execution %s could not be stored", arn)
         finally:
@@ -132,7 +132,7 @@ class Executions:
 
 
 def end(execution: Any, outcome: Outcome) -> None:
-    """Set moto's execution to what became of it."""
+    """Store an outcome in moto's execution."""
     execution.status = outcome.status
     execution.stop_date = datetime.now(UTC)
     execution.output = outcome.output
@@ -141,7 +141,7 @@ def end(execution: Any, outcome: Outcome) -> None:
 
 
 def settle(execution: Any, executions: RunningExecutions | None) -> None:
-    """End an execution that ran when headrace stopped."""
+    """End an execution that was running when headrace stopped."""
     if execution.status == "RUNNING" and (
         executions is None or executions.run_of(execution.execution_arn) is None
     ):
@@ -149,13 +149,13 @@ def settle(execution: Any, executions: RunningExecutions | None) -> None:
 
 
 def trim(finished_and_running: list[Any]) -> None:
-    """Drop the oldest finished executions of a machine, in place."""
+    """Drop a machine's oldest finished executions, in place."""
     finished = [each for each in finished_and_running if each.status != "RUNNING"]
     for each in finished[: max(0, len(finished) - MOST_FINISHED)]:
         finished_and_running.remove(each)
 
 
-def _find(started: Started) -> Any:
+def _find(started: ExecutionInput) -> Any:
     """Return moto's execution; None when its machine is deleted, or it was never stored."""
     from moto.stepfunctions.models import stepfunctions_backends
 

@@ -1,7 +1,8 @@
 """Reads identities from OpenID Connect tokens and SAML assertions, as STS takes them.
 
-Their signatures are not verified: a cloud on a laptop does not reach the providers. All else is as on AWS: the provider
-must be in IAM, the audience its client's, the time not over, and the trust policy decides by the identity's keys.
+Their signatures are not verified: a cloud on a laptop does not reach the providers. All else is as on AWS: IAM must
+have the provider, with the audience as its client, the token must be valid now, and the trust policy decides by the
+identity's condition keys.
 Sources: IAM/latest/UserGuide/reference_policies_iam-condition-keys.html, STS/latest/APIReference of both operations,
 configuring-saml assertions: id_roles_providers_create_saml_assertions.html. Sentences: as users report them
 (github.com/aws-actions/configure-aws-credentials/issues/280, awslabs/amazon-eks-irsa-cfn/pull/18).
@@ -37,15 +38,15 @@ _SOURCE_IDENTITY = "https://aws.amazon.com/SAML/Attributes/SourceIdentity"
 
 
 @dataclass(frozen=True, slots=True)
-class Vouched:
-    """An identity that a provider vouches for.
+class ConfirmedIdentity:
+    """An identity that a provider confirms.
 
     Attributes:
-        provider: what a trust policy names as Federated: an ARN, or `accounts.google.com`.
-        keys: the condition keys of the trust policy, in lower case, and of the session's calls.
-        shown: members of STS' answer.
-        problem: why STS does not take it, whatever the trust policy says; None if it does.
-        session_name, duration_s, source_identity: as a SAML assertion has them.
+        provider: the Federated principal of a trust policy: an ARN, or `accounts.google.com`.
+        keys: the condition keys for the trust policy and the session's calls, in lower case.
+        shown: members of STS's answer.
+        problem: why STS refuses it whatever the trust policy says; None if it does not.
+        session_name, duration_s, source_identity: from a SAML assertion.
     """
 
     provider: str
@@ -60,11 +61,11 @@ class Vouched:
 # --- OpenID Connect -------------------------------------------------------------------------------
 
 
-def of_token(token: str, account: str, now_ms: int) -> Vouched:
-    """Return whom a web identity token is about, for a role in an account. moto must be loaded."""
+def identity_of_token(token: str, account: str, now_ms: int) -> ConfirmedIdentity:
+    """Return the identity in a web identity token, for a role in an account. moto must be loaded."""
     claims = _claims(token)
     if claims is None:
-        return Vouched("", problem=AwsError(_INVALID, _NO_JWT))
+        return ConfirmedIdentity("", problem=AwsError(_INVALID, _NO_JWT))
     issuer = str(claims.get("iss") or "")
     host = issuer.removeprefix("https://").rstrip("/")
     audiences = _texts(claims.get("aud"))
@@ -82,7 +83,7 @@ def of_token(token: str, account: str, now_ms: int) -> Vouched:
     }
     lowered = {name.lower(): values for name, values in keys.items() if values}
     problem = _problem(claims, issuer, audiences, found, provider, now_ms)
-    return Vouched(provider, lowered, shown, problem)
+    return ConfirmedIdentity(provider, lowered, shown, problem)
 
 
 def _problem(
@@ -108,7 +109,7 @@ def _problem(
 
 
 def _claims(token: str) -> dict[str, Any] | None:
-    """Return what a JSON web token says; None for a text that is not one."""
+    """Return the claims of a JSON web token; None for another text."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -136,20 +137,22 @@ def _texts(value: Any) -> tuple[str, ...]:
 # --- SAML -----------------------------------------------------------------------------------------
 
 
-def of_assertion(encoded: str, role_arn: str, provider: str, now_ms: int) -> Vouched:
-    """Return whom a SAML response is about, for a role and a provider of IAM's. moto must be loaded."""
+def identity_of_assertion(
+    encoded: str, role_arn: str, provider: str, now_ms: int
+) -> ConfirmedIdentity:
+    """Return the identity in a SAML response, for a role and an IAM provider. moto must be loaded."""
     broken = AwsError(_INVALID, "Invalid base64 SAMLResponse (Service: AWSOpenIdDiscoveryService)")
     try:
         parsed = _parsed(base64.b64decode(encoded, validate=False))
     except (binascii.Error, ValueError, KeyError, TypeError):
-        return Vouched("", problem=broken)
+        return ConfirmedIdentity("", problem=broken)
     try:
         return _of_parsed(parsed, role_arn, provider, now_ms)
     except (KeyError, TypeError, ValueError, AttributeError):
-        return Vouched("", problem=broken)
+        return ConfirmedIdentity("", problem=broken)
 
 
-def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouched:
+def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> ConfirmedIdentity:
     assertion = response["saml|Assertion"]
     attributes = dict(_attributes(assertion))
     name_id = assertion["saml|Subject"]["saml|NameID"]
@@ -177,7 +180,7 @@ def _of_parsed(response: Any, role_arn: str, provider: str, now_ms: int) -> Vouc
         "Audience": recipient,
         "NameQualifier": qualifier,
     }
-    return Vouched(
+    return ConfirmedIdentity(
         provider,
         {key: (value,) for key, value in given.items() if value},
         shown,
@@ -195,7 +198,7 @@ def _problem_of_assertion(
     provider: str,
     now_ms: int,
 ) -> AwsError | None:
-    """Return why STS does not take an assertion. The sentences are assumed, but that of an expired one."""
+    """Return why STS refuses an assertion. The sentences are assumed, except that of an expired one."""
     backend = iam_records.backend_of(provider.split(":")[4])
     providers: Any = {} if backend is None else backend.saml_providers
     if provider not in {str(one.arn) for one in list(providers.values())}:
@@ -214,7 +217,7 @@ def _problem_of_assertion(
 
 
 def _parsed(text: bytes) -> Any:
-    import xmltodict  # comes with moto, which reads assertions by it
+    import xmltodict  # moto depends on it, to parse assertions
 
     names = {
         "urn:oasis:names:tc:SAML:2.0:protocol": "samlp",

@@ -1,4 +1,4 @@
-"""What IAM and STS accept and do not act on, for `/_headrace/fidelity`; moto's other services have no such table."""
+"""What IAM and STS accept without acting on it, for `/_headrace/fidelity`; moto's other services have no such table."""
 
 from __future__ import annotations
 

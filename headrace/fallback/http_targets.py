@@ -21,7 +21,7 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import MOTO_LOCK
 from headrace.fallback.outside_http import exchange, request
 
-# Documented: an endpoint has five seconds to answer, and is asked again after these statuses and those from 500 on.
+# Documented: an endpoint has five seconds to answer; these statuses, and those from 500 on, are retried.
 ANSWER_WITHIN_S = 5.0
 TRIED_AGAIN = (401, 407, 409, 429)
 _JSON = "application/json; charset=utf-8"
@@ -30,16 +30,16 @@ _OWN_HEADERS = ("content-length", "host", "connection")
 
 
 class HttpCall(msgspec.Struct, omit_defaults=True):
-    """A request to make; its body is kept apart.
+    """A request to make, without its body.
 
     Attributes:
-        method: of HTTP.
-        url: of the endpoint; of an API in this cloud, from the stage on.
+        method: the HTTP method.
+        url: the endpoint's; for an API in this cloud, the path from the stage on.
         headers: by name.
         api: the id of an API in this cloud; empty for another endpoint.
-        account: who calls the API.
-        token: a request of OAuth whose answer has the token that the endpoint wants.
-        members: what a connection adds to the body.
+        account: the account that calls the API.
+        token: the OAuth request that returns the token for the endpoint.
+        members: the members that a connection adds to the body.
     """
 
     method: str
@@ -53,7 +53,7 @@ class HttpCall(msgspec.Struct, omit_defaults=True):
 
 
 def is_http(arn: str) -> bool:
-    """Whether a target's ARN is that of an API destination or of an API's method."""
+    """Whether a target's ARN is an API destination's or an API method's."""
     parts = arn.split(":", 5)
     return len(parts) == 6 and (
         parts[2] == "execute-api"
@@ -62,7 +62,7 @@ def is_http(arn: str) -> bool:
 
 
 def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
-    """Return the call for a target. Raises AwsError when there is no such destination, or no connection of it.
+    """Return the call for a target. Raises AwsError when its destination or connection does not exist.
 
     Args:
         arn: the target's; see `is_http`.
@@ -78,7 +78,7 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
         stage, _, rest = rest.partition("/")
         method, _, path = rest.partition("/")
         headers["User-Agent"] = "Amazon/EventBridge"
-        # The addresses of an HTTP API's default stage are without it.
+        # The address of an HTTP API's default stage has no stage in it.
         url = _url(f"/{path}" if stage == "$default" else f"/{stage}/{path}", values, query)
         method = "POST" if method in ("", "*") else method
         return HttpCall(method, url, headers, api=api, account=parts[4])
@@ -93,7 +93,7 @@ def http_call(arn: str, parameters: Mapping[str, Any]) -> HttpCall:
 def connection_call(
     arn: str, method: str, url: str, headers: dict[str, str], query: dict[str, Any]
 ) -> HttpCall:
-    """Return a call that is authorized as a connection says. Raises AwsError when there is none of this ARN."""
+    """Return a call with a connection's authorization. Raises AwsError when no connection has this ARN."""
     with MOTO_LOCK:
         made = HttpCall(method, "", headers, account=arn.split(":")[4] if ":" in arn else "")
         _authorize(made, _connection(arn), query)
@@ -126,12 +126,12 @@ def exchanged(call: HttpCall, body: bytes) -> tuple[int, list[tuple[str, str]], 
 
 
 def is_final(error: AwsError) -> bool:
-    """Whether trying a call again cannot help."""
+    """Whether a retry of a call cannot succeed."""
     return error.status < 500 and error.status not in TRIED_AGAIN
 
 
 def _url(pattern: str, values: list[str], query: Mapping[str, Any]) -> str:
-    """Return an address with its `*` filled, and a query added."""
+    """Return a URL with its `*` replaced, and a query added."""
     for value in values:
         pattern = pattern.replace("*", quote(value, safe=""), 1)
     if not query:
@@ -174,7 +174,7 @@ def _connection(arn: str) -> Any:
 
 
 def _authorize(call: HttpCall, connection: Any, query: dict[str, Any]) -> None:
-    """Add what a connection says to a call and its query."""
+    """Add a connection's authorization to a call and its query."""
     parameters = cast("dict[str, Any]", connection.auth_parameters or {})
     if key := parameters.get("ApiKeyAuthParameters"):
         call.headers[str(key["ApiKeyName"])] = str(key["ApiKeyValue"])
@@ -213,7 +213,7 @@ def _token_call(oauth: Mapping[str, Any]) -> HttpCall:
 
 
 def _token(call: HttpCall) -> str:
-    """Fetch a token of OAuth. Raises AwsError."""
+    """Fetch an OAuth token. Raises AwsError."""
     if call.method == "GET":
         status, answer = request(
             "GET", _url(call.url, [], call.form), b"", call.headers, within_s=ANSWER_WITHIN_S
@@ -233,7 +233,7 @@ def _token(call: HttpCall) -> str:
 
 
 def _with_members(body: bytes, members: Mapping[str, Any]) -> bytes:
-    """Return a body with a connection's members in it, where it is a JSON object."""
+    """Return a body with a connection's members added, if it is a JSON object."""
     if not members:
         return body
     try:

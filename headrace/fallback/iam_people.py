@@ -1,4 +1,4 @@
-"""Reads users, roles and their policies from moto's IAM for the decisions about callers' permissions."""
+"""Reads users, roles and their policies from moto's IAM, for permission decisions."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headrace.fallback import iam_records
 from headrace.iam.identity import Identity
 from headrace.permissions.model import NamedPolicy, Policies, Principal
 
-# What the account itself may do, of whom a federated session is a part.
+# The permissions of the account itself, to which a federated session belongs.
 _EVERYTHING = NamedPolicy.of(
     "the account's root",
     json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}),
@@ -20,7 +20,7 @@ _EVERYTHING = NamedPolicy.of(
 
 
 class MotoPeople:
-    """`headrace.iam.judge.People` on moto's IAM. Thread-safe.
+    """Implements `headrace.iam.judge.People` on moto's IAM. Thread-safe.
 
     Args:
         sessions: gives the ids of roles that IAM does not have.

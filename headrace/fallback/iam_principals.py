@@ -1,9 +1,9 @@
 """Checks that the principals of policies exist in IAM, and replaces their ARNs by ids when they are deleted.
 
-AWS stores a role or user in a policy by its unique id, and shows the ARN for as long as it exists: after it is
-deleted the id stands there, and a role made anew under the old name is not trusted. Source:
-docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html. Here the ARN is kept, and is
-replaced by the id when the role or user goes.
+AWS stores a role or user in a policy by its unique id, and shows the ARN while it exists: after its deletion the policy
+shows the id, and does not trust a new role with the old name. Source:
+docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html. Here the policy holds the ARN until
+the role or user is deleted, and then the id.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -29,14 +29,14 @@ log = logging.getLogger(__name__)
 
 _HOLDER = re.compile(r"arn:aws:iam::(\d{12}):(role|user)/.+")
 _UNIQUE_ID = re.compile(r"(AROA|AIDA)[A-Z0-9]{12,}")
-# Roles that services make for themselves, which headrace does not do.
+# Service-linked roles, which services create on AWS, need not exist here.
 _OF_SERVICES = ":role/aws-service-role/"
-# The ids of those who are being deleted, in whose place their ids are put.
+# The ids that replace the ARNs of roles and users that are being deleted.
 _leaving: set[str] = set()
 
 
 def exists_for(account: str) -> Callable[[str], bool]:
-    """Return what says whether IAM has a principal; of accounts other than `account`, it is taken to have all."""
+    """Return a test of whether IAM has a principal; other accounts than `account` pass it."""
 
     def exists(name: str) -> bool:
         if _UNIQUE_ID.fullmatch(name):
@@ -59,7 +59,7 @@ def _has_id(unique_id: str) -> bool:
 
 
 def patch() -> None:
-    """Have moto's deletions of roles and users leave their ids in policies. Called once."""
+    """Make moto's deletions of roles and users put their ids into policies. Called once."""
     from moto.iam.models import IAMBackend
 
     backend: Any = IAMBackend
@@ -85,7 +85,7 @@ def _leaves_its_id(delete: Any, find: str) -> Any:
 
 
 def _replace(arn: str, unique_id: str) -> None:
-    """Put an id in the place of an ARN, in all policies that have it for a principal."""
+    """Replace an ARN by an id in all policies that have it as a principal."""
     quoted = json.dumps(arn)
     for _, backend in iam_records.backends():
         for role in list(backend.roles.values()):
@@ -103,7 +103,7 @@ def _replace(arn: str, unique_id: str) -> None:
 
 
 def without(text: str, arn: str, unique_id: str) -> str:
-    """Return a policy with an id in the place of a principal's ARN; conditions that name the ARN keep it."""
+    """Return a policy with a principal's ARN replaced by an id; conditions with the ARN keep it."""
     document: Any = json.loads(text)
     for statement in listed(document.get("Statement", [])):
         for element in ("Principal", "NotPrincipal"):
@@ -115,7 +115,7 @@ def without(text: str, arn: str, unique_id: str) -> str:
     return json.dumps(document)
 
 
-# moto's packages that keep policies of resources: where, and the attribute that holds the text (or, of two, the JSON).
+# moto's packages with resource policies: where they are, and the attribute with the text (or of two, the JSON).
 _PLACES = {
     "sqs": ("sqs_backends", "queues", "_policy_json"),
     "sns": ("sns_backends", "topics", "_policy_json"),
@@ -127,7 +127,7 @@ _PLACES = {
 
 
 def _held_by_moto() -> Iterator[tuple[str, Any, str]]:
-    """Yield the package, the resource and the attribute of each policy; of packages that nobody has used, none."""
+    """Yield the package, the resource and the attribute of each policy; packages that are not imported are left out."""
     for package, (name, place, attribute) in _PLACES.items():
         TOUCHED.load_deferred(package)
         if f"moto.{package}.models" not in sys.modules:

@@ -1,6 +1,6 @@
-"""Reads users, groups, roles and their policies from moto's IAM: the one reader, for all who judge or simulate.
+"""Reads users, groups, roles and their policies from moto's IAM; all permission decisions and simulations use it.
 
-moto must be loaded. What is read are moto's own objects, which change under the reader; lists of them are copies.
+moto must be loaded. The results are moto's own objects, which other threads may change; lists of them are copies.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -16,12 +16,12 @@ from headrace.permissions.model import NamedPolicy
 
 log = logging.getLogger(__name__)
 
-# What an ARN calls a holder of policies, and where moto keeps them.
+# The kinds of policy holders in an ARN, and where moto stores them.
 HOLDERS = {"user": "users", "role": "roles", "group": "groups"}
 
 
 def backends() -> Iterator[tuple[str, Any]]:
-    """Yield each account with its IAM."""
+    """Yield each account with its IAM backend."""
     from moto.iam.models import iam_backends
 
     for account, partitions in list(cast("Any", iam_backends).items()):
@@ -30,7 +30,7 @@ def backends() -> Iterator[tuple[str, Any]]:
 
 
 def backend_of(account: str) -> Any:
-    """Return an account's IAM; None when nobody has asked for it. None is made, as moto's own lookup would."""
+    """Return an account's IAM backend; None if it is unused: moto's own lookup would create it."""
     from moto.iam.models import iam_backends
 
     partitions: Any = cast("Any", iam_backends).get(account)
@@ -38,7 +38,7 @@ def backend_of(account: str) -> Any:
 
 
 def holder_of(account: str, kind: str, name: str) -> Any:
-    """Return the user, role or group (`kind`) of a name; None when IAM does not have it."""
+    """Return the user, role or group (`kind`) with a name; None when IAM does not have it."""
     backend = backend_of(account)
     if backend is None:
         return None
@@ -47,7 +47,7 @@ def holder_of(account: str, kind: str, name: str) -> Any:
 
 
 def holder_of_arn(arn: str) -> Any:
-    """Return the user, role or group of an ARN; None when IAM does not have it, or it is no such ARN."""
+    """Return the user, role or group with an ARN; None when IAM does not have it, or for another kind of ARN."""
     parts = arn.split(":", 5)
     kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
     if kind not in HOLDERS:
@@ -56,27 +56,27 @@ def holder_of_arn(arn: str) -> Any:
 
 
 def groups_of(account: str, user: Any) -> list[Any]:
-    """Return the groups that a user is in."""
+    """Return the groups that a user belongs to."""
     backend = backend_of(account)
     groups: Any = {} if backend is None else backend.groups
     return [group for group in list(groups.values()) if user in group.users]
 
 
 def inline_policies(holder: Any) -> Iterator[tuple[str, str]]:
-    """Yield name and text of a holder's inline policies."""
+    """Yield the name and text of a holder's inline policies."""
     inline: Mapping[str, str] = dict(holder.policies)
     for name, text in inline.items():
         yield name, str(text)
 
 
 def attached_policies(holder: Any) -> Iterator[NamedPolicy]:
-    """Yield the managed policies of a holder, as their default versions have them."""
+    """Yield the managed policies of a holder, in their default versions."""
     for policy in list(holder.managed_policies.values()):
         yield from named(str(policy.name), _text_of(policy), str(policy.arn))
 
 
 def managed_policy(account: str, arn: str) -> NamedPolicy | None:
-    """Return a managed policy, AWS's own too; None when there is none, or it cannot be read."""
+    """Return a managed policy, including AWS's own; None when it does not exist or cannot be parsed."""
     backend = backend_of(account)
     policy: Any = None if backend is None else backend.managed_policies.get(arn)
     if policy is None:
@@ -91,7 +91,7 @@ def boundary_of(account: str, holder: Any) -> NamedPolicy | None:
 
 
 def own_policies(account: str, holder: Any, *, is_user: bool) -> list[NamedPolicy]:
-    """Return all identity-based policies of a user, with the groups', or of a role."""
+    """Return all identity-based policies of a role, or of a user and the user's groups."""
     holders = [holder, *(groups_of(account, holder) if is_user else ())]
     row: list[NamedPolicy] = []
     for one in holders:
@@ -102,7 +102,7 @@ def own_policies(account: str, holder: Any, *, is_user: bool) -> list[NamedPolic
 
 
 def named(name: str, text: str, arn: str = "") -> Iterable[NamedPolicy]:
-    """Return a policy with its document; none for a text that is no policy, which allows nothing."""
+    """Return a policy with its document; None for invalid text, which allows nothing."""
     try:
         return (NamedPolicy.of(name, text, arn),)
     except UnreadableDocument as error:
@@ -111,7 +111,7 @@ def named(name: str, text: str, arn: str = "") -> Iterable[NamedPolicy]:
 
 
 def tags_of(holder: Any) -> dict[str, str]:
-    """Return tags as names and values, which moto keeps in several forms."""
+    """Return tags as names and values; moto stores them in several forms."""
     tags: Any = getattr(holder, "tags", None) or {}
     pairs = tags.values() if isinstance(tags, dict) else tags
     return {str(tag["Key"]): str(tag["Value"]) for tag in pairs}

@@ -1,4 +1,4 @@
-"""Calls operations of moto's services from inside the process, by botocore's clients without a socket."""
+"""Calls operations of moto's services inside the process, through botocore's clients without a socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.fallback.moto_requests import aws_response, http_request_of
 
 
 class InProcessCalls:
-    """A client for each service, account and region, made when it is first asked for. Thread-safe."""
+    """The clients for each service, account and region, created on first use. Thread-safe."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class InProcessCalls:
         clock: Clock,
         endpoint_host: Callable[[], str],
     ) -> None:
-        """Take what answers a request to a service."""
+        """`handle` answers a request to a service."""
         self._handle = handle
         self._ids = ids
         self._clock = clock
@@ -82,7 +82,7 @@ class InProcessCalls:
 
 
 def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsError | None:
-    """Return what is wrong with parameters that no client can send, in the words of AWS's SDKs; None for nothing."""
+    """Return why no client could send these parameters, with the sentence of AWS's SDKs; None if one could."""
     shape: Any = service_model(service).operation_model(operation).input_shape
     report: Any = ParamValidator().validate(dict(params), shape)
     if not report.has_errors():
@@ -92,7 +92,7 @@ def _unsendable(service: str, operation: str, params: Mapping[str, Any]) -> AwsE
 
 
 class _Calling(threading.local):
-    """Whose call a thread's clients carry: calls nest."""
+    """The call that this thread's client is sending; calls nest."""
 
     send: Callable[..., AWSResponse] | None = None
 
@@ -102,7 +102,7 @@ _MAKING = threading.Lock()
 
 
 def _client(service: str, account: str, region: str, host: str) -> Any:
-    """Return the client for all clouds of this process: making one takes as long as three calls."""
+    """Return a client that all clouds of this process share: creating one takes as long as three calls."""
     with _MAKING:
         return _made_client(service, account, region, host)
 
@@ -119,9 +119,9 @@ def _made_client(service: str, account: str, region: str, host: str) -> Any:
         config=BotocoreConfig(
             retries={"total_max_attempts": 1},
             parameter_validation=False,
-            # Some operations have a host of their own on AWS, such as StartSyncExecution; here is one host.
+            # On AWS some operations have their own hosts, such as StartSyncExecution; here there is one host.
             inject_host_prefix=False,
-            # Its own description of itself takes botocore a tenth of a request, each time.
+            # botocore's own user agent would take a tenth of each request's time.
             user_agent="headrace",
         ),
     )
@@ -137,7 +137,7 @@ def _made_client(service: str, account: str, region: str, host: str) -> Any:
             " SignedHeaders=host, Signature=0"
         )
 
-    # Nobody verifies a signature here: it says who asks which service, and making one takes as long as the rest.
+    # Nothing verifies this signature: it names the account and the service, and computing one would double the time.
     client.meta.events.register_first("choose-signer.*", _choose_none)
     client.meta.events.register_first("before-sign.*", sign)
     client.meta.events.register_first("before-send.*", send)
@@ -149,7 +149,7 @@ def _choose_none(**_: Any) -> Any:
 
 
 class _Answered(threading.local):
-    """What moto has answered to the request of this thread, before it is stored."""
+    """moto's answer to this thread's request, before it is stored."""
 
     response: HttpResponse | None = None
 
@@ -158,7 +158,7 @@ ANSWERED = _Answered()
 
 
 def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
-    """Return moto's answer to the request of this thread as botocore reads it; None for a refusal."""
+    """Return moto's answer to this thread's request as botocore parses it; None for a refusal."""
     from headrace.aws.model import service_model
 
     response = ANSWERED.response

@@ -1,8 +1,8 @@
-"""Evaluates the SQL of IoT's rules: whether a rule selects a message, and what the message becomes.
+"""Evaluates the SQL of IoT's rules: whether a rule selects a message, and the resulting message.
 
 A part of https://docs.aws.amazon.com/iot/latest/developerguide/iot-sql-reference.html: SELECT of `*`, attributes,
-literals and a few functions, FROM a topic filter, WHERE with comparisons, arithmetic, AND, OR, NOT. What is not
-understood raises IotSqlError, which names it.
+literals and a few functions, FROM a topic filter, WHERE with comparisons, arithmetic, AND, OR, NOT. Anything else
+raises IotSqlError, which names it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_$][\w$]*)|(?P<sign><>|!=|<=|>=|[-+*/%(),.=<>\[\]]))"
 )
 _WORDS = ("SELECT", "FROM", "WHERE", "AS", "AND", "OR", "NOT", "VALUE")
-# Documented: the longest rule query.
+# Documented: the maximum length of a rule's query.
 MOST_CHARACTERS = 65_536
 _UNDEFINED: Any = object()
 
 
 class IotSqlError(ValueError):
-    """A statement, or a part of it, that is not understood."""
+    """A statement, or a part of one, that is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message that was published: its payload as JSON, or as bytes where it is none."""
+    """A published message: its payload as JSON, or as bytes when it is not JSON."""
 
     topic: str
     payload: Any
@@ -43,14 +43,14 @@ _Expression = Callable[[Message], Any]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A rule's statement; made by `parsed`."""
+    """A rule's statement; `parsed` creates it."""
 
     topic_filter: str
     items: tuple[tuple[str, _Expression | None], ...]
     where: _Expression | None
 
     def result(self, message: Message) -> Any:
-        """Return what the message becomes; None when it is not for this rule. Raises IotSqlError."""
+        """Return the resulting message; None when the rule does not select it. Raises IotSqlError."""
         if not filter_matches(self.topic_filter, message.topic):
             return None
         if self.where is not None and self.where(message) is not True:
@@ -62,7 +62,7 @@ class Statement:
             if expression is None:
                 payload: Any = message.payload
                 if not isinstance(payload, dict):
-                    raise IotSqlError("`*` beside other attributes takes a JSON object")
+                    raise IotSqlError("`*` beside other attributes needs a JSON object")
                 made.update(cast("dict[str, Any]", payload))
                 continue
             value = expression(message)
@@ -77,7 +77,7 @@ def parsed(statement: str) -> Statement:
 
 
 def filled(template: str, message: Message) -> str:
-    """Return a text with its `${...}` filled in. Raises IotSqlError."""
+    """Return a text with each `${...}` replaced. Raises IotSqlError."""
     parts, at = list[str](), 0
     while (start := template.find("${", at)) >= 0:
         end = template.find("}", start)
@@ -91,7 +91,7 @@ def filled(template: str, message: Message) -> str:
 
 
 def filter_matches(topic_filter: str, topic: str) -> bool:
-    """Whether a topic filter of MQTT, with `+` for a level and `#` for all that follow, fits a topic."""
+    """Whether an MQTT topic filter, with `+` for a level and `#` for the rest, matches a topic."""
     wanted, levels = topic_filter.split("/"), topic.split("/")
     for at, level in enumerate(wanted):
         if level == "#":
@@ -341,7 +341,7 @@ _FUNCTIONS: dict[str, Callable[[Message, list[Any]], Any]] = {
     "topic": _topic,
     "timestamp": lambda message, _: message.now_ms,
     "newuuid": lambda _, __: str(uuid.uuid4()),
-    # Whoever publishes by HTTPS has no client id (documented).
+    # A publisher over HTTPS has no client id (documented).
     "clientid": lambda _, __: "N/A",
     "lower": _of_text(str.lower),
     "upper": _of_text(str.upper),

@@ -1,7 +1,7 @@
-"""The journal of requests that changed a service of moto whose state cannot be stored as it is.
+"""The journal of requests to those of moto's services whose state cannot be pickled.
 
-Each such request is stored with the seed of its random ids, and is run again, in order, when moto is next loaded.
-Earlier versions journalled all services; entries of that time name no service. Thread-safe.
+Each such request is stored with the seed of its random ids, and runs again, in order, when moto is next loaded.
+Earlier versions journalled all services; their entries name no service. Thread-safe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.store.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One request as moto takes it, and the seed of its random numbers."""
+    """One request in moto's form, and the seed of its random numbers."""
 
     method: str
     url: str
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Journal:
-    """Entries in the order they ran."""
+    """Entries in their order."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -34,13 +34,13 @@ class Journal:
             [
                 """CREATE TABLE fallback_journal (id INTEGER PRIMARY KEY AUTOINCREMENT,
                    method TEXT, url TEXT, headers TEXT, body BLOB, seed INTEGER)""",
-                # The services that the entry belongs to, as `,kms,sts,`; null in entries of the time before snapshots.
+                # The services that the entry belongs to, as `,kms,sts,`; null in entries from before snapshots.
                 "ALTER TABLE fallback_journal ADD COLUMN services TEXT",
             ],
         )
 
     def append(self, entry: Entry, services: Iterable[str]) -> None:
-        """Write an entry for `services`; it is durable when this returns."""
+        """Store an entry for `services`; it is durable on return."""
         self._database.execute(
             "INSERT INTO fallback_journal (method, url, headers, body, seed, services)"
             " VALUES (?, ?, ?, ?, ?, ?)",
@@ -62,13 +62,13 @@ class Journal:
         return {name for (names,) in rows for name in names.strip(",").split(",")}
 
     def has_old_entries(self) -> bool:
-        """Whether there are entries of the time before snapshots."""
+        """Whether there are entries from before snapshots."""
         return bool(
             self._database.query("SELECT 1 FROM fallback_journal WHERE services IS NULL LIMIT 1")
         )
 
     def adopt_old_entries(self, services: Iterable[str]) -> None:
-        """Leave entries of the time before snapshots to `services`; drop them when there are none."""
+        """Assign entries from before snapshots to `services`; drop them when there are none."""
         names = ",".join(services)
         if names:
             self._database.execute(
@@ -78,7 +78,7 @@ class Journal:
             self._database.execute("DELETE FROM fallback_journal WHERE services IS NULL")
 
     def drop(self, service: str) -> None:
-        """Remove the entries of `service` alone: its state is stored whole now."""
+        """Remove `service` from the entries: its state is stored as a snapshot now."""
         self._database.execute(
             "UPDATE fallback_journal SET services = replace(services, ?, ',') WHERE services LIKE ?",
             (f",{service},", f"%,{service},%"),
@@ -95,5 +95,5 @@ class Journal:
             " ORDER BY id LIMIT 1000",
             (last,),
         ):
-            for last, method, url, headers, body, seed in rows:  # noqa: B007 - where the next part begins
+            for last, method, url, headers, body, seed in rows:  # noqa: B007 - the next page begins there
                 yield Entry(method, url, json.loads(headers), bytes(body), seed)

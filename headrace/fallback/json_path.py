@@ -1,8 +1,8 @@
-"""Evaluates JSON paths of EventBridge's input transformers, in time proportional to the event. Pure functions.
+"""Evaluates JSON paths of EventBridge's input transformers, in time linear in the event's size. Pure functions.
 
-The part of JSONPath that EventBridge has: dots, names with dashes, indices and wildcards
-(https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html, documented). The library
-that moto uses has filters with regular expressions and recursive descents too, which one event can hold up for ever.
+This is EventBridge's part of JSONPath: dots, names with dashes, indices and wildcards
+(https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-transform-target-input.html, documented). moto's library
+also has filters with regular expressions and recursive descents, which one event can make run for ever.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ Step = str | int | None
 
 
 class NoValue(LookupError):
-    """The path leads nowhere, or EventBridge does not accept it."""
+    """The path matches nothing, or EventBridge does not accept it."""
 
 
 def first_value(path: str, document: Any) -> Any:
-    """Return the first value that a path leads to. Raises NoValue."""
+    """Return the first value that a path matches. Raises NoValue."""
     steps = _steps(path)
     pending: list[tuple[Any, int]] = [(document, 0)]
     while pending:
         value, depth = pending.pop()
         if depth == len(steps):
             return value
-        # The last goes first: the first child is to be the next.
+        # Pushed in reverse, so that the first child is popped first.
         pending += [(child, depth + 1) for child in reversed(_children(value, steps[depth]))]
     raise NoValue(path)
 
@@ -48,7 +48,7 @@ def _children(value: Any, step: Step) -> list[Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _steps(path: str) -> tuple[Step, ...]:
-    """Return the steps of `$.name['name'][0][*].*`. Raises NoValue."""
+    """Return the steps of a path such as `$.name['name'][0][*].*`. Raises NoValue."""
     if not path.startswith("$") or len(path) > MOST_CHARACTERS:
         raise NoValue(path)
     steps: list[Step] = []

@@ -1,6 +1,6 @@
-"""Evaluates the JSONata expressions of state machines, in processes of their own that are bounded in time and memory.
+"""Evaluates JSONata expressions of state machines in child processes with limited time and memory.
 
-The processes (jsonata_child.py) are few, are started when they are needed, and end with `close` or with this one.
+The processes (jsonata_child.py) are few, start when they are needed, and end with `close` or with this process.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 _CHILD = Path(__file__).with_name("jsonata_child.py")
 _LENGTH = struct.Struct("<I")
-# How many expressions are evaluated at a time; the others wait.
+# How many expressions are evaluated at a time; others wait.
 _MOST_PROCESSES = 4
 
 
 class QueryFailed(Exception):
-    """An expression cannot be parsed, or fails; `code` is JSONata's, empty for a bound of Step Functions."""
+    """An expression that is invalid or fails; `code` is JSONata's, empty for a limit of Step Functions."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -30,16 +30,16 @@ class QueryFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NoValue:
-    """An expression gave nothing; or, when not `is_nothing`, what is no JSON, such as a function."""
+    """The expression has no JSON value: nothing, or, when not `is_nothing`, something else, such as a function."""
 
     is_nothing: bool
 
 
 class _Process:
-    """A process that evaluates. One thread at a time."""
+    """A child process that evaluates expressions. Used by one thread at a time."""
 
     def __init__(self) -> None:
-        # -I: neither the environment nor the user's folders; the package jsonata is found as it is here.
+        # -I: it ignores the environment and the user's folders; the package jsonata is found as in this process.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_CHILD)],
             stdin=subprocess.PIPE,
@@ -50,7 +50,7 @@ class _Process:
         )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer. Raises OSError or EOFError when the process has ended."""
+        """Send a request and return the answer. Raises OSError or EOFError when the process has ended."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -70,7 +70,7 @@ class _Process:
                 try:
                     pipe.close()
                 except BrokenPipeError:
-                    # What was written to it last has never left.
+                    # The last request is still in the pipe's buffer.
                     continue
         self._process.wait()
 
@@ -96,11 +96,11 @@ class Evaluator:
         return NoValue(is_nothing="nothing" in answer)
 
     def roots(self, expression: str) -> list[str]:
-        """Return what an expression reads from the top: names, `$$`, `$states.<name>`. Raises QueryFailed."""
+        """Return the names that an expression reads: names, `$$`, `$states.<name>`. Raises QueryFailed."""
         return self._ask({"is_check": True, "expression": expression})["roots"]
 
     def close(self) -> None:
-        """End the processes that have nothing to do; the next expression starts another."""
+        """End the idle processes; the next expression starts another."""
         with self._lock:
             idle, self._idle = self._idle, []
         for process in idle:
@@ -115,7 +115,7 @@ class Evaluator:
                 answer = process.ask(request)
             except (OSError, EOFError):
                 process.end()
-                # Assumed: AWS's own words for this bound are not public.
+                # Assumed: AWS's sentence for this limit is not public.
                 raise QueryFailed(
                     "", "Expression evaluation timeout: Check for infinite loop"
                 ) from None

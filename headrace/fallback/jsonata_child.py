@@ -1,16 +1,16 @@
-"""Evaluates JSONata expressions, in a process of its own: only killing the process stops an endless expression.
+"""Evaluates JSONata expressions in a child process: only killing the process stops an endless expression.
 
-It takes one request after the other, as JSON, from its standard input, and answers each on its standard output; it ends
-with its input. A request that takes too much time of the processor, or too much memory, ends it: whoever asked starts
-another. It runs alone, without headrace and without an environment.
+It reads requests as JSON from its standard input, one after the other, and answers each on its standard output; it ends
+with its input. A request that takes too much CPU time or memory ends the process: the caller starts another. It runs
+alone, without headrace and without an environment.
 
-The functions that Step Functions adds, and `$eval`, which it has not: documented,
-https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html. How deep an expression may nest, how large
-its values may be, what `$range` and `$random` give: observed by others on AWS (github.com/floci-io/floci, issues 2662
-and 2737).
+The functions that Step Functions adds, and `$eval`, which it lacks: documented,
+https://docs.aws.amazon.com/step-functions/latest/dg/transforming-data.html. The limits on an expression's depth and its
+values' size, and the results of `$range` and `$random`: observed by others on AWS (github.com/floci-io/floci, issues
+2662 and 2737).
 """
 
-# jsonata has no types that say anything.
+# jsonata has no useful type annotations.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
 # pyright: reportUnknownArgumentType=false, reportUnknownParameterType=false
 
@@ -38,7 +38,7 @@ from jsonata.utils import Utils
 _MEMORY_BYTES = 1024 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
 SECONDS = 5.0
-# Numbers count eight bytes, characters one.
+# A number counts as eight bytes, a character as one.
 MOST_VALUE_BYTES = 6_990_256
 MOST_RANGE_ITEMS = 360_145
 MOST_DEPTH = 100
@@ -51,7 +51,7 @@ _HASHES = {
     "SHA-384": hashlib.sha384,
     "SHA-512": hashlib.sha512,
 }
-# What JSONata's messages call the items of an array that an argument must be.
+# JSONata's names of item types in messages about array arguments.
 _ITEMS = {
     "a": "arrays", "b": "booleans", "f": "functions", "n": "numbers", "o": "objects", "s": "strings",
 }  # fmt: skip
@@ -59,13 +59,13 @@ _PLACEHOLDER = re.compile(r"\{\{\{?(\w+)\}?\}\}")
 
 
 def _engine(pattern: str, flags: RegexFlags) -> Any:
-    """Compile a pattern of an expression; the module `re` lacks much of what Java's have."""
+    """Compile a pattern of an expression; the module `re` lacks much of Java's syntax."""
     case = regex.IGNORECASE if flags.case_insensitive else 0
     return regex.compile(pattern, case | (regex.MULTILINE if flags.multiline else 0))
 
 
 class _Refused(Exception):
-    """The expression goes beyond a bound; the message is AWS's."""
+    """The expression exceeds a limit; the message is AWS's."""
 
 
 # --- the functions of Step Functions --------------------------------------------------------------------
@@ -90,7 +90,7 @@ def _range(first: float | None, last: float | None, step: float | None) -> Any:
     numbers = range(low, high + (1 if by > 0 else -1), by)
     if len(numbers) > MOST_RANGE_ITEMS:
         raise _Refused(_TOO_LARGE)
-    # A sequence: of one number it is that number.
+    # A sequence: one of a single number is that number.
     return Utils.create_sequence_from_iter(numbers) if numbers else None
 
 
@@ -103,7 +103,7 @@ def _hash(text: str | None, algorithm: str | None) -> Any:
 
 
 def _random(seed: float | None) -> float:
-    """Return a number as java.util.Random's nextDouble does with that seed."""
+    """Return a number as java.util.Random's nextDouble does with this seed."""
     if seed is None:
         return random.random()
     state = (int(seed) ^ 0x5DEECE66D) & (2**48 - 1)
@@ -115,7 +115,7 @@ def _random(seed: float | None) -> float:
 
 
 class _Call:
-    """What jsonata calls a function by: always with as many arguments as it has parameters."""
+    """The callable that jsonata needs: it always gets as many arguments as the function has parameters."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self._function, self._count = function, count
@@ -149,7 +149,7 @@ _FUNCTIONS = _functions()
 
 
 def _taken(value: Any) -> Any:
-    """Return a JSON value as jsonata wants it, in which nothing and null differ."""
+    """Return a JSON value in jsonata's form, which distinguishes nothing and null."""
     if value is None:
         return Utils.NULL_VALUE
     if isinstance(value, dict):
@@ -162,7 +162,7 @@ def _taken(value: Any) -> Any:
 
 
 class _NoJson(Exception):
-    """The result is, or holds, a function or a regular expression."""
+    """The result is or contains a function or a regular expression."""
 
 
 def _given(value: Any) -> Any:
@@ -225,11 +225,11 @@ def _evaluated(request: dict[str, Any]) -> dict[str, Any]:
         return {"unsupported": True}
 
 
-# --- what is wrong with an expression before it runs ----------------------------------------------------
+# --- validating an expression before it runs ------------------------------------------------------------
 
 
 def _checked(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer the names that an expression reads from a context that Step Functions does not give it."""
+    """Answer with the names that an expression reads, of those that Step Functions may not provide."""
     program = Jsonata(request["expression"], _engine)
     return {"roots": sorted(set(_roots(program.ast)))}
 
@@ -241,7 +241,7 @@ _BRANCHES = (
 
 
 def _roots(node: Any) -> Iterator[str]:
-    """Return each name that begins a path, and `$states.` with the name that follows it."""
+    """Return each name at the start of a path, and `$states.` with the name that follows."""
     if isinstance(node, list | tuple):
         for each in cast("list[Any]", node):
             yield from _roots(each)
@@ -270,7 +270,7 @@ def _roots(node: Any) -> Iterator[str]:
 
 
 def _words_of(error: JException) -> str:
-    """Return JSONata's message with its arguments in it, as JSONata itself writes it."""
+    """Return JSONata's message with its arguments filled in, as JSONata itself writes it."""
     code = error.error
     template = JException.error_codes.get(code)
     if template is None:
@@ -314,7 +314,7 @@ def _answer_to(request: dict[str, Any]) -> dict[str, Any]:
         if text:
             return {"code": "D3030", "message": f'Unable to cast value to a number: "{text}"'}
         return {"code": "", "message": str(error)}
-    except Exception as error:  # noqa: BLE001 - what the library does not foresee is the expression's failure
+    except Exception as error:  # noqa: BLE001 - any other error of the library fails the expression
         return {"code": "", "message": str(error) or type(error).__name__}
 
 
@@ -326,14 +326,14 @@ def _read(stdin: BinaryIO) -> bytes | None:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer requests until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
-    # The library prints what it finds odd.
+    # The library prints warnings to standard output.
     sys.stdout = sys.stderr
     while (asked := _read(stdin)) is not None:
-        # Time of the processor, so that a busy machine ends no good expression. The signal is not handled.
+        # CPU time, so that a busy machine does not end a good expression. The signal is not handled.
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         body = json.dumps(_answer_to(json.loads(asked))).encode()
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -1,4 +1,4 @@
-"""Drops log events past their group's retention, which moto keeps for ever."""
+"""Drops log events that are older than their group's retention; moto keeps them for ever."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOOK_AT_LOGS_EVERY_S = 60.0
 
 
 class LogRetention:
-    """A `Worker` that drops log events past their group's retention."""
+    """A `Worker` that drops log events that are older than their group's retention."""
 
     name = "moto-retention"
 
@@ -18,7 +18,7 @@ class LogRetention:
         self._is_loaded = is_loaded
 
     def step(self) -> float:
-        """Look at every group."""
+        """Check every group."""
         if self._is_loaded():
             from headrace.fallback.services.logs import trim_all
 

@@ -1,4 +1,4 @@
-"""Waits for long polls of SQS and of activities outside moto, which would sleep while it holds the lock of requests."""
+"""Runs long polls of SQS and of activities outside moto, which would sleep while it holds the request lock."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivit
 
 
 def wait_for_messages(receive: Callable[[], HttpResponse], clock: Clock) -> HttpResponse:
-    """Receive, again and again until there is a message or the time that the client gives is up.
+    """Receive repeatedly until there is a message or the client's wait time is over.
 
-    The time is the request's, or the queue's, as moto read it: whatever the protocol.
+    moto parsed the wait time, from the request or the queue, so the protocol does not matter.
     """
     deadline_s: float | None = None
     with CURRENT.listening() as arrived:
         while True:
             ASKED.wait_s, ASKED.found, ASKED.again_ms = 0.0, True, None
-            # Before the look: a message that is sent after it ends the wait.
+            # Before the receive, so that a message that is sent after it ends the wait.
             arrived.clear()
             response = receive()
             if deadline_s is None:
@@ -30,6 +30,6 @@ def wait_for_messages(receive: Callable[[], HttpResponse], clock: Clock) -> Http
             if response.status >= 400 or ASKED.found or left_s <= 0:
                 return response
             if ASKED.again_ms is not None:
-                # Others become ready by time alone.
+                # Other messages become visible without an event, by time.
                 left_s = min(left_s, max(0.001, (ASKED.again_ms - clock.now_ms()) / 1000))
             clock.wait(arrived, left_s)

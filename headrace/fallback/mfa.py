@@ -1,7 +1,7 @@
-"""Verifies the codes of users' MFA devices, as GetSessionToken and AssumeRole are given them.
+"""Verifies the codes of users' MFA devices in GetSessionToken and AssumeRole.
 
-A virtual device's code follows from its seed (RFC 6238, 30 seconds, six digits), which CreateVirtualMFADevice shows.
-Of a device that was not made in this cloud nobody knows the seed, and any six digits are taken.
+A virtual device's code follows from its seed (RFC 6238, 30 seconds, six digits), which CreateVirtualMFADevice returns.
+The seed of a device that was not created in this cloud is unknown, and any six digits are accepted.
 Sentences: as users report them of STS (github.com/aws/aws-cli/issues/2951 and /3875).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -18,7 +18,7 @@ from headrace.aws.errors import AwsError
 from headrace.fallback import iam_records
 
 STEP_S = 30
-# A device's clock may be off: the codes of the steps before and after are taken (assumed, RFC 6238 recommends one).
+# A device's clock may be off: the codes of the previous and next step count too (assumed, RFC 6238 recommends one).
 STEPS_OFF = 1
 _FAILED = "MultiFactorAuthentication failed"
 _WRONG_CODE = f"{_FAILED} with invalid MFA one time pass code. "
@@ -29,7 +29,7 @@ _WRONG_DEVICE = (
 
 
 def check_code(account: str, user: str, serial_number: str, code: str, now_ms: int) -> None:
-    """Refuse a code that is not the device's, or a device that is not the user's. Raises AwsError."""
+    """Refuse a wrong code, or a device of another user. Raises AwsError."""
     holder = iam_records.holder_of(account, "user", user) if user else None
     if holder is None or serial_number not in holder.mfa_devices:
         raise AwsError("AccessDenied", _WRONG_DEVICE, 403)
@@ -43,7 +43,7 @@ def check_code(account: str, user: str, serial_number: str, code: str, now_ms: i
 
 
 def code_of(seed: bytes, step: int) -> str:
-    """Return the code of a step of 30 seconds since 1970. Source: RFC 6238 and RFC 4226."""
+    """Return the code of a 30-second step since 1970. Source: RFC 6238 and RFC 4226."""
     digest = hmac.digest(seed, step.to_bytes(8, "big"), "sha1")
     start = digest[-1] & 15
     number = int.from_bytes(digest[start : start + 4], "big") & 0x7FFF_FFFF
@@ -51,7 +51,7 @@ def code_of(seed: bytes, step: int) -> str:
 
 
 def _seed_of(account: str, serial_number: str) -> bytes | None:
-    """Return the seed of a virtual device; None for another."""
+    """Return the seed of a virtual device; None for another device."""
     backend = iam_records.backend_of(account)
     device: Any = None if backend is None else backend.virtual_mfa_devices.get(serial_number)
     if device is None:

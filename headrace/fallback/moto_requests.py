@@ -1,4 +1,4 @@
-"""Converts requests for moto and finds the moto function that answers; carries botocore's requests in process."""
+"""Converts requests to moto's form, finds moto's function for each, and carries botocore's requests."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -21,7 +21,7 @@ from headrace.fallback.journal import Entry
 from headrace.fallback.kept.touched import MOTO_LOCK
 from headrace.fallback.services import patch_imported
 
-# Where the host name on AWS is not the signature scope's name.
+# Services whose AWS host name differs from the signing scope.
 SCOPE_TO_HOST = {
     "ecr": "api.ecr",
     "cloudwatch": "monitoring",
@@ -35,9 +35,9 @@ SCOPE_TO_HOST = {
     "sagemaker-runtime": "runtime.sagemaker",
     "timestream": "ingest.timestream",
 }
-# Where two services share a signature scope, the target distinguishes them.
+# Services that share a signing scope, told apart by their targets.
 TARGET_TO_SERVICE = {"DynamoDBStreams_20120810": "dynamodbstreams"}
-# Where two share a scope, and only one has targets: the other.
+# Services that share a scope where only one has targets: without a target, the request is for the other.
 WITHOUT_TARGET = {
     "sagemaker": "sagemaker-runtime",
     "servicecatalog": "servicecatalog-appregistry",
@@ -47,7 +47,7 @@ GLOBAL_HOSTS = frozenset({"budgets", "cloudfront", "iam", "route53"})
 
 
 def service_of(request: HttpRequest, service: str) -> str:
-    """Return the service that a request is for, when `service` is only what its signature says."""
+    """Return the service that a request is for; `service` is only the name in its signature."""
     target = request.headers.get("x-amz-target", "")
     if not target:
         return WITHOUT_TARGET.get(service, service)
@@ -55,7 +55,7 @@ def service_of(request: HttpRequest, service: str) -> str:
 
 
 def operation_of(request: HttpRequest) -> str:
-    """Return the operation that a request is for; of a REST protocol, a guess by its method."""
+    """Return a request's operation; for a REST protocol, a guess by its method."""
     target = request.headers.get("x-amz-target")
     if target:
         return target.rpartition(".")[2]
@@ -72,7 +72,7 @@ def operation_of(request: HttpRequest) -> str:
 
 
 def host_of(service: str, region: str) -> str:
-    """Return the host of a service on AWS, by which moto finds the service."""
+    """Return a service's host on AWS, by which moto finds the service."""
     host = SCOPE_TO_HOST.get(service, service)
     if host in GLOBAL_HOSTS:
         return f"{host}.amazonaws.com"
@@ -83,10 +83,10 @@ _URL_TABLES: dict[str, list[tuple[re.Pattern[str], Any]]] = {}
 
 
 def _url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
-    """Return a service's patterns and functions; its modules are imported, and its state loaded, at the first call."""
+    """Return a service's patterns and functions; the first call imports its modules and loads its state."""
     table = _URL_TABLES.get(service)
     if table is None:
-        # In this order, as wherever both are held: who loads state imports, too.
+        # The order of locks wherever both are held: loading state also imports.
         with MOTO_LOCK, IMPORTING:
             table = _URL_TABLES[service] = _imported_url_table(service)
     return table
@@ -105,14 +105,14 @@ def _imported_url_table(service: str) -> list[tuple[re.Pattern[str], Any]]:
     else:
         backend = backends["global"]
     assert backend.urls
-    # Its operations were imported with their addresses.
+    # Its operations were imported together with its addresses.
     patch_imported()
     return [(re.compile(url), method) for url, method in backend.urls.items()]
 
 
 @functools.lru_cache(maxsize=4096)
 def method_for(url: str) -> tuple[str, Any] | None:
-    """Return moto's package and function for a URL on AWS without its query, or None."""
+    """Return moto's package and function for an AWS URL without its query, or None."""
     from moto import backend_index
 
     for service, pattern in backend_index.backend_url_patterns:
@@ -126,7 +126,7 @@ def method_for(url: str) -> tuple[str, Any] | None:
 def moto_request(
     method: str, netloc: str, path: str, query: str, headers: dict[str, str], body: bytes
 ) -> Any:
-    """Return moto's request: a WSGI environment, which is what its own server makes of a socket's."""
+    """Return a request in moto's form: a WSGI environment, as its own server creates."""
     from moto.core.request import Request
 
     environ: dict[str, Any] = {
@@ -157,13 +157,13 @@ def moto_request(
 
 
 def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes) -> Entry:
-    """Return a request as moto is given it, and as the journal stores it.
+    """Return a request in the form that moto takes and the journal stores.
 
     Args:
         request: parsed as far as its call.
         host: AWS's host name, by which moto finds the service.
         endpoint_host: this cloud's, which moto puts into URLs.
-        random: eight bytes, of which all comes that moto makes up while it answers.
+        random: eight bytes, the seed of everything random in moto's answer.
     """
     assert request.call is not None
     return Entry(
@@ -175,13 +175,13 @@ def entry_of(request: HttpRequest, host: str, endpoint_host: str, random: bytes)
             "x-moto-account-id": request.call.account,
         },
         body=request.body,
-        # Of as many bits as SQLite keeps: the secrets of access keys come from it.
+        # As many bits as SQLite stores: the secrets of access keys come from it.
         seed=int.from_bytes(random, "big") >> 1,
     )
 
 
 def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
-    """Run a request by moto's function for it, with the random numbers of its seed.
+    """Run a request in moto's function for it, with the random numbers of its seed.
 
     Raises AwsError, and what moto raises.
     """
@@ -191,7 +191,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
     url, _, query = entry.url.partition("?")
     found = method_for(url)
     assert found is not None
-    # Queue URLs and the like are made from the request's host: they must lead back here.
+    # moto builds URLs, such as queue URLs, from the request's host: they must lead to this cloud.
     path = url.partition("://")[2].partition("/")[2]
     request = moto_request(
         entry.method, endpoint_host, f"/{path}", query, entry.headers, entry.body
@@ -220,7 +220,7 @@ def run_entry(entry: Entry, endpoint_host: str) -> HttpResponse:
 
 
 def http_request_of(request: Any) -> HttpRequest:
-    """Turn botocore's prepared request into ours."""
+    """Convert botocore's prepared request to headrace's."""
     path, _, query = request.url.split("://", 1)[1].partition("/")[2].partition("?")
     headers = {
         str(key).lower(): value.decode("latin-1") if isinstance(value, bytes) else str(value)
@@ -237,7 +237,7 @@ def http_request_of(request: Any) -> HttpRequest:
 
 
 class _Raw:
-    """A response body as botocore reads one."""
+    """A response body with the interface that botocore reads."""
 
     def __init__(self, body: bytes) -> None:
         self._file = io.BytesIO(body)
@@ -254,7 +254,7 @@ class _Raw:
 
 
 def aws_response(url: str, response: HttpResponse) -> AWSResponse:
-    """Turn our response into botocore's; the body must be bytes."""
+    """Convert headrace's response to botocore's; the body must be bytes."""
     raw = cast("Any", _Raw(cast("bytes", response.body)))
-    # Of two headers of one name a client reads the first.
+    # A client reads the first of two headers with one name.
     return AWSResponse(url, response.status, cast("Any", dict(reversed(response.headers))), raw)

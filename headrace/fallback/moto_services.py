@@ -1,9 +1,11 @@
-"""Serves all of moto's services behind the gateway; with `aws/codec_moto.py` the only importer of moto.
+"""Serves all of moto's services behind the gateway.
 
-State is moto's, in memory, and what a request changes is in the database before the request is answered. Requests that
-may change state run one at a time; reads run beside them, and wait for what they may have seen to be stored. moto is
-imported and its state loaded when first needed (or by `warm_up`). It is one to a process: of two clouds in a process
-the one that was asked last has it, and the other loads its own state again when it is asked.
+Outside this package, only `aws/codec_moto.py` imports moto.
+
+The state is moto's, in memory; a request's changes are in the database before the request is answered. Requests that
+may change state run one at a time; reads run concurrently, and wait until the changes that they may have seen are
+stored. moto is imported and its state loaded on first use (or by `warm_up`). A process has one moto: the cloud that was
+called last has it, and another cloud loads its own state again when it is called.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -28,10 +30,9 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import account_of
-from headrace.fallback.answered_here import answer_without_moto
 from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
-from headrace.fallback.held import HeldState
+from headrace.fallback.iam_answers import answer_without_moto
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
 from headrace.fallback.journal import Entry
 from headrace.fallback.kept.state import KeptState
@@ -46,6 +47,7 @@ from headrace.fallback.moto_requests import (
     run_entry,
     service_of,
 )
+from headrace.fallback.moto_state import MotoState
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
 from headrace.fallback.outside_http import post
 from headrace.fallback.profiles import PROFILES
@@ -67,7 +69,7 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# How long a call waits for the state to be loaded, or for another to end, before it gets a retryable error.
+# How long a call waits for loading, or for another call, before it gets a retryable error.
 LONGEST_WAIT_S = 50.0
 
 
@@ -99,33 +101,33 @@ class MotoServices:
         )
         # The role sessions, whose credentials moto does not know; set before the first request.
         self.sessions: RoleSessions | None = None
-        # What moto's services reach of this cloud; set before the first request.
+        # The parts of this cloud that moto's services use; set before the first request.
         self.function_target: FunctionTarget | None = None
         self.search: SearchHome | None = None
         self.warehouses: Warehouses | None = None
         self.apis: Apis | None = None
         self.control: ControlPlane | None = None
         self.guard: Guard = NoGuard()
-        # Refuses, with --strict, what would be ignored.
+        # With --strict, refuses members that would be ignored.
         self.strictness: FallbackStrictness | None = None
-        # Called before a policy changes, so that what was done until then is judged by what it was.
+        # Called before a policy changes, so that earlier actions are judged by the old policy.
         self.before_policies_change: Callable[[], None] = lambda: None
-        # Grow with each change of a policy, and of a key.
+        # Counters of policy changes and of key changes.
         self.policies_version = self.keys_version = 0
         # The streams of DynamoDB's tables, for event source mappings.
         self.table_streams = TableStreams(self.warm_up, clock.now_ms)
         self.wake_outbox: Callable[[], None] = lambda: None
-        # By moto's package: called when more than its rows may have changed, and when the state is loaded.
+        # moto's package -> a function called when more than its rows may have changed, and when the state is loaded.
         self.wakes: dict[str, Callable[[], None]] = {}
         self.outbox = OutboxWorker(
             is_ready=lambda: self._ready.is_set() and _Owner.services is self,
-            # What was delivered, or is given up, gives its room back.
+            # Delivering or giving up frees disk space.
             save=lambda: self._save(None, with_services=False, frees=True),
             post=post,
         )
         self.retention = LogRetention(self.is_loaded)
-        self.held = HeldState(self.warm_up, self._ready.is_set)
-        # The state machines that run; stopped with the cloud.
+        self.held = MotoState(self.warm_up, self._ready.is_set)
+        # The running state machines; stopped with the cloud.
         self.executions = Executions(self._change_executions)
 
     # --- loading ------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ class MotoServices:
         return self._ready.is_set()
 
     def status(self) -> dict[str, Any]:
-        """Return what the health page says: ready; or loading, how much of how much; or failed, and why."""
+        """Return the health page's status: ready; loading, with progress; or failed, with the reason."""
         if self._ready.is_set():
             return {"moto": "ready"}
         if self._failure:
@@ -161,7 +163,7 @@ class MotoServices:
     def warm_up_in_background(
         self, then: Callable[[], None] | None, *, is_stopping: Callable[[], bool]
     ) -> None:
-        """Warm up on a thread of its own, and call `then` there; a failure is logged, unless the cloud is stopping."""
+        """Warm up on another thread, and call `then` there; log a failure, unless the cloud is stopping."""
 
         def run() -> None:
             try:
@@ -169,7 +171,7 @@ class MotoServices:
                 if then is not None:
                     then()
             except Exception:
-                # The files of a cloud that stops meanwhile are closed.
+                # A stopping cloud's files are closed.
                 if not is_stopping():
                     log.exception("moto did not start")
 
@@ -178,7 +180,7 @@ class MotoServices:
     def _load(self) -> None:
         _Owner.services = None
         start_empty()
-        CURRENT.cut_off(self._clock, self.sessions, self.guard)
+        CURRENT.disconnect(self._clock, self.sessions, self.guard)
         OUTBOX.clear()
         TOUCHED.take()
         self._kept.load(lambda entry: self._run_entry(entry).status)
@@ -195,7 +197,7 @@ class MotoServices:
 
     @contextlib.contextmanager
     def _alone(self) -> Generator[None]:
-        """Hold the lock of moto. Raises AwsError when another has had it for too long."""
+        """Hold moto's lock. Raises AwsError when another request has held it for too long."""
         if not MOTO_LOCK.acquire(timeout=LONGEST_WAIT_S):
             raise AwsError("ServiceUnavailable", self._busy(), 503)
         try:
@@ -231,7 +233,7 @@ class MotoServices:
             self.warm_up()
         except AwsError as error:
             return error_response(service, request, error)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the caller gets it in words
+        except Exception as error:  # noqa: BLE001 - whatever the error, the caller gets it as a message
             failure = AwsError(
                 "InternalFailure",
                 f"The state of moto's services cannot be loaded: {type(error).__name__}: {error}",
@@ -257,7 +259,7 @@ class MotoServices:
             raise AwsError("UnknownOperationException", f"headrace has no service for {host}")
         entry = entry_of(request, host, self.endpoint_host, self._ids.bytes(8))
         package, operation = found[0], operation_of(request)
-        # Stacks and state machines may say texts as numbers: what carries them makes no difference.
+        # Stacks and state machines may write numbers as text, in any protocol.
         if is_from_outside:
             check_members(service, operation, request)
         check_put(service, package, operation, request, self.sessions)
@@ -270,7 +272,7 @@ class MotoServices:
                 answer = self._run(entry, package, operation)
             except AwsError:
                 raise
-            except Exception as error:  # one place where moto's failures become answers
+            except Exception as error:  # the one place that converts moto's failures to answers
                 raise refusal(service, operation, request, error) from error
             fault = missing_action(request, answer)
             if fault is not None:
@@ -322,18 +324,18 @@ class MotoServices:
                     self.wakes[package]()
 
     def _read(self, entry: Entry) -> HttpResponse:
-        """Run a read beside writes; what it may have seen is stored when it is answered."""
-        times_taken_back = self._kept.times_taken_back
+        """Run a read concurrently with writes; what it may have seen is stored before it is answered."""
+        undo_count = self._kept.undo_count
         try:
             response = self._run_entry(entry)
         except AwsError:
             raise
-        except Exception:  # noqa: BLE001 - moto may have been changed under the read
+        except Exception:  # noqa: BLE001 - a concurrent write may have changed moto under the read
             with self._alone():
                 response = self._run_entry(entry)
         with self._alone():
-            if self._kept.times_taken_back != times_taken_back:
-                # It may have seen what was never stored.
+            if self._kept.undo_count != undo_count:
+                # The read may have seen a change that was undone.
                 response = self._run_entry(entry)
             if TOUCHED.has_made:
                 self._save(None, with_services=False)
@@ -342,7 +344,7 @@ class MotoServices:
     def _save(
         self, entry: Entry | None, *, with_services: bool = True, frees: bool = False
     ) -> None:
-        """Store what was touched. Raises AwsError when the disk does not take it; then it has not happened."""
+        """Store what was touched. Raises AwsError when the disk refuses it; then the change is undone."""
         try:
             self._kept.save(entry, with_services=with_services, frees=frees)
         except (sqlite3.Error, OSError) as error:
@@ -355,7 +357,7 @@ class MotoServices:
                 _Owner.services = None
 
     def change(self, change: Callable[[], None], service: str = "") -> None:
-        """Change moto's state outside a request and store it: all of `service`, or what notes itself.
+        """Change moto's state outside a request and store it: all of `service`, or what the change itself notes.
 
         Raises AwsError.
         """
@@ -371,11 +373,11 @@ class MotoServices:
                 self._save(None, with_services=bool(service))
 
     def is_loaded(self) -> bool:
-        """Whether moto has this cloud's state now."""
+        """Whether moto currently holds this cloud's state."""
         return self._ready.is_set() and _Owner.services is self
 
     def _change_executions(self, change: Callable[[], None]) -> None:
-        """Change something of Step Functions outside a request, and store it. Raises AwsError."""
+        """Change Step Functions' state outside a request, and store it. Raises AwsError."""
         with self._alone():
             self.warm_up()
             change()

@@ -1,12 +1,13 @@
 """Runs a request for another account's queue, topic or bus in that account, if the resource's policy allows it.
 
-moto looks in the caller's own account alone. Users and roles the gateway has judged before; the account itself, which
-needs no leave at home, needs the resource's policy elsewhere, whatever `--iam` says. moto must be loaded.
+moto looks only in the caller's own account. The gateway has already checked users and roles; the account itself needs
+no permission for its own resources, but another account's resource policy must allow it, whatever `--iam` says. moto
+must be loaded.
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic-cross-account.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
-# ruff: noqa: SLF001 - moto's handlers give parameters by these
+# ruff: noqa: SLF001 - moto's handlers read parameters through private methods
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from headrace.aws.permits import is_restricted
 from headrace.core.arn import is_account_id
 from headrace.fallback import iam_records
 from headrace.fallback.current import CURRENT
-from headrace.fallback.held_policies import policy_held
+from headrace.fallback.moto_policies import policy_in_moto
 from headrace.iam.refusals import refused
 from headrace.permissions.document import UnreadableDocument
 from headrace.permissions.evaluate import denial, evaluate
@@ -32,7 +33,7 @@ _SQS_BATCHES = {
 
 
 def patch_queues() -> None:
-    """Have a queue's URL say in whose account the queue is; called once."""
+    """Make a queue's URL decide in which account the queue is; called once."""
     from moto.sqs.models import sqs_backends
     from moto.sqs.responses import SQSResponse
 
@@ -45,7 +46,7 @@ def patch_queues() -> None:
         action = str(response._get_action())
         action = _SQS_BATCHES.get(action, action)
         arn = f"arn:aws:sqs:{response.region}:{owner}:{name}"
-        # AWS says the same of a queue that is not there and of one that lets nobody in.
+        # AWS gives the same answer for a missing queue and one whose policy refuses.
         is_let_in = name in theirs.queues and not refusal_of(response, f"sqs:{action}", arn)
         return theirs if is_let_in else own
 
@@ -54,7 +55,7 @@ def patch_queues() -> None:
 
 
 def patch_buses(models: Any, handler: Any) -> None:
-    """Have events go to the buses of other accounts that their entries name; called once."""
+    """Send events to the other accounts' buses that their entries name; called once."""
     backend = models.EventsBackend
     put = backend.put_events
 
@@ -69,7 +70,7 @@ def patch_buses(models: Any, handler: Any) -> None:
                 answers += put(self, [event])
                 continue
             region, owner, name = _bus_of(arn)
-            # The event says who sent it, and from where.
+            # The event names its sender's account and region.
             theirs = copy.copy(models.events_backends[owner][region])
             theirs.account_id, theirs.region_name = self.account_id, self.region_name
             answers += put(theirs, [{**event, "EventBusName": name}])
@@ -91,9 +92,9 @@ def patch_buses(models: Any, handler: Any) -> None:
 
 
 def refusal_of(response: Any, action: str, arn: str) -> str:
-    """Return why the account that calls may not do something in another; empty for whom the gateway has judged."""
+    """Return why a caller may not act in another account; empty when it may, or the gateway has decided."""
     key = str(response.get_access_key())
-    if is_restricted(key) and _is_somebodys(key):
+    if is_restricted(key) and _has_owner(key):
         return ""
     caller = str(response.current_account)
     root = f"arn:aws:iam::{caller}:root"
@@ -103,8 +104,8 @@ def refusal_of(response: Any, action: str, arn: str) -> str:
     return "" if decision.allowed else denial(principal, access, decision)
 
 
-def _is_somebodys(key: str) -> bool:
-    """Whether a key is of a session or of a user, and not of nobody, which counts as the account itself."""
+def _has_owner(key: str) -> bool:
+    """Whether a key belongs to a session or a user; an unknown key counts as the account itself."""
     if CURRENT.sessions is not None and CURRENT.sessions.account_of(key) is not None:
         return True
     found = (backend.access_keys.get(key) for _, backend in iam_records.backends())
@@ -112,7 +113,7 @@ def _is_somebodys(key: str) -> bool:
 
 
 def _policy(arn: str) -> NamedPolicy | None:
-    text = policy_held(arn)
+    text = policy_in_moto(arn)
     try:
         return None if text is None else NamedPolicy.of("resource policy", text)
     except UnreadableDocument:
@@ -120,7 +121,7 @@ def _policy(arn: str) -> NamedPolicy | None:
 
 
 def _owner_of_url(url: str) -> tuple[str, str]:
-    """Return the account and the name in a queue's URL; empty texts for what is only a name."""
+    """Return the account and the name in a queue's URL; empty texts for a bare name."""
     head, _, name = url.rstrip("/").rpartition("/")
     owner = head.rpartition("/")[2]
     return (owner, name) if is_account_id(owner) else ("", "")
@@ -135,6 +136,6 @@ def _foreign_bus(backend: Any, event: dict[str, Any]) -> str:
 
 
 def _bus_of(arn: str) -> tuple[str, str, str]:
-    """Return region, account and name of a bus's ARN."""
+    """Return the region, account and name in a bus's ARN."""
     region, owner, resource = arn.split(":", 5)[3:]
     return region, owner, resource.removeprefix("event-bus/")

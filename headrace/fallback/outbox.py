@@ -1,6 +1,6 @@
-"""The outbox: deliveries that moto's services owe to others, stored until they succeed or are given up.
+"""The outbox: deliveries to the targets of moto's services, stored until they succeed or are given up.
 
-A delivery is written in the transaction of the request that made it, so an event that was accepted is delivered after
+A delivery is written in the transaction of the request that caused it, so an accepted event is delivered after
 kill -9 too; then perhaps twice. Thread-safe: `MOTO_LOCK`.
 """
 
@@ -22,15 +22,15 @@ from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
 
 log = logging.getLogger(__name__)
 
-# Documented for EventBridge's targets: a day, 185 times. The delays are headrace's.
+# Documented for EventBridge's targets: retries for a day, 185 times. The delays are headrace's.
 MOST_AGE_S = 86_400
 MOST_RETRIES = 185
 FIRST_DELAY_S = 0.2
 LONGEST_DELAY_S = 60.0
-# What waits for targets that fail, before the oldest is given up.
+# The most deliveries that wait for failing targets; beyond it the oldest is given up.
 MOST_WAITING = 10_000
-# Trying again cannot help: AWS sends such an event to the dead-letter queue at once (documented).
-HOPELESS = (
+# Errors that no retry can fix: AWS sends such an event to the dead-letter queue at once (documented).
+NOT_RETRYABLE = (
     "ResourceNotFound", "NotFound", "NonExistent", "DoesNotExist", "AccessDenied", "NotAuthorized",
     "Validation", "InvalidArgument", "InvalidParameter", "UnknownOperation", "MissingParameter",
 )  # fmt: skip
@@ -39,19 +39,19 @@ OUTBOX_ID = 1
 
 
 class Delivery(msgspec.Struct, omit_defaults=True):
-    """One thing to deliver.
+    """One delivery.
 
     Attributes:
-        what: its source and its target, in words for the log.
+        what: its source and its target, as text for the log.
         service, operation, params: the call of the control plane that delivers it; or
-        url, headers: where its `body` is posted; or
+        url, headers: the address to which its `body` is posted; or
         http: the request that carries its `body`.
-        account, region: of the call.
-        acting_arn, acting_session: the role in whose name it is called; empty for the cloud's own.
-        first_ms, attempts: since when, and how often it was tried.
+        account, region: where it is called.
+        acting_arn, acting_session: the role that calls; empty for the cloud itself.
+        first_ms, attempts: the time of the first attempt, and how many there were.
         most_age_s, most_retries: when it is given up.
-        dead_letter_arn: the queue for `body` when it is given up; empty for none.
-        attributes: the attributes of the message there.
+        dead_letter_arn: the queue that gets `body` then; empty for none.
+        attributes: the message attributes there.
     """
 
     what: str
@@ -81,7 +81,7 @@ def _acting(delivery: Delivery) -> Acting | None:
 
 
 class Outbox(Rows):
-    """Deliveries by number, and when each is due. Its rows are live always."""
+    """Deliveries by number, with the time at which each is due. All its rows are in memory."""
 
     def __init__(self) -> None:
         super().__init__(OUTBOX_ID)
@@ -91,7 +91,7 @@ class Outbox(Rows):
         self.wake: Callable[[], None] = lambda: None
 
     def add(self, delivery: Delivery) -> None:
-        """Take a delivery in; what waits longest is given up when there are too many."""
+        """Add a delivery; when there are too many, the oldest is given up."""
         if len(self.waiting) >= MOST_WAITING:
             oldest = next(iter(self.waiting))
             log.error("%s is given up: %d deliveries wait", self.waiting[oldest].what, MOST_WAITING)
@@ -101,23 +101,23 @@ class Outbox(Rows):
         self.wake()
 
     def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
-        """Have a delivery wait until `due_ms`."""
+        """Schedule a delivery for `due_ms`."""
         self._next = max(self._next, number + 1)
         self.waiting[number] = delivery
         heapq.heappush(self._due, (due_ms, number))
         TOUCHED.row(self, number)
 
     def remove(self, number: int) -> None:
-        """Forget a delivery."""
+        """Remove a delivery."""
         del self.waiting[number]
         TOUCHED.row(self, number)
 
     def clear(self) -> None:
-        """Forget all, as before another cloud's are loaded."""
+        """Remove all deliveries, before another cloud's are loaded."""
         self.waiting, self._due = {}, []
 
     def due(self, now_ms: int) -> int | None:
-        """Return the number of a delivery that is due and take it from the order of times; None for none."""
+        """Return the number of a delivery that is due, and unschedule it; None without one."""
         while self._due and self._due[0][0] <= now_ms:
             _, number = heapq.heappop(self._due)
             if number in self.waiting:
@@ -125,7 +125,7 @@ class Outbox(Rows):
         return None
 
     def next_s(self, now_ms: int) -> float:
-        """Return the seconds until something may be due."""
+        """Return the seconds until the next delivery may be due."""
         return max(0.0, (self._due[0][0] - now_ms) / 1000) if self._due else math.inf
 
     def encoded(self, key: Any) -> bytes | None:
@@ -147,7 +147,7 @@ OUTBOX = Outbox()
 
 
 class OutboxWorker:
-    """Makes the deliveries of the outbox: a `Worker`. `save` stores what has changed; `is_ready` says when to."""
+    """A `Worker` that makes the outbox's deliveries. `save` stores changes; `is_ready` says whether it may run."""
 
     name = "moto-outbox"
 
@@ -164,7 +164,7 @@ class OutboxWorker:
         self._said: set[str] = set()
 
     def step(self) -> float:
-        """Try what is due."""
+        """Try the deliveries that are due."""
         while True:
             with MOTO_LOCK:
                 if not self._is_ready():
@@ -203,7 +203,7 @@ class OutboxWorker:
                 )
         except AwsError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - whatever it is, the delivery is tried again
+        except Exception as error:  # noqa: BLE001 - whatever the error, the delivery is retried
             return AwsError("SDK_CLIENT_ERROR", f"{type(error).__name__}: {error}", 503)
         return None
 
@@ -214,19 +214,19 @@ class OutboxWorker:
             condition = "MaximumRetryAttempts"
         elif age_s >= delivery.most_age_s:
             condition = "MaximumEventAgeInSeconds"
-        is_hopeless = any(name in error.code for name in HOPELESS) or (
+        is_not_retryable = any(name in error.code for name in NOT_RETRYABLE) or (
             delivery.http is not None and is_final(error)
         )
-        if not condition and not is_hopeless:
-            self._say(delivery, error, "is tried again")
+        if not condition and not is_not_retryable:
+            self._log_failure(delivery, error, "is tried again")
             delivery.attempts += 1
             delay_s = min(FIRST_DELAY_S * 2 ** min(delivery.attempts - 1, 20), LONGEST_DELAY_S)
             OUTBOX.put(number, delivery, CURRENT.clock.now_ms() + round(delay_s * 1000))
             return
         OUTBOX.remove(number)
-        give_up(delivery, error.code, error.message, condition, self._say)
+        give_up(delivery, error.code, error.message, condition, self._log_failure)
 
-    def _say(self, delivery: Delivery, error: AwsError, what_now: str) -> None:
+    def _log_failure(self, delivery: Delivery, error: AwsError, what_now: str) -> None:
         """Log a failure, once until the next success."""
         if delivery.what not in self._said and len(self._said) < MOST_WAITING:
             self._said.add(delivery.what)
@@ -240,7 +240,7 @@ def give_up(
     condition: str,
     say: Callable[[Delivery, AwsError, str], None],
 ) -> None:
-    """Send a delivery to its dead-letter queue, or let it go; say which."""
+    """Send a delivery to its dead-letter queue, or drop it, and log which."""
     error = AwsError(code, message)
     if not delivery.dead_letter_arn:
         say(delivery, error, "is not delivered")
@@ -252,16 +252,16 @@ def give_up(
         **({"EXHAUSTED_RETRY_CONDITION": condition} if condition else {}),
         "RETRY_ATTEMPTS": str(delivery.attempts),
     }
-    if to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
+    if send_to_queue(delivery.dead_letter_arn, delivery.body.decode(errors="replace"), attributes):
         say(delivery, error, f"goes to {delivery.dead_letter_arn}")
     else:
-        say(delivery, error, f"is lost, for there is no queue {delivery.dead_letter_arn}")
+        say(delivery, error, f"is lost, because there is no queue {delivery.dead_letter_arn}")
 
 
-def to_queue(
+def send_to_queue(
     queue_arn: str, body: str, attributes: Mapping[str, str], group_id: str | None = None
 ) -> bool:
-    """Send to a queue of moto's; return whether there is one. The caller holds `MOTO_LOCK` and saves."""
+    """Send to one of moto's queues; return whether it exists. The caller holds `MOTO_LOCK` and saves."""
     import moto.sqs.models
     from moto.sqs.exceptions import QueueDoesNotExist
 

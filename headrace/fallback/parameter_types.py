@@ -1,6 +1,6 @@
-"""Converts the parameters of a state, a schedule or an API's integration to the types that the called operation takes.
+"""Converts the parameters of a state, a schedule or an API's integration to the types of the called operation.
 
-They name members with a capital letter, whatever the service's API does (documented:
+Their members begin with a capital letter, whatever the service's API uses (documented:
 https://docs.aws.amazon.com/step-functions/latest/dg/supported-services-awssdk.html).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -16,7 +16,7 @@ from headrace.aws.model import service_model
 
 
 def fitted(service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return parameters as the operation takes them: its own names, bytes for text, times for ISO text."""
+    """Return parameters in the operation's form: its own names, bytes from text, times from ISO text."""
     shape: Any = service_model(service).operation_model(operation).input_shape
     return {} if shape is None else _fitted(shape, params)
 

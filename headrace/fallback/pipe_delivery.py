@@ -1,4 +1,4 @@
-"""What a pipe does with a batch of events: filters, the enrichment, input templates, and the calls of the target.
+"""Delivers a pipe's batch of events: filters, enrichment, input templates, and the calls to the target.
 
 Documented: eb-pipes-event-filtering.html, eb-pipes-input-transformation.html, eb-pipes-event-target.html of
 https://docs.aws.amazon.com/eventbridge/latest/userguide/.
@@ -20,17 +20,17 @@ from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting, ControlPlane, QueueMessage, StreamRecord
 from headrace.fallback.http_targets import http_call, is_final, is_http, send
 from headrace.fallback.json_path import NoValue, first_value
-from headrace.fallback.outbox import HOPELESS
+from headrace.fallback.outbox import NOT_RETRYABLE
 from headrace.fallback.targets import target_call
 
 SESSION = "headrace-pipes"
-# Targets that get a batch whole; the others get each event.
+# Targets that get a whole batch; the others get each event.
 _WHOLE = ("lambda", "states")
 _EMPTY: dict[str, Any] = {}
 
 
 class PipeFailed(Exception):
-    """A batch that is not delivered; `may_pass` says whether it is tried again."""
+    """A batch that was not delivered; `may_pass` says whether a retry may succeed."""
 
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class PipeFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The settings of a pipe that the delivery of its batches needs."""
+    """The settings of a pipe that delivering its batches needs."""
 
     arn: str
     source: str
@@ -51,8 +51,8 @@ class Batch:
     enrichment_parameters: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
 
-def of_message(message: QueueMessage, source: str) -> dict[str, Any]:
-    """Return a message as pipes show it."""
+def event_of_message(message: QueueMessage, source: str) -> dict[str, Any]:
+    """Return a queue's message in a pipe's form."""
     return {
         "messageId": message.message_id,
         "receiptHandle": message.receipt_handle,
@@ -69,8 +69,8 @@ def of_message(message: QueueMessage, source: str) -> dict[str, Any]:
     }
 
 
-def of_record(record: StreamRecord, shard_id: str, source: str, kind: str) -> dict[str, Any]:
-    """Return a record as pipes show it."""
+def event_of_record(record: StreamRecord, shard_id: str, source: str, kind: str) -> dict[str, Any]:
+    """Return a stream's record in a pipe's form."""
     if kind == "dynamodb":
         return cast("dict[str, Any]", json.loads(record.data))
     return {
@@ -154,22 +154,24 @@ def _called(
             acting=Acting(batch.role_arn, SESSION) if batch.role_arn else None,
         )
     except AwsError as error:
-        is_hopeless = any(name in error.code for name in HOPELESS)
+        is_not_retryable = any(name in error.code for name in NOT_RETRYABLE)
         what = f"{batch.target or batch.enrichment}: {error}"
-        raise PipeFailed(what, may_pass=not is_hopeless or "AccessDenied" in error.code) from error
+        raise PipeFailed(
+            what, may_pass=not is_not_retryable or "AccessDenied" in error.code
+        ) from error
 
 
 def _make_log_stream(batch: Batch, params: Mapping[str, Any], control: ControlPlane) -> None:
-    """Make the log stream that a pipe writes to, unless it is there."""
+    """Create a pipe's log stream, unless it exists."""
     parts = batch.arn.split(":")
     named = {name: params[name] for name in ("logGroupName", "logStreamName")}
-    # That it is there, or that the group is not, PutLogEvents finds out.
+    # It may exist already, or its group may be missing: PutLogEvents reports that.
     with contextlib.suppress(AwsError):
         control.call("logs", "CreateLogStream", named, account=parts[4], region=parts[3])
 
 
 def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
-    """Send to an API destination or an API; return what it answers. Raises PipeFailed."""
+    """Send to an API destination or an API; return the answer. Raises PipeFailed."""
     try:
         return send(http_call(arn, parameters), payload.encode())
     except AwsError as error:
@@ -179,7 +181,7 @@ def _posted(arn: str, payload: str, parameters: Mapping[str, Any]) -> bytes:
 
 
 def _enriched(batch: Batch, events: list[Any], control: ControlPlane) -> list[Any]:
-    """Return what a function, an express state machine or an HTTP endpoint makes of the events."""
+    """Return the result of the enrichment: a function, an express state machine or an HTTP endpoint."""
     template = batch.enrichment_parameters.get("InputTemplate")
     payload = f"[{','.join(_input(template, event, batch) for event in events)}]"
     kind = batch.enrichment.split(":")[2]
@@ -222,7 +224,7 @@ def _passes(filters: Mapping[str, Any], event: dict[str, Any]) -> bool:
 
 
 def _readable(event: Any) -> Any:
-    """Return an event whose body or data, when it is JSON, can be looked into."""
+    """Return an event with its body or data parsed, when that is JSON."""
     if not isinstance(event, dict):
         return event
     seen = dict(cast("dict[str, Any]", event))
@@ -244,7 +246,7 @@ def _json(text: str) -> Any:
 
 
 def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
-    """Return parameters with those that are paths, such as `$.data.id`, looked up in the payload."""
+    """Return parameters whose paths, such as `$.data.id`, are replaced by their values in the payload."""
     value = _readable(_json(payload))
     found = dict(parameters)
     for name, path in parameters.items():
@@ -260,7 +262,7 @@ def _filled(parameters: dict[str, Any], payload: str) -> dict[str, Any]:
 
 
 def _input(template: Any, event: Any, batch: Batch) -> str:
-    """Return what a target gets of an event: all of it, or the template filled."""
+    """Return a target's input for an event: the whole event, or the filled template."""
     if not template:
         return json.dumps(event)
     names = {

@@ -1,8 +1,8 @@
 """Runs EventBridge Pipes: reads a stream, a table's stream or a queue, filters, enriches, and delivers to the target.
 
-Sources: Kinesis streams, DynamoDB streams, SQS queues. How far a stream is read is in the database after each batch,
-so that a batch is delivered again after kill -9 rather than lost. Parallelization and batching windows do not act:
-a batch is what is there.
+Sources: Kinesis streams, DynamoDB streams, SQS queues. The position in a stream is in the database after each batch,
+so after kill -9 a batch is delivered again rather than lost. Parallelization and batching windows have no effect:
+a batch is the records that are available.
 Documented: https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-pipes.html.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -36,31 +36,37 @@ from headrace.core.ports import (
 )
 from headrace.core.workers import Supervisor, WorkerHandle
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED
-from headrace.fallback.pipe_delivery import Batch, PipeFailed, deliver, of_message, of_record
+from headrace.fallback.pipe_delivery import (
+    Batch,
+    PipeFailed,
+    deliver,
+    event_of_message,
+    event_of_record,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# How soon a source or a target that failed is tried again.
+# How soon a failed source or target is retried.
 RETRY_EVERY_S = 1.0
-# Of a queue without messages, and of a stream whose wake was missed.
+# How often a queue without messages is polled, and a stream whose wake-up was missed.
 POLL_EVERY_S = 0.5
 DEFAULT_RECORDS, DEFAULT_MESSAGES = 100, 10
 MOST_BYTES = 4 << 20
 _ENDED = "ended"
 
 
-class State(Protocol):
-    """moto's state: `MotoServices`."""
+class LoadedState(Protocol):
+    """moto's state: `MotoServices` implements it."""
 
     def is_loaded(self) -> bool:
-        """Whether moto has this cloud's state now."""
+        """Whether moto currently holds this cloud's state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """A pipe as it is stored; two that are equal run alike."""
+    """A stored pipe; equal ones run alike."""
 
     arn: str
     source: str
@@ -73,7 +79,7 @@ class Pipe:
 
 
 class Positions:
-    """How far each shard is read, by pipe. Thread-safe."""
+    """The position of each pipe in each shard. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -86,30 +92,30 @@ class Positions:
         )
 
     def of(self, pipe: str, shard: str) -> str | None:
-        """Return the sequence number of the last record delivered, `ended`, or None for none yet."""
+        """Return the sequence number of the last delivered record, `ended`, or None before the first."""
         rows = self._database.query(
             "SELECT position FROM pipe_positions WHERE pipe = ? AND shard = ?", (pipe, shard)
         )
         return str(rows[0][0]) if rows else None
 
     def put(self, pipe: str, shard: str, position: str) -> None:
-        """Note how far a shard is read; durable when it returns."""
+        """Store the position in a shard; durable on return."""
         self._database.execute(
             "INSERT OR REPLACE INTO pipe_positions VALUES (?, ?, ?)", (pipe, shard, position)
         )
 
     def keep_only(self, pipes: set[str]) -> None:
-        """Forget the positions of pipes that are deleted."""
+        """Remove the positions of deleted pipes."""
         for (pipe,) in self._database.query("SELECT DISTINCT pipe FROM pipe_positions"):
             if pipe not in pipes:
                 self._database.execute("DELETE FROM pipe_positions WHERE pipe = ?", (pipe,))
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class PipeServices:
     """The services that pipes read from and write to."""
 
-    state: State
+    state: LoadedState
     supervisor: Supervisor
     clock: Clock
     control: ControlPlane
@@ -119,20 +125,20 @@ class Parts:
 
 
 class Pipes:
-    """Starts and stops a worker for each pipe: a `Worker`.
+    """A `Worker` that starts and stops a worker for each pipe.
 
-    It sleeps until it is woken, as it must be when moto's `PACKAGES` have changed or are loaded.
+    It sleeps until it is woken, which must happen when moto's `PACKAGES` change or are loaded.
     """
 
     name = "pipes"
     PACKAGES = ("pipes",)
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: PipeServices) -> None:
         self._parts = parts
         self._running: dict[str, tuple[Pipe, WorkerHandle, PipeWorker]] = {}
 
     def step(self) -> float:
-        """See what pipes there are."""
+        """Start and stop workers to match the current pipes."""
         if not self._parts.state.is_loaded():
             return math.inf
         with MOTO_LOCK:
@@ -153,11 +159,11 @@ class Pipes:
 
 
 def _pipes() -> Iterator[tuple[str, Pipe | None]]:
-    """Return the pipes by their ARN; None for one that is not to run."""
-    # What is stored is loaded now, though nobody has asked for it since headrace began.
+    """Yield the pipes by their ARN; None for a pipe that should not run."""
+    # The stored state is loaded now, even if no request has needed it since the start.
     TOUCHED.load_deferred("pipes")
     if "moto.pipes.models" not in sys.modules:
-        return  # nobody has asked for a pipe, and none is stored
+        return  # no request has used pipes, and none is stored
     from moto.pipes.models import pipes_backends
 
     for regions in list(cast("Any", pipes_backends).values()):
@@ -182,25 +188,25 @@ def _pipes() -> Iterator[tuple[str, Pipe | None]]:
 
 
 class PipeWorker:
-    """Moves events from the source of one pipe to its target: a `Worker`."""
+    """A `Worker` that moves events from one pipe's source to its target."""
 
-    def __init__(self, pipe: Pipe, parts: Parts) -> None:
+    def __init__(self, pipe: Pipe, parts: PipeServices) -> None:
         self.name = f"pipe-{pipe.arn.rpartition('/')[2]}"
         self._pipe, self._parts = pipe, parts
         self._said = ""
         self._undo = lambda: None
         self._is_subscribed = False
-        # How often the batch at the head of each shard was tried.
+        # The number of attempts at the first batch of each shard.
         self._tries: dict[str, int] = {}
         self.wake = lambda: None
 
     def close(self) -> None:
-        """Ask the source for no more wakes."""
+        """Unsubscribe from the source's wake-ups."""
         self._undo()
 
     def step(self) -> float:
         """Move one batch of each shard, or of the queue."""
-        # A data directory of before may have a pipe whose source is no ARN.
+        # An older data directory may have a pipe whose source is not an ARN.
         kind = [*self._pipe.source.split(":"), "", ""][2]
         try:
             if kind == "sqs":
@@ -210,15 +216,15 @@ class PipeWorker:
             else:
                 raise PipeFailed(f"headrace's pipes read no source such as {self._pipe.source}")
         except (StreamNotFound, LookupError) as error:
-            self._say(f"the source is not there: {error}")
+            self._log_failure(f"the source does not exist: {error}")
             return RETRY_EVERY_S
         except PipeFailed as error:
-            self._say(str(error))
+            self._log_failure(str(error))
             return RETRY_EVERY_S if error.may_pass else math.inf
         self._said = ""
         return delay_s
 
-    def _say(self, why: str) -> None:
+    def _log_failure(self, why: str) -> None:
         if why != self._said:
             self._said = why
             log.warning("%s: %s", self._pipe.arn, why)
@@ -248,8 +254,8 @@ class PipeWorker:
         messages = parts.queues.receive(source, most=most)
         if not messages:
             return POLL_EVERY_S
-        # What fails is seen again after the queue's visibility time-out, as on AWS.
-        self._deliver([of_message(message, source) for message in messages])
+        # Failed messages become visible again after the queue's visibility timeout, as on AWS.
+        self._deliver([event_of_message(message, source) for message in messages])
         parts.queues.delete(source, [message.receipt_handle for message in messages])
         return 0.0
 
@@ -274,7 +280,7 @@ class PipeWorker:
             try:
                 moved = self._move_shard(kind, shard) or moved
             except PipeFailed as error:
-                # The other shards go on.
+                # The other shards continue.
                 failure = error
             except ShardNotFound:
                 continue
@@ -302,7 +308,9 @@ class PipeWorker:
             max_bytes=MOST_BYTES,
         )
         if read.records:
-            events = [of_record(each, shard.shard_id, pipe.source, kind) for each in read.records]
+            events = [
+                event_of_record(each, shard.shard_id, pipe.source, kind) for each in read.records
+            ]
             self._try(events, settings, shard.shard_id)
             last = read.records[-1].sequence_number
             parts.positions.put(pipe.arn, shard.shard_id, last)
@@ -311,7 +319,7 @@ class PipeWorker:
         return bool(read.records) or read.next_position is None
 
     def _first(self, settings: dict[str, Any], shard: ShardInfo) -> Position:
-        """Return where a shard is read from first, and note it, so that a restart begins there too."""
+        """Return a shard's starting position, and store it, so that a restart begins there too."""
         name = settings.get("StartingPosition", "TRIM_HORIZON")
         position: Position = TrimHorizon()
         if name == "AT_TIMESTAMP":
@@ -329,7 +337,7 @@ class PipeWorker:
         return pinned
 
     def _try(self, events: list[dict[str, Any]], settings: dict[str, Any], shard: str) -> None:
-        """Deliver, or give up after the tries that the pipe allows. Raises PipeFailed."""
+        """Deliver, or give up after the pipe's maximum number of attempts. Raises PipeFailed."""
         try:
             self._deliver(events)
         except PipeFailed as error:

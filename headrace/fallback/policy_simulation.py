@@ -1,4 +1,4 @@
-"""Answers IAM's policy simulator, which moto does not have, from the policies that moto holds."""
+"""Answers IAM's policy simulator, which moto lacks, from the policies that moto stores."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _answer(operation: str, parameters: Mapping[str, Any], account: str) -> dict
 
 
 def _principal(arn: str, account: str) -> Principal:
-    """Return the caller that is simulated: a user or a role by its ARN, else nobody in particular."""
+    """Return the simulated caller: a user or a role by its ARN, else an anonymous principal."""
     parts = arn.split(":", 5)
     if len(parts) != 6:
         return Principal("user", f"arn:aws:iam::{account}:user/simulated", account)
@@ -76,7 +76,7 @@ def _principal(arn: str, account: str) -> Principal:
 
 
 def _holder(arn: str) -> Any:
-    """Return moto's user, role or group of an ARN. Raises AwsError NoSuchEntity, BadSimulation."""
+    """Return moto's user, role or group with an ARN. Raises AwsError NoSuchEntity, BadSimulation."""
     parts = arn.split(":", 5)
     kind, _, path = parts[5].partition("/") if len(parts) == 6 else ("", "", "")
     if kind not in iam_records.HOLDERS:
@@ -91,7 +91,7 @@ def _holder(arn: str) -> Any:
 
 
 def _attached(holder: Any, arn: str) -> tuple[NamedPolicy, ...]:
-    """Return what is attached to a user (and its groups), a role or a group."""
+    """Return the policies of a user (with its groups), a role or a group."""
     account, resource = arn.split(":", 5)[4:]
     kind = resource.partition("/")[0]
     row = list(_own(holder, kind))
@@ -110,7 +110,7 @@ def _own(holder: Any, kind: str) -> list[NamedPolicy]:
 
 
 def _boundary(parameters: Mapping[str, Any], holder: Any) -> NamedPolicy | None:
-    """Return the boundary that the request gives, else the holder's own."""
+    """Return the permissions boundary in the request, else the holder's own."""
     texts = cast("list[str]", parameters.get("PermissionsBoundaryPolicyInputList") or [])
     if texts:
         return given_policies(texts, "PermissionsBoundaryPolicyInputList", "boundary")[0]

@@ -1,4 +1,4 @@
-"""How requests name those of moto's services whose names are not botocore's, and their answers to faults on demand."""
+"""How requests name those of moto's services whose names differ from botocore's, and their faults on demand."""
 
 from collections.abc import Mapping
 

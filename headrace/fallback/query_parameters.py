@@ -1,6 +1,6 @@
-"""Speeds up moto's reading of query parameters: in time proportional to their number.
+"""Speeds up moto's parsing of query parameters: in time linear in their number.
 
-moto goes through all parameters again for each member of each list: 20,000 tags are a billion steps.
+moto scans all parameters again for each member of each list: 20,000 tags are a billion steps.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -13,12 +13,12 @@ from typing import Any
 
 
 def patch_query_parser(parse: ModuleType) -> None:
-    """Replace how `moto.core.parse` finds out whether any parameter begins with a prefix."""
+    """Replace how `moto.core.parse` checks whether any parameter begins with a prefix."""
     parse.QueryParser._gonna_recurse = _has_none  # noqa: SLF001
 
 
 def _has_none(self: Any, query_params: Mapping[str, Any], prefix: str) -> bool:
-    """Whether a name is asked for of which no parameter begins with it."""
+    """Whether no parameter begins with a name."""
     if not prefix:
         return False
     known: tuple[Any, list[str]] | None = vars(self).get("_names_in_order")

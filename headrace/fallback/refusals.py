@@ -1,4 +1,4 @@
-"""Turns moto's failures into errors in the form and the words of AWS."""
+"""Converts moto's failures to errors with AWS's form and sentences."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MOST_SAID = 1_000
 
 
 def refusal(service: str, operation: str, request: HttpRequest, error: Exception) -> AwsError:
-    """Return what to answer when moto failed with `error`.
+    """Return the answer when moto failed with `error`.
 
-    Mostly AWS refuses the request and moto has not checked it; then the answer has AWS's words.
+    Usually AWS refuses such a request, and moto has not checked it; then the answer has AWS's sentence.
     """
     try:
         operation, params = _checked(service, operation, request, error)
@@ -39,7 +39,7 @@ def refusal(service: str, operation: str, request: HttpRequest, error: Exception
         _said.add(name)
         log.error("moto cannot answer a %s (%s: %s)", name, type(error).__name__, error)
     log.debug("%s failed in moto", name, exc_info=error)
-    # Not 500, which clients send again: it would fail again.
+    # Not 500: clients retry that, and it would fail again.
     return AwsError(
         "InternalFailure",
         f"moto, which serves {service} in headrace, cannot answer this {operation}"
@@ -53,7 +53,7 @@ def _checked(
 ) -> tuple[str, dict[str, Any]]:
     """Return a request's operation and parameters.
 
-    Raises AwsError when it breaks the service's model, or lacks what moto looked for.
+    Raises AwsError when the request does not fit the service's model, or lacks a member that moto read.
     """
     code, service = "ValidationException", _model_of(service, request)
     if is_json(request):
@@ -66,7 +66,7 @@ def _checked(
     validate(service, operation, params, code=code)
     shape = operation_model(service, operation).input_shape
     name = error.args[0] if isinstance(error, KeyError) and error.args else None
-    # Not in every model is what AWS requires marked as required.
+    # Some models do not mark every member that AWS requires.
     if shape is not None and name in shape.members and name not in params:
         member = f"{name[0].lower()}{name[1:]}"
         raise AwsError(
@@ -79,7 +79,7 @@ def _checked(
 
 
 def missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | None:
-    """Return the error of a form that names no operation, for which moto has an empty answer; None for others.
+    """Return the error of a form without an Action, for which moto has an empty answer; None for other requests.
 
     Source: docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/CommonErrors.html (MissingAction; the
     sentence is assumed).
@@ -90,14 +90,14 @@ def missing_action(request: HttpRequest, answer: HttpResponse) -> AwsError | Non
 
 
 def _model_of(service: str, request: HttpRequest) -> str:
-    """Return the name of a service's model: two generations of load balancers are signed for under one name."""
+    """Return the name of a service's model: two generations of load balancers share a signing scope."""
     if service != "elasticloadbalancing":
         return service
     return "elbv2" if b"Version=2015-12-01" in request.body else "elb"
 
 
 def is_json(request: HttpRequest) -> bool:
-    """Whether the request is of a JSON protocol with a target, or says that its body is JSON."""
+    """Whether a request uses a JSON protocol with a target, or declares a JSON body."""
     return "x-amz-target" in request.headers
 
 
@@ -111,7 +111,7 @@ def error_response(service: str, request: HttpRequest, error: AwsError) -> HttpR
         try:
             return codec_moto.serialize_error(service, None, error, request_id)
         except Exception:
-            log.debug("%s has no form of its own for errors", service, exc_info=True)
+            log.debug("the protocol of %s has no form for errors", service, exc_info=True)
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
     if not content_type.startswith("application/x-amz-json"):
         content_type = codec_json.JSON_1_1

@@ -1,4 +1,4 @@
-"""Tells which requests to moto only read, and which change only what is stored row by row."""
+"""Classifies requests to moto: those that only read, and those that change only rows."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ READ_ONLY = re.compile(
     r"|Decrypt|Encrypt|GenerateDataKey|GenerateRandom|BatchCheck|CheckIfPhone|ReEncrypt|Sign"
     r"|TestEventPattern|StartQuery|StartLiveTail)"
 )
-# Services of moto whose reads are known to change nothing; a read of another's is looked at like a write.
+# moto's services whose reads are known to change nothing; other services' reads are treated like writes.
 QUIET = frozenset(
     {
         "cloudwatch", "dynamodb", "dynamodbstreams", "ec2", "ecr", "events", "glue", "iam", "logs",
         "s3", "sns", "ssm", "sts",
     }
 )  # fmt: skip
-# Requests that wait in moto for something to happen: others must not wait for them.
+# Requests that wait inside moto for an event: other requests must not wait for them.
 WAITS = re.compile(r"^Poll|^StartSyncExecution$|^TestState$")
-# Requests that give room back, and are served when the disk is full.
+# Requests that free disk space, and are allowed when the disk is full.
 FREES = re.compile(r"^(Delete|BatchDelete|Purge)")
 
-# Requests that change who may do what: all of IAM's that do not only read, and those for policies of resources.
+# Requests that change permissions: all of IAM's except reads, and those for resource policies.
 _POLICIES = re.compile(
     r"Policy|Policies|Permission|^SetQueueAttributes|^SetTopicAttributes|^(Create|Delete)(Queue|Topic|Key|Repository|Grant)"
     r"|^CreateEventBus|^RevokeGrant|^RetireGrant"
 )
 
-# By moto's package: what is asked often, and leaves all but rows as it was.
+# moto's package -> frequent requests that change nothing but rows.
 ROWS_ONLY: dict[str, frozenset[str]] = {
     "dynamodb": frozenset(
         {
@@ -57,17 +57,17 @@ ROWS_ONLY: dict[str, frozenset[str]] = {
 
 
 def only_reads(package: str, operation: str) -> bool:
-    """Whether a request may run beside others."""
+    """Whether a request may run concurrently with others."""
     return package != "sqs" and bool(READ_ONLY.match(operation))
 
 
 def changes_rows_only(package: str, operation: str) -> bool:
-    """Whether a request leaves all but rows as it was."""
+    """Whether a request changes nothing but rows."""
     return operation in ROWS_ONLY.get(package, ())
 
 
 def changes_policies(package: str, operation: str) -> bool:
-    """Whether a request may change what callers may do."""
+    """Whether a request may change callers' permissions."""
     if READ_ONLY.match(operation):
         return False
     return package == "iam" or bool(_POLICIES.search(operation))

@@ -1,7 +1,7 @@
 """Checks requests to moto's services for missing members and members of a wrong type; moto does not.
 
-AWS's services read a request by their model before they look at anything, and so refuse a number where there should be
-a text (`SerializationException`), and a required member that is not there.
+AWS's services parse a request by their model first, and so refuse a number instead of a string
+(`SerializationException`), and a missing required member.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from headrace.fallback.request_kinds import changes_rows_only
 
 log = logging.getLogger(__name__)
 
-# How a service calls the error of a member that is not there, which it says in the words of AWS's validation framework
-# (recorded: SNS; the others are assumed to be alike). The rest say it otherwise: moto does.
+# The error code for a missing member, for services that use the sentence of AWS's validation framework (recorded: SNS;
+# the others are assumed to be alike). The other services have sentences of their own, from moto.
 _CODES = {
     "cloudwatch": "ValidationError",
     "iam": "ValidationError",
@@ -39,9 +39,9 @@ _CODES = {
 
 
 def check_members(service: str, operation: str, request: HttpRequest) -> None:
-    """Raise AwsError when a request breaks its operation's model in a way that no service of AWS takes.
+    """Raise AwsError when a request breaks its operation's model in a way that every AWS service refuses.
 
-    `service` is botocore's name of it. A request that cannot be read at all is left to moto, which has its own words.
+    `service` is botocore's name. moto answers a request that cannot be parsed at all, with its own sentence.
     """
     if "smithy-protocol" in request.headers:
         return
@@ -61,9 +61,9 @@ def check_members(service: str, operation: str, request: HttpRequest) -> None:
 
 
 def without_nulls(request: HttpRequest) -> HttpRequest:
-    """Return a request in JSON without the members that are null: to AWS they are not there, moto reads them.
+    """Return a JSON request without its null members: AWS treats them as missing, moto reads them.
 
-    What cannot be read is returned as it is.
+    A request that cannot be parsed is returned unchanged.
     """
     if b"null" not in request.body or "x-amz-target" not in request.headers:
         return request
@@ -84,12 +84,12 @@ def _stripped(value: Any) -> Any:
 
 
 def _read(service: str, operation: str, request: HttpRequest) -> tuple[str, dict[str, Any] | None]:
-    """Return a request's operation and parameters; None for those not looked at. Raises what the codecs raise."""
+    """Return a request's operation and parameters; None if it is not checked. Raises the codecs' errors."""
     if "x-amz-target" in request.headers:
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)
         params = codec_json.decode_input(service, operation, request.body, content_type)
         return operation, params
-    # Credentials are asked for seldom; messages and rows often, and moto looks at those itself.
+    # Only rare requests are checked here; moto checks frequent ones, for messages and rows, itself.
     if service not in _CODES or (service != "sts" and changes_rows_only(service, operation)):
         return operation, None
     return codec_moto.parse_request(service, request)

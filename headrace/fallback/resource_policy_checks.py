@@ -1,6 +1,6 @@
-"""Checks policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
+"""Validates policies of queues, topics, keys, secrets, repositories, tables, logs and buses before moto stores them.
 
-moto stores nearly any text. What each service says of a bad one, `headrace.permissions.resource_grammar` has.
+moto stores nearly any text. `headrace.permissions.resource_grammar` has each service's errors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _named(name: str) -> Callable[[Params], Any]:
     return lambda params: params.get(name)
 
 
-# By moto's package: the operations that store a policy, and where in their parameters it is.
+# moto's package -> the operations that store a policy, and the parameter that holds it.
 _POLICY_OF: dict[str, dict[str, Callable[[Params], Any]]] = {
     "sqs": {"CreateQueue": _attribute, "SetQueueAttributes": _attribute},
     "sns": {"CreateTopic": _attribute, "SetTopicAttributes": _topic_attribute},
@@ -60,14 +60,14 @@ def check_put(
     request: HttpRequest,
     sessions: RoleSessions | None,
 ) -> None:
-    """Refuse a request that stores a policy which AWS would not. Raises AwsError. moto must be loaded."""
+    """Refuse a request to store a policy that AWS would refuse. Raises AwsError. moto must be loaded."""
     find = _POLICY_OF.get(package, {}).get(operation)
     if find is None:
         return
     try:
         params = operation_parser.operation_of(service, request)[1]
     except operation_parser.Unreadable:
-        return  # what is wrong with it, the service says
+        return  # the service itself reports the error
     text = find(params)
     call = request.call
     if not text or call is None:
@@ -83,7 +83,7 @@ def check_put(
 
 
 def _may_put_again(text: str, principal: Principal) -> bool:
-    """Whether a key's policy lets who puts it put it again (API_PutKeyPolicy.html, lock-out safety check)."""
+    """Whether a key's policy allows its caller to change it again (API_PutKeyPolicy.html, lock-out safety check)."""
     try:
         about = list(parse_document(text).about(_PUT_KEY_POLICY))
     except UnreadableDocument:
@@ -95,7 +95,7 @@ def _may_put_again(text: str, principal: Principal) -> bool:
 
 
 def _principal(call: Call, request: HttpRequest, sessions: RoleSessions | None) -> Principal:
-    """Return who puts a policy, by the names that a policy has for one."""
+    """Return the caller as a policy's principal, under all the names that a policy may use."""
     session = None if sessions is None else sessions.find(call.access_key, token_of(request))
     root = f"arn:aws:iam::{call.account}:root"
     if session is not None and session.kind == "role":

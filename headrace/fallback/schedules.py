@@ -1,7 +1,7 @@
-"""Runs EventBridge Scheduler's schedules and the schedules of EventBridge's rules, by the cloud's clock.
+"""Runs EventBridge Scheduler's schedules, and the schedules of EventBridge's rules, by the cloud's clock.
 
-What was due while headrace did not run is not made up for, and a schedule of one time (`at`) that passed meanwhile is
-not run. Flexible time windows begin at once. What is due is in the outbox, stored, before it is delivered.
+Runs that were due while headrace was stopped are skipped, including one-time schedules (`at`). Flexible time windows
+begin at once. A due event is stored in the outbox before it is delivered.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -27,16 +27,16 @@ from headrace.fallback.targets import target_call
 
 log = logging.getLogger(__name__)
 
-# While there is a schedule: how late it may fire.
+# How late a schedule may fire.
 LOOK_EVERY_S = 1.0
 SESSION = "headrace-scheduler"
 
 
-class State(Protocol):
-    """moto's state: `MotoServices`."""
+class LoadedState(Protocol):
+    """moto's state: `MotoServices` implements it."""
 
     def is_loaded(self) -> bool:
-        """Whether moto has this cloud's state now."""
+        """Whether moto currently holds this cloud's state."""
         ...
 
     def change(self, change: Callable[[], None], service: str = "") -> None:
@@ -46,7 +46,7 @@ class State(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A schedule: whose, when, and what happens then; `what` is compared to see a change."""
+    """A schedule: its owner, its times and its action; `what` is compared to detect a change."""
 
     key: str
     what: tuple[Any, ...]
@@ -59,29 +59,29 @@ class _Entry:
 
 
 class Schedules:
-    """Fires what is due: a `Worker`.
+    """A `Worker` that fires due schedules.
 
-    Without a schedule it sleeps until it is woken, as it must be when moto's `PACKAGES` have changed or are loaded.
+    Without a schedule it sleeps until it is woken, which must happen when moto's `PACKAGES` change or are loaded.
     """
 
     PACKAGES = ("scheduler", "events")
 
     name = "schedules"
 
-    def __init__(self, state: State, clock: Clock) -> None:
+    def __init__(self, state: LoadedState, clock: Clock) -> None:
         self._state = state
         self._clock = clock
         self._begun = self._now()
-        # When each was first seen.
+        # When each schedule was first seen.
         self._seen: dict[str, datetime] = {}
-        # When each is due next, and what it was when that was found.
+        # When each schedule is due next, and its entry at that time.
         self._due: dict[str, tuple[tuple[Any, ...], datetime | None]] = {}
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
 
     def step(self) -> float:
-        """Fire what is due."""
+        """Fire the due schedules."""
         if not self._state.is_loaded():
             return math.inf
         now = self._now()
@@ -97,7 +97,7 @@ class Schedules:
     def _is_due(self, entry: _Entry, now: datetime) -> bool:
         what, due = self._due.get(entry.key, ((), None))
         if what != entry.what:
-            # A rate counts from when it was made, or from when headrace began if it was there before.
+            # A rate counts from its creation, or from headrace's start if it existed before.
             seen = self._seen.setdefault(entry.key, now)
             after = max(entry.since or seen, self._begun) if not what else now
             due = self._next(entry, after)
@@ -119,17 +119,17 @@ class Schedules:
         for entry in due:
             try:
                 entry.fire(now)
-            except Exception as error:  # noqa: BLE001 - one schedule's failure is nobody else's
+            except Exception as error:  # noqa: BLE001 - a failing schedule does not affect the others
                 log.warning("%s cannot run: %s: %s", entry.key, type(error).__name__, error)
             if entry.done is not None and self._due.get(entry.key, ((), None))[1] is None:
                 entry.done()
 
 
 def _schedules() -> Iterator[_Entry]:
-    # What is stored is loaded now, though nobody has asked for it since headrace began.
+    # The stored state is loaded now, even if no request has needed it since the start.
     TOUCHED.load_deferred("scheduler")
     if "moto.scheduler.models" not in sys.modules:
-        return  # nobody has asked for a schedule, and none is stored
+        return  # no request has used schedules, and none is stored
     from moto.scheduler.models import scheduler_backends
 
     for regions in list(cast("Any", scheduler_backends).values()):
@@ -248,7 +248,7 @@ def _entry_of_rule(rule: Any) -> _Entry:
         what=(rule.scheduled_expression,),
         expression=str(rule.scheduled_expression),
         zone="UTC",
-        # moto does not say: a rate counts from when the rule is first seen.
+        # moto does not store when a rule was created: a rate counts from when the rule is first seen.
         since=None,
         until=None,
         fire=fire,

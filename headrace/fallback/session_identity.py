@@ -1,4 +1,4 @@
-"""Answers GetCallerIdentity for temporary credentials of this cloud, such as functions', which moto does not know."""
+"""Answers GetCallerIdentity for this cloud's temporary credentials, such as functions', which moto does not know."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from headrace.fallback import iam_records
 
 
 def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpResponse | None:
-    """Return the answer for a session of this cloud; None for all other callers. moto must be loaded."""
+    """Return the answer for a session of this cloud; None for any other caller. moto must be loaded."""
     assert request.call is not None
     session = sessions.find(request.call.access_key, token_of(request))
     if session is None:
@@ -26,9 +26,9 @@ def answer_of_session(sessions: RoleSessions, request: HttpRequest) -> HttpRespo
 
 
 def user_id_of(sessions: RoleSessions, session: RoleSession) -> str:
-    """Return the id of who acts, as `aws:userid` has it (IAM User Guide, reference_policies_variables.html).
+    """Return a caller's id in the form of `aws:userid` (IAM User Guide, reference_policies_variables.html).
 
-    A role that IAM does not have has one of the same form.
+    A role that IAM does not have gets an id of the same form.
     """
     if session.kind == "root":
         return session.account

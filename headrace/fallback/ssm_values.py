@@ -1,4 +1,4 @@
-"""Checks the AllowedPattern of SSM parameters, which moto does not; their size is checked in `services/ssm.py`.
+"""Checks SSM parameters against their AllowedPattern, which moto does not; `services/ssm.py` checks their size.
 
 Source: https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_PutParameter.html (documented);
 the sentences were observed.
@@ -16,7 +16,7 @@ from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 
 
 def patch_parameters(models: ModuleType) -> None:
-    """Have `moto.ssm.models` refuse values that the parameter's AllowedPattern does not allow."""
+    """Make `moto.ssm.models` refuse values that do not match the parameter's AllowedPattern."""
     from moto.ssm.exceptions import SSMException
 
     backend: Any = models.SimpleSystemManagerBackend
@@ -36,7 +36,7 @@ def patch_parameters(models: ModuleType) -> None:
 
 
 def refusal_of(value: str, allowed_pattern: str | None) -> tuple[str, str] | None:
-    """Return the (code, message) with which AWS refuses a value that the pattern does not allow, or None."""
+    """Return AWS's (code, message) for a value that does not match the pattern, or None."""
     if not allowed_pattern:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Imports moto, patches it, and leaves it without state, as in a process that has just begun."""
+"""Imports and patches moto, and clears its state, as in a new process."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -12,17 +12,17 @@ from headrace.fallback.services import patch_all
 
 
 def start_empty() -> None:
-    """Have moto imported, patched and empty. The caller holds moto's lock and that of imports."""
+    """Import and patch moto, and empty it. The caller holds moto's lock and the import lock."""
     patch_patterns()
     load_moto()
     patch_all()
     from moto.core.base_backend import BackendDict
     from moto.core.config import default_user_config
 
-    # AWS's own policies (AdministratorAccess, ...) are there from the start, as on AWS.
+    # AWS managed policies (AdministratorAccess, ...) exist from the start, as on AWS.
     iam: Any = cast("Any", default_user_config)["iam"]
     iam["load_aws_managed_policies"] = True
     backends: Any = BackendDict
-    for each in list(backends._instances):  # noqa: SLF001 - moto's own reset makes all of them anew first
+    for each in list(backends._instances):  # noqa: SLF001 - moto's own reset creates all of them first
         each.clear()
     backends._instances.clear()  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""`headrace up --strict` for moto's services: refuses what the table of IAM and STS calls ignored."""
+"""`headrace up --strict` for moto's services: refuses the members that IAM and STS ignore, by their fidelity table."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class FallbackStrictness:
         self._of_service = {name: Strictness(name, table) for name, table in FIDELITY.items()}
 
     def check(self, service: str, request: HttpRequest) -> None:
-        """Raise AwsError when a request to `service` has what would be ignored."""
+        """Raise AwsError when a request to `service` has a member that would be ignored."""
         strictness = self._of_service.get(service)
         if strictness is None:
             return
         try:
             operation, params = operation_parser.operation_of(service, request)
         except operation_parser.Unreadable:
-            return  # what is wrong with it, the service says
+            return  # the service itself reports the error
         strictness.check(operation, params)

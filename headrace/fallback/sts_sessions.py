@@ -1,6 +1,6 @@
-"""Answers STS's operations that give sessions, with credentials that say whose they are.
+"""Answers STS's operations that create sessions, with credentials that name their owner.
 
-Nothing is stored: what a session is lies sealed in its token, see `headrace.aws.sessions`. Sources: the operations'
+Nothing is stored: the session's data is sealed in its token, see `headrace.aws.sessions`. Sources: the operations'
 references; docs.aws.amazon.com/IAM/latest/UserGuide/id_session-tags.html, reference_iam-quotas.html and, on source
 identities, id_credentials_temp_control-access_monitor.html; sentences as AWS's users and LocalStack report them.
 """
@@ -44,8 +44,8 @@ _CHAINED = "The requested DurationSeconds exceeds the 1 hour session limit for r
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request, and who sends it: `session` with temporary credentials, `user` with a user's own key."""
+class _Request:
+    """A request and its caller: `session` for temporary credentials, `user` for a user's own key."""
 
     call: Call
     operation: str
@@ -61,27 +61,27 @@ class _Asked:
         return self.call.now_ms + duration_s * 1000
 
     def refuse_session(self, operation: str) -> None:
-        """Refuse who calls with temporary credentials. Raises AwsError."""
+        """Refuse a caller with temporary credentials. Raises AwsError."""
         if self.session is not None:
             sentence = f"Cannot call {operation} with session credentials"
             raise AwsError("AccessDenied", sentence, 403)
 
 
 def answer_of_sts(sessions: RoleSessions, request: HttpRequest) -> HttpResponse:
-    """Return the answer to one of OPERATIONS. Raises AwsError, in STS's words. moto must be loaded."""
+    """Return the answer to one of OPERATIONS. Raises AwsError, with STS's sentences. moto must be loaded."""
     call = request.call
     assert call is not None
     operation, params = codec_moto.parse_request("sts", request)
     validate("sts", operation, params, code="ValidationError")
     session = sessions.find(call.access_key, token_of(request))
-    asked = _Asked(call, operation, params, session, _user_of(call.access_key), sessions)
+    asked = _Request(call, operation, params, session, _user_of(call.access_key), sessions)
     return codec_moto.serialize_output(
         "sts", operation, _ANSWERS[operation](asked), call.request_id
     )
 
 
 def _user_of(access_key: str) -> str:
-    """Return the name of the user of a key; empty for all others."""
+    """Return the name of a key's user; empty for any other key."""
     for _, backend in iam_records.backends():
         key = backend.access_keys.get(access_key)
         if key is not None and key.user_name is not None:
@@ -92,7 +92,7 @@ def _user_of(access_key: str) -> str:
 # --- the operations -------------------------------------------------------------------------------
 
 
-def _assume_role(asked: _Asked) -> dict[str, Any]:
+def _assume_role(asked: _Request) -> dict[str, Any]:
     arn = asked.text("RoleArn")
     account, role = _role_of(arn)
     if asked.session is not None and asked.session.kind == "federated":
@@ -117,7 +117,7 @@ def _assume_role(asked: _Asked) -> dict[str, Any]:
     return _answer_of_role(asked, session)
 
 
-def _answer_of_role(asked: _Asked, session: RoleSession) -> dict[str, Any]:
+def _answer_of_role(asked: _Request, session: RoleSession) -> dict[str, Any]:
     answer = {
         "Credentials": _credentials(asked, session),
         "AssumedRoleUser": {
@@ -131,27 +131,29 @@ def _answer_of_role(asked: _Asked, session: RoleSession) -> dict[str, Any]:
     )
 
 
-def _assume_role_with_web_identity(asked: _Asked) -> dict[str, Any]:
+def _assume_role_with_web_identity(asked: _Request) -> dict[str, Any]:
     account = _role_of(asked.text("RoleArn"))[0]
     token = asked.text("WebIdentityToken")
-    return _assume_for(asked, federation.of_token(token, account, asked.call.now_ms))
+    return _assume_for(asked, federation.identity_of_token(token, account, asked.call.now_ms))
 
 
-def _assume_role_with_saml(asked: _Asked) -> dict[str, Any]:
+def _assume_role_with_saml(asked: _Request) -> dict[str, Any]:
     role, provider = asked.text("RoleArn"), asked.text("PrincipalArn")
     assertion = asked.text("SAMLAssertion")
-    return _assume_for(asked, federation.of_assertion(assertion, role, provider, asked.call.now_ms))
+    return _assume_for(
+        asked, federation.identity_of_assertion(assertion, role, provider, asked.call.now_ms)
+    )
 
 
-def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
-    """Return a session of a role for an identity that a provider has confirmed. Raises AwsError.
+def _assume_for(asked: _Request, vouched: federation.ConfirmedIdentity) -> dict[str, Any]:
+    """Return a role's session for an identity that a provider has confirmed. Raises AwsError.
 
-    What is wrong with who he is, is refused where permissions are enforced, and else noted.
+    A problem with the identity is refused where permissions are enforced, and otherwise recorded.
     """
     arn, name = asked.text("RoleArn"), asked.text("RoleSessionName") or vouched.session_name
     account, role = _role_of(arn)
     action = f"sts:{asked.operation}"
-    # Of a token that is none nobody is the provider; no trust policy names this one.
+    # An invalid token has no provider; no trust policy names this text.
     acting = Acting(vouched.provider or "an unknown identity provider")
     if vouched.problem is not None:
         acting = Acting("an identity that STS does not take")
@@ -176,7 +178,7 @@ def _assume_for(asked: _Asked, vouched: federation.Vouched) -> dict[str, Any]:
     return {**_answer_of_role(asked, session), **vouched.shown}
 
 
-def _get_session_token(asked: _Asked) -> dict[str, Any]:
+def _get_session_token(asked: _Request) -> dict[str, Any]:
     asked.refuse_session("GetSessionToken")
     duration_s = _long_duration(asked)
     kind = "user" if asked.user else "root"
@@ -192,7 +194,7 @@ def _get_session_token(asked: _Asked) -> dict[str, Any]:
     return {"Credentials": _credentials(asked, session)}
 
 
-def _get_federation_token(asked: _Asked) -> dict[str, Any]:
+def _get_federation_token(asked: _Request) -> dict[str, Any]:
     asked.refuse_session("GetFederationToken")
     duration_s = _long_duration(asked)
     account = asked.call.account
@@ -218,7 +220,7 @@ def _get_federation_token(asked: _Asked) -> dict[str, Any]:
     }
 
 
-_ANSWERS: dict[str, Callable[[_Asked], dict[str, Any]]] = {
+_ANSWERS: dict[str, Callable[[_Request], dict[str, Any]]] = {
     "AssumeRole": _assume_role,
     "AssumeRoleWithSAML": _assume_role_with_saml,
     "AssumeRoleWithWebIdentity": _assume_role_with_web_identity,
@@ -228,7 +230,7 @@ _ANSWERS: dict[str, Callable[[_Asked], dict[str, Any]]] = {
 OPERATIONS = frozenset(_ANSWERS)
 
 
-def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
+def _credentials(asked: _Request, session: RoleSession) -> dict[str, Any]:
     issued = asked.sessions.issue(session)
     return {
         "AccessKeyId": issued.access_key_id,
@@ -238,8 +240,8 @@ def _credentials(asked: _Asked, session: RoleSession) -> dict[str, Any]:
     }
 
 
-def _has_mfa(asked: _Asked) -> bool:
-    """Whether a request brings the code of an MFA device of who calls. Raises AwsError for a wrong one."""
+def _has_mfa(asked: _Request) -> bool:
+    """Whether a request has a valid code of its caller's MFA device. Raises AwsError for a wrong one."""
     serial_number, code = asked.text("SerialNumber"), asked.text("TokenCode")
     if not serial_number and not code:
         return False
@@ -247,11 +249,11 @@ def _has_mfa(asked: _Asked) -> bool:
     return True
 
 
-# --- what a request may say -----------------------------------------------------------------------
+# --- the request's members ------------------------------------------------------------------------
 
 
 def _role_of(arn: str) -> tuple[str, str]:
-    """Return account and name of a role's ARN. Raises AwsError."""
+    """Return the account and name in a role's ARN. Raises AwsError."""
     parts = arn.split(":", 5)
     is_role = (
         len(parts) == 6 and parts[0] == "arn" and parts[2] == "iam" and is_account_id(parts[4])
@@ -266,9 +268,9 @@ def _is_chained(session: RoleSession | None) -> bool:
 
 
 def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool) -> None:
-    """Refuse a session that is to last longer than its role lets it. Raises AwsError ValidationError.
+    """Refuse a duration that the role does not allow. Raises AwsError ValidationError.
 
-    A role that IAM does not have lets it last an hour, as one does that says nothing of it.
+    The maximum is an hour for a role that IAM does not have, or that sets none.
     """
     if is_chained and duration_s > HOUR_S:
         raise AwsError("ValidationError", _CHAINED)
@@ -277,14 +279,14 @@ def check_duration(account: str, role: str, duration_s: int, *, is_chained: bool
         raise AwsError("ValidationError", _TOO_LONG)
 
 
-def _long_duration(asked: _Asked) -> int:
-    """Return for how many seconds a user's session lasts; the account's own, never more than an hour."""
+def _long_duration(asked: _Request) -> int:
+    """Return the duration of a user's session in seconds; at most an hour for the account itself."""
     duration_s = int(asked.params.get("DurationSeconds") or LONG_S)
     return duration_s if asked.user else min(duration_s, HOUR_S)
 
 
-def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """Return a session's tags with those it inherits, and the keys that the next one inherits. Raises AwsError."""
+def _tags(asked: _Request) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """Return a session's tags, with the inherited ones, and the keys that it passes on. Raises AwsError."""
     given = cast("Sequence[Mapping[str, str]]", asked.params.get("Tags") or ())
     tags = {tag["Key"]: tag["Value"] for tag in given}
     keys = {key.lower() for key in tags}
@@ -302,17 +304,17 @@ def _tags(asked: _Asked) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
     return (*kept, *tags.items()), (*sorted(inherited), *wanted)
 
 
-def _source_identity(asked: _Asked) -> str:
-    """Return the session's source identity: once set, it is that of all sessions of the chain. Raises AwsError."""
+def _source_identity(asked: _Request) -> str:
+    """Return the session's source identity; once set, it applies to all sessions of the chain. Raises AwsError."""
     given = asked.text("SourceIdentity")
     first = "" if asked.session is None else asked.session.source_identity
     if first and given and given != first:
-        raise AwsError("AccessDenied", _ALREADY_SET, 403)  # of the code, assumed
+        raise AwsError("AccessDenied", _ALREADY_SET, 403)  # the code is assumed
     return first or given
 
 
-def _policies(asked: _Asked, account: str) -> tuple[str, tuple[str, ...]]:
-    """Return the session policies: a text, and ARNs of managed ones. Raises AwsError."""
+def _policies(asked: _Request, account: str) -> tuple[str, tuple[str, ...]]:
+    """Return the session policies: a text, and ARNs of managed policies. Raises AwsError."""
     text = asked.text("Policy")
     if len(text) > MOST_POLICY_CHARACTERS:
         percent = math.ceil(len(text) * 100 / MOST_POLICY_CHARACTERS)
@@ -335,14 +337,14 @@ def _policies(asked: _Asked, account: str) -> tuple[str, tuple[str, ...]]:
         )
     for arn in arns:
         if iam_records.managed_policy(account, arn) is None:
-            # As IAM says it of one that is attached; of a session's, assumed.
+            # IAM's sentence for an attached policy; assumed for a session's.
             sentence = f"Policy {arn} does not exist or is not attachable."
             raise AwsError("NoSuchEntity", sentence, 404)
     return text, arns
 
 
 def _packed(session: RoleSession) -> dict[str, Any]:
-    """Return how full the packed policies and tags are, in percent. AWS's packing is not public: this is zlib's."""
+    """Return the packed size of policies and tags in percent. AWS's packing is not public: this uses zlib."""
     parts = [session.policy, *session.policy_arns, *(f"{k}={v}" for k, v in session.tags)]
     if not any(parts):
         return {}

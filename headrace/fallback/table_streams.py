@@ -1,7 +1,7 @@
-"""How Lambda reads DynamoDB streams: `StreamReader` straight from the rows that moto's tables keep, without requests.
+"""Reads DynamoDB streams for Lambda: a `StreamReader` on the rows of moto's tables, without requests.
 
-A table's changes are seen once they are stored: the reader holds moto's lock, which a write holds until then. A stream
-has one shard here for as long as it is there; one that was switched off ends its shard.
+A table's changes are seen once they are stored: the reader takes moto's lock, which a write holds until then. A stream
+has one shard for its whole life; switching the stream off ends the shard.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -38,7 +38,7 @@ from headrace.fallback.kept.touched import MOTO_LOCK
 class TableStreams:
     """Implements `headrace.core.ports.StreamReader` for the streams of DynamoDB's tables. Thread-safe.
 
-    A record's data is its JSON as a function's event has it; its partition key is its item's key, as JSON.
+    A record's data is its JSON in the form of a function's event; its partition key is its item's key, as JSON.
 
     Args:
         load: makes moto ready, with this cloud's state; waits for it. Raises AwsError.
@@ -120,7 +120,7 @@ class TableStreams:
         return undo
 
     def changed(self, stream_arn: str) -> None:
-        """Wake the readers of a stream, which has a record more."""
+        """Wake the readers of a stream that has a new record."""
         with self._lock:
             wakes = list(self._wakes.get(stream_arn, ()))
         for wake in wakes:
@@ -136,7 +136,7 @@ class TableStreams:
         except (AwsError, InvalidArn) as error:
             raise StreamNotFound(stream_arn) from error
         table_name, _, label = arn.resource.removeprefix("table/").partition("/stream/")
-        # Through dictionaries only: asking moto's backends for a region that nobody has used would make it.
+        # Plain dictionary access: moto's own lookup would create a backend for an unused region.
         of_account: Any = cast("Any", dynamodb_backends).get(arn.account)
         backend: Any = None if of_account is None else of_account.get(arn.region)
         table: Any = None if backend is None else backend.tables.get(table_name)
@@ -168,7 +168,7 @@ def _record(change: dict[str, Any], stream_arn: str) -> StreamRecord:
     """Return a change as a record; `data` has the members of the developer guide's example (documented)."""
     inner: dict[str, Any] = dict(change["dynamodb"])
     at_ms = round(inner["ApproximateCreationDateTime"].replace(tzinfo=UTC).timestamp() * 1000)
-    # Whole seconds, as AWS's events have them.
+    # Whole seconds, as in AWS's events.
     inner["ApproximateCreationDateTime"] = float(at_ms // 1000)
     event = {**change, "dynamodb": inner, "eventSourceARN": stream_arn}
     return StreamRecord(

@@ -1,4 +1,4 @@
-"""What call of this cloud delivers a payload to a target of EventBridge Scheduler or of a pipe, by the target's ARN."""
+"""Builds the call that delivers a payload to a target of EventBridge Scheduler or of a pipe, by the target's ARN."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.fallback.parameter_types import fitted
 
-UNSUPPORTED = "headrace delivers to no such target, and AWS does"
+UNSUPPORTED = "headrace does not deliver to such a target, though AWS does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ def target_call(
 
     Args:
         arn: the target's.
-        payload: what it gets.
-        parameters: its own kind's: `KinesisParameters` and the like of a schedule or a pipe, in one.
-        source: who sends, in words: of events without a source of their own.
+        payload: its input.
+        parameters: the target's settings, such as `KinesisParameters` of a schedule or a pipe, merged.
+        source: the source of events that name none, as text.
         now_ms: the time, for log events.
-        waits: whether functions are waited for.
+        waits: whether to wait for functions.
     """
     parts = arn.split(":", 5)
     service = parts[2] if len(parts) == 6 else ""
@@ -89,12 +89,12 @@ def target_call(
 
 
 def _any_call(name: str, payload: str) -> TargetCall:
-    """Return the call of a universal target, `aws-sdk:SERVICE:ACTION`, whose input are the parameters."""
+    """Return the call of a universal target, `aws-sdk:SERVICE:ACTION`, whose input is the parameters."""
     _, service, action = [*name.split(":", 2), ""][:3]
     try:
         params: Any = json.loads(payload or "{}")
     except ValueError as error:
-        raise AwsError("ValidationException", "the input is no JSON") from error
+        raise AwsError("ValidationException", "the input is not JSON") from error
     known = {"sfn": "stepfunctions", "eventbridge": "events", "cloudwatchlogs": "logs"}
     service, operation = known.get(service, service), f"{action[:1].upper()}{action[1:]}"
     if operation in service_model(service).operation_names and isinstance(params, dict):

@@ -1,8 +1,8 @@
-"""Finds the member of a request that moto could not read, and gives AWS's error for it.
+"""Finds the member of a request that moto could not parse, and returns AWS's error for it.
 
-moto believes the tokens, ARNs and expressions that clients send, and fails at those that are none. Sources: the model's
-own errors (`InvalidNextToken`, `InvalidToken`); what users of SNS and DynamoDB report of AWS's sentences; where a model
-has no error for a wrong token, the code of the service's other refusals (assumed).
+moto trusts the tokens, ARNs and expressions of clients, and fails at invalid ones. Sources: the model's own errors
+(`InvalidNextToken`, `InvalidToken`); AWS's sentences as users of SNS and DynamoDB report them; where a model has no
+error for a wrong token, the code of the service's other refusals (assumed).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.aws.model import operation_model
 from headrace.aws.validate import sentence
 
 _TOKENS = ("NextToken", "nextToken", "Marker", "Token")
-# The code for wrong parameters, of services whose models have none for a wrong token.
+# The code for wrong parameters, for services whose models have none for a wrong token.
 _CODES = {
     "iam": "ValidationError",
     "logs": "InvalidParameterException",
@@ -32,7 +32,7 @@ _ARN_PARTS = 6
 def unreadable_member(
     service: str, operation: str, params: Mapping[str, Any], error: Exception
 ) -> AwsError | None:
-    """Return AWS's error for what made moto fail with `error`, or None where that is not known."""
+    """Return AWS's error for the member that made moto fail with `error`, or None when it is unknown."""
     if service == "sns":
         for name, value in params.items():
             fault = _arn_fault(name, value)
@@ -62,14 +62,14 @@ def unreadable_member(
 
 
 def _destination_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
-    """Return the error of a log group's filter whose destination is no ARN (the sentence is assumed)."""
+    """Return the error for a subscription filter whose destination is not an ARN (the sentence is assumed)."""
     if not isinstance(error, ValueError) or params["destinationArn"].count(":") >= _ARN_PARTS - 1:
         return None
     return AwsError("InvalidParameterException", "destinationArn is not a valid ARN")
 
 
 def _schema_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
-    """Return the error of a schema without a registry's name or a definition (the sentences are assumed)."""
+    """Return the error for a schema without a registry's name or a definition (the sentences are assumed)."""
     registry = params.get("RegistryId")
     if registry is not None and not any(map(registry.get, ("RegistryName", "RegistryArn"))):
         return AwsError(
@@ -82,14 +82,14 @@ def _schema_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
 
 
 def _table_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
-    """Return the error of a table that is not described, which the model does not require (the sentence is assumed)."""
+    """Return the error for a missing TableInput, which the model does not require (the sentence is assumed)."""
     if params.get("TableInput") or params.get("OpenTableFormatInput"):
         return None
     return AwsError("InvalidInputException", "TableInput must be provided.")
 
 
 def _machine_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
-    """Return the error of a list of no state machine's executions (documented: one of both is required)."""
+    """Return the error for a list of executions without a state machine (documented: one of both is required)."""
     if "stateMachineArn" in params:
         return None
     if "mapRunArn" in params:
@@ -98,13 +98,13 @@ def _machine_fault(params: Mapping[str, Any], _: Exception) -> AwsError | None:
 
 
 def _index_fault(_: Mapping[str, Any], error: Exception) -> AwsError | None:
-    """Return the error of an index that a table does not have (the sentence is assumed)."""
+    """Return the error for an index that a table does not have (the sentence is assumed)."""
     if "Global Secondary Index does not exist" not in str(error):
         return None
     return AwsError("ResourceNotFoundException", "Requested resource not found")
 
 
-# Of an operation, what says what is wrong with a request that moto failed at.
+# Operation -> the function that finds the error in a request at which moto failed.
 _FAULTS: Mapping[tuple[str, str], Callable[[Mapping[str, Any], Exception], AwsError | None]] = {
     ("dynamodb", "UpdateTable"): _index_fault,
     ("glue", "CreateSchema"): _schema_fault,
@@ -115,7 +115,7 @@ _FAULTS: Mapping[tuple[str, str], Callable[[Mapping[str, Any], Exception], AwsEr
 
 
 def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
-    """Return the error of a queue's attribute that should be JSON."""
+    """Return the error for a queue's attribute that should be JSON."""
     for name in ("RedrivePolicy", "RedriveAllowPolicy", "Policy"):
         if name in attributes:
             return AwsError(
@@ -128,7 +128,7 @@ def _document_fault(attributes: Mapping[str, str]) -> AwsError | None:
 def _lookup_fault(
     service: str, operation: str, params: Mapping[str, Any], name: Any
 ) -> AwsError | None:
-    """Return the error of a member that moto looked for inside another, or of a resource that there is not."""
+    """Return the error for a missing member inside another, or for a missing resource."""
     model = operation_model(service, operation)
     if any(value == name for value in params.values()):
         for shape in model.error_shapes:
@@ -145,7 +145,7 @@ def _lookup_fault(
 
 
 def _path_without(shape: Any, value: Any, name: Any, path: str) -> str:
-    """Return the path at which a given structure lacks its member `name`; empty when none does."""
+    """Return the path of a given structure that lacks its member `name`; empty when none does."""
     if isinstance(shape, ListShape) and isinstance(value, list):
         inner = (
             _path_without(shape.member, item, name, f"{path}.{number}.member")
@@ -181,7 +181,7 @@ def _arn_fault(name: str, value: Any) -> AwsError | None:
 
 
 def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError | None:
-    """Return the error of an expression that is malformed or names a value that the request lacks."""
+    """Return the error for an expression that is malformed or names a value that the request lacks."""
     expressions = dict(_expressions(params))
     if isinstance(error, KeyError) and str(error.args[0]).startswith(":"):
         value = error.args[0]
@@ -192,7 +192,7 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
                 f" value: {value}"
             )
     if isinstance(error, StopIteration) or (isinstance(error, IndexError) and _has_empty(params)):
-        # moto takes the first type of a value, and there is none.
+        # moto takes a value's first type, and there is none.
         return _invalid(
             "Supplied AttributeValue is empty, must contain exactly one of the supported datatypes"
         )
@@ -206,7 +206,7 @@ def _expression_fault(params: Mapping[str, Any], error: Exception) -> AwsError |
         return None
     if not expressions:
         return None
-    # Of several it is not known which.
+    # With several expressions, which one is wrong is unknown.
     name = next(iter(expressions)) if len(expressions) == 1 else "expression"
     return _invalid(f"Invalid {name}: Syntax error")
 

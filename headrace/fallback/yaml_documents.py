@@ -1,8 +1,8 @@
-"""Reads YAML that clients send to moto's services, in bounded time and space.
+"""Parses the YAML that clients send to moto's services, in bounded time and space.
 
-A few hundred bytes of aliases stand for gigabytes once somebody walks or writes out what they name, and a merge key
-copies them while the text is read. So a document is counted with its aliases written out before anything is made of
-it. CloudFormation's templates have rules of their own: see `headrace.services.cloudformation.template_text`.
+A few hundred bytes of aliases can expand to gigabytes when their values are walked or written out, and a merge key
+copies them during parsing. So a document's values are counted with all aliases expanded before anything is built.
+CloudFormation's templates have rules of their own: see `headrace.services.cloudformation.template_text`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -14,21 +14,21 @@ from typing import Any
 
 import yaml
 
-# API Gateway takes documents of 6 MB, SSM of 64 KB; the largest that people keep have some ten thousand values.
+# API Gateway takes documents of 6 MB, SSM of 64 KB; the largest in use have some ten thousand values.
 MOST_VALUES = 200_000
 MOST_NESTED = 100
-# libyaml's is twenty times as quick, where PyYAML has it.
+# libyaml's parser is twenty times as fast, where PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def safe_load(text: Any) -> Any:
-    """Return a document's value, as `yaml.safe_load` does. Raises yaml.YAMLError, also for what would explode."""
+    """Return a document's value, as `yaml.safe_load` does. Raises yaml.YAMLError, also if it expands too far."""
     _check(text)
     return yaml.load(text, Loader=_LOADER)
 
 
 def _check(text: Any) -> None:
-    """Count the values with every alias written out. Raises yaml.YAMLError."""
+    """Count the values with every alias expanded. Raises yaml.YAMLError."""
     values_of: dict[str, int] = {}
     open_collections: list[tuple[str | None, int]] = []
     values = 0
@@ -36,7 +36,9 @@ def _check(text: Any) -> None:
         match event:
             case yaml.AliasEvent(anchor=anchor):
                 if anchor not in values_of:
-                    raise yaml.YAMLError(f"the alias {anchor!r} names what it is part of")
+                    raise yaml.YAMLError(
+                        f"the alias {anchor!r} refers to no value, or to one that contains it"
+                    )
                 values += values_of[anchor]
             case yaml.ScalarEvent(anchor=anchor):
                 values += 1
@@ -57,12 +59,12 @@ def _check(text: Any) -> None:
                 pass
         if values > MOST_VALUES:
             raise yaml.YAMLError(
-                f"the document has more than {MOST_VALUES} values, its aliases written out"
+                f"the document has more than {MOST_VALUES} values with its aliases expanded"
             )
 
 
 class _Yaml:
-    """PyYAML for moto's modules, with another `safe_load`."""
+    """Replaces PyYAML in moto's modules, with another `safe_load`."""
 
     safe_load = staticmethod(safe_load)
 
@@ -71,12 +73,12 @@ class _Yaml:
 
 
 def patch_yaml(module: ModuleType) -> None:
-    """Have a module of moto's read YAML in bounded time and space."""
+    """Make a module of moto parse YAML in bounded time and space."""
     vars(module)["yaml"] = _Yaml()
 
 
 def patch_api_documents(utils: ModuleType) -> None:
-    """Have `moto.apigateway.utils` do so, and answer what cannot be read with 400 rather than 500."""
+    """Do so in `moto.apigateway.utils`, and answer unparsable documents with 400 instead of 500."""
     from moto.apigateway.exceptions import BadRequestException
 
     patch_yaml(utils)

@@ -1,1 +1,1 @@
-"""API Gateway's data plane: requests to the addresses of REST and HTTP APIs, which moto only keeps."""
+"""API Gateway's data plane: answers requests to REST and HTTP APIs, of which moto only stores the definitions."""

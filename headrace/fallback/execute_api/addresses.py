@@ -1,8 +1,8 @@
-"""Tells requests to APIs' own addresses from all others.
+"""Recognizes requests to APIs' own addresses.
 
 Addresses: `http://API.execute-api.REGION.localhost:PORT/STAGE/PATH` where such names resolve, and everywhere
 `ENDPOINT/_aws/execute-api/API/STAGE/PATH`.
-Of an HTTP API's stage `$default` the address has no stage, as on AWS.
+The address of an HTTP API's `$default` stage has no stage, as on AWS.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _PATH = re.compile(rf"{API_PATH}([0-9a-z]+)(/.*)?")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a request goes.
+    """A request's destination.
 
     Attributes:
-        api_id: which API.
-        path: what follows the API in the address, from its slash on: stage and path, percent-encoded.
-        domain: the name that the request has for the API.
+        api_id: the API.
+        path: the rest of the address after the API, with its slash: stage and path, percent-encoded.
+        domain: the domain name by which the request calls the API.
     """
 
     api_id: str
@@ -33,17 +33,17 @@ class Address:
 
 
 def has_own_host(request: HttpRequest) -> bool:
-    """Whether a request's Host belongs to one API, so that only the API answers there."""
+    """Whether a request's Host belongs to one API, so that nothing else may answer."""
     return HOST_MARK in request.headers.get("host", "")
 
 
 def is_of_an_api(request: HttpRequest) -> bool:
-    """Whether a request is for some API's own address."""
+    """Whether a request is for any API's own address."""
     return request.path.startswith(API_PATH) or has_own_host(request)
 
 
 def address_of(request: HttpRequest) -> Address | None:
-    """Return where a request goes; None when it is for no API."""
+    """Return a request's destination; None when it is not for an API."""
     domain = request.headers.get("host", "").partition(":")[0]
     api_id, mark, _ = domain.partition(HOST_MARK)
     if mark:

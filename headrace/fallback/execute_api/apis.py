@@ -1,4 +1,4 @@
-"""Reads the APIs that moto keeps, as they are now: a stage serves what its API is, not what it was when deployed."""
+"""Reads the APIs that moto stores, in their current state: a stage serves the current API, not the deployed one."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
 
@@ -15,13 +15,13 @@ class RestApi:
     """A REST API.
 
     Attributes:
-        id, account, region: which one.
-        resources: the id of the resource at each path, and its methods as GetMethod shows them, by their HTTP method.
-        stages: their variables and deployment, by name.
-        binary_types: the media types whose bodies are bytes.
-        authorizers: as GetAuthorizer shows them, by id.
-        responses: the gateway responses that are not AWS's own, by type.
-        keys: the values of the keys that are enabled, of all APIs.
+        id, account, region: its identity.
+        resources: path -> resource id and its methods in GetMethod's form, by HTTP method.
+        stages: name -> variables and deployment.
+        binary_types: the media types with binary bodies.
+        authorizers: id -> GetAuthorizer's form.
+        responses: the API's own gateway responses, by type.
+        keys: the values of all enabled API keys, of all APIs.
     """
 
     id: str
@@ -52,13 +52,13 @@ class HttpApi:
 
 
 def find_api(api_id: str) -> RestApi | HttpApi | None:
-    """Return an API by its id, wherever it is; None when there is none. moto is loaded."""
+    """Return an API by its id, in any account and region; None when it does not exist. moto is loaded."""
     from moto.apigateway.models import apigateway_backends
     from moto.apigatewayv2.models import apigatewayv2_backends
 
     with MOTO_LOCK:
         for kept, read in ((apigateway_backends, _rest_api), (apigatewayv2_backends, _http_api)):
-            # Through dictionaries only: asking moto's backends for a region that nobody has used would make it.
+            # Plain dictionary access: moto's own lookup would create a backend for an unused region.
             for account, regions in list(cast("Any", kept).items()):
                 for region, backend in list(regions.items()):
                     if api_id in backend.apis:

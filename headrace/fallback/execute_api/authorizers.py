@@ -1,7 +1,7 @@
-"""Decides whether a request may call a method: keys, signatures, and authorizers that are functions.
+"""Decides whether a request may call a method: API keys, signatures, and Lambda authorizers.
 
-Tokens of user pools and JWT authorizers are not verified here, so that methods with them are refused in words: whoever
-let every token pass would let in what AWS does not.
+Tokens of user pools and JWT authorizers are not verified here, so methods that need them are refused with a message:
+accepting every token would allow requests that AWS refuses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.fallback.execute_api.mapping import members
 
 
 class Refused(Exception):
-    """A request that may not go on: the HTTP status, and AWS's message."""
+    """A refused request: the HTTP status, and AWS's message."""
 
     def __init__(self, status: int, message: str | None, kind: str = "") -> None:
         super().__init__(message)
@@ -26,14 +26,14 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What an authorizer is asked about.
+class AuthorizerInput:
+    """The input of an authorizer.
 
     Attributes:
         method_arn: `arn:aws:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH`.
-        header, querystring: of the request; headers by lower-case name.
-        event: what a function would get, in the API's own format.
-        account: of the API.
+        header, querystring: the request's; headers by lower-case name.
+        event: the event of an integration, in the API's own format.
+        account: the API's.
     """
 
     method_arn: str
@@ -46,11 +46,13 @@ class Asked:
 UNAUTHORIZED = "Unauthorized"
 _NOT_VERIFIED = (
     "headrace does not verify the tokens of user pools and JWT issuers,"
-    " so that it lets nobody call this method"
+    " so it refuses every call of this method"
 )
 
 
-def ask_rest(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def authorize_rest(
+    functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
+) -> dict[str, Any]:
     """Return the authorizer's context for a method of a REST API. Raises Refused."""
     kind = authorizer.get("type")
     if kind not in ("TOKEN", "REQUEST"):
@@ -77,7 +79,9 @@ def ask_rest(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) 
     return {**(members(answer.get("context"))), "principalId": answer.get("principalId", "")}
 
 
-def ask_http(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+def authorize_http(
+    functions: Functions, authorizer: Mapping[str, Any], asked: AuthorizerInput
+) -> dict[str, Any]:
     """Return the authorizer's context for a route of an HTTP API. Raises Refused."""
     if authorizer.get("authorizerType") != "REQUEST":
         raise Refused(501, _NOT_VERIFIED)
@@ -100,7 +104,7 @@ def ask_http(functions: Functions, authorizer: Mapping[str, Any], asked: Asked) 
     return members(answer.get("context"))
 
 
-def _identity(source: str, asked: Asked) -> str:
+def _identity(source: str, asked: AuthorizerInput) -> str:
     places: Mapping[str, Callable[[str], Any]] = {
         "method.request.header.": lambda name: asked.header.get(name.lower()),
         "method.request.querystring.": asked.querystring.get,
@@ -112,7 +116,11 @@ def _identity(source: str, asked: Asked) -> str:
 
 
 def _invoke(
-    functions: Functions, uri: Any, authorizer_id: Any, event: dict[str, Any], asked: Asked
+    functions: Functions,
+    uri: Any,
+    authorizer_id: Any,
+    event: dict[str, Any],
+    asked: AuthorizerInput,
 ) -> dict[str, Any]:
     function = function_of(str(uri or ""))
     failed = Refused(500, None, "AuthorizerConfigurationException")
@@ -132,7 +140,7 @@ def _invoke(
     if result.function_error:
         members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
         if members.get("errorMessage") == UNAUTHORIZED:
-            # Documented: a function refuses so.
+            # Documented: this is how a function refuses a request.
             raise Refused(401, UNAUTHORIZED, "UnauthorizedException")
         raise failed
     if not isinstance(value, dict):
@@ -141,7 +149,7 @@ def _invoke(
 
 
 def _allows(answer: Mapping[str, Any], method_arn: str) -> bool:
-    """Whether the policy of an authorizer's answer allows a method: one denial outweighs."""
+    """Whether the policy in an authorizer's answer allows a method: an explicit deny wins."""
     policy = members(answer.get("policyDocument"))
     found = False
     for statement in _each(policy.get("Statement")):

@@ -13,10 +13,10 @@ from headrace.aws.errors import AwsError
 from headrace.fallback.execute_api.authorizers import Refused
 from headrace.fallback.outside_http import exchange
 
-# Documented: the longest that an integration takes by default.
+# Documented: the longest default timeout of an integration.
 WITHIN_S = 29.0
-# Of the way to the API, not of what it carries; the endpoint has its own host.
-_OF_THE_WAY = frozenset(
+# Headers of the connection to the API; the endpoint has its own host.
+_OF_THE_CONNECTION = frozenset(
     (
         "host",
         "connection",
@@ -28,7 +28,7 @@ _OF_THE_WAY = frozenset(
 )
 
 
-def ask(
+def forward(
     method: str,
     uri: str,
     *,
@@ -43,11 +43,13 @@ def ask(
         uri = uri.replace(f"{{{name}+}}", quote(value)).replace(f"{{{name}}}", quote(value))
     if query:
         uri = f"{uri}{'&' if '?' in uri else '?'}{urlencode(dict(query))}"
-    kept = {name: value for name, value in headers.items() if name.lower() not in _OF_THE_WAY}
+    kept = {
+        name: value for name, value in headers.items() if name.lower() not in _OF_THE_CONNECTION
+    }
     try:
         status, answered, answer = exchange(method, uri, body, kept, within_s=WITHIN_S)
     except TimeoutError as error:
         raise Refused(504, "Endpoint request timed out", "IntegrationTimeoutException") from error
     except (AwsError, OSError, ValueError) as error:
         raise Refused(502, "Internal server error", "InternalServerErrorException") from error
-    return status, [each for each in answered if each[0].lower() not in _OF_THE_WAY], answer
+    return status, [each for each in answered if each[0].lower() not in _OF_THE_CONNECTION], answer

@@ -1,4 +1,4 @@
-"""Answers requests to APIs' own addresses, and says which browsers' pages may send them."""
+"""Answers requests to APIs' own addresses, and decides which browser origins may send them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.fallback.execute_api.addresses import (
     is_of_an_api,
 )
 from headrace.fallback.execute_api.apis import HttpApi, RestApi, find_api
-from headrace.fallback.execute_api.functions import Functions, Visit, refusal
+from headrace.fallback.execute_api.functions import ApiRequest, Functions, refusal
 from headrace.fallback.execute_api.http_apis import HttpApiRequest
 from headrace.fallback.execute_api.rest import RestRequest
 
@@ -28,9 +28,9 @@ MOST_BYTES = 10 * 1024 * 1024
 
 
 class ExecuteApi:
-    """The APIs of one cloud as their clients see them. Thread-safe; nothing of its own is kept.
+    """The APIs of one cloud, as their clients call them. Thread-safe; stateless.
 
-    It has the methods of `headrace.aws.entrance.FunctionUrls` and `headrace.aws.front_door.OwnRules`.
+    Implements `headrace.aws.entrance.FunctionUrls` and `headrace.aws.front_door.OwnRules`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ExecuteApi:
         clock: Clock,
         ids: Ids,
     ) -> None:
-        """Take what makes moto ready, with this cloud's state (it waits for it, and raises AwsError)."""
+        """`load` makes moto ready with this cloud's state (it waits, and raises AwsError)."""
         self._load = load
         self._functions, self._control = functions, control
         self._clock, self._ids = clock, ids
@@ -81,7 +81,7 @@ class ExecuteApi:
             served = self._served(request, request_id)
         except AwsError as error:
             return refusal(error.status, error.message)
-        # AWS knows no such name; an API that is gone is Forbidden.
+        # On AWS an unknown API's name does not resolve; a deleted API answers Forbidden.
         return (
             refusal(403, "Forbidden", "ForbiddenException") if served is None else served.answer()
         )
@@ -100,8 +100,8 @@ class ExecuteApi:
 
     def _visit(
         self, api: RestApi | HttpApi, request: HttpRequest, address: Address, request_id: str
-    ) -> Visit:
-        return Visit(
+    ) -> ApiRequest:
+        return ApiRequest(
             request,
             path=address.path,
             domain=address.domain,

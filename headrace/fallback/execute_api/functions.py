@@ -1,4 +1,4 @@
-"""Calls functions for APIs: the events that they get, and what their answers mean.
+"""Invokes functions for APIs: builds their events, and converts their results to HTTP answers.
 
 Formats: https://docs.aws.amazon.com/apigateway/latest/developerguide/set-up-lambda-proxy-integrations.html and
 http-api-develop-integrations-lambda.html (documented).
@@ -21,12 +21,12 @@ SERVICE = "apigateway.amazonaws.com"
 
 
 class Functions(Protocol):
-    """Lambda, as APIs call it. Thread-safe."""
+    """Lambda, as APIs use it. Thread-safe."""
 
     def service_may_invoke(
         self, function_arn: str, service: str, *, source_arn: str, source_account: str
     ) -> bool:
-        """Whether a function's policy lets a service invoke it for one of the service's resources."""
+        """Whether a function's policy allows a service to invoke it on behalf of a resource."""
         ...
 
     def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
@@ -39,13 +39,13 @@ class Functions(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visit:
-    """A request to an API, with the API, the stage and the services that are needed to answer it.
+class ApiRequest:
+    """A request to an API, with the API, the stage and the services that answering needs.
 
     Attributes:
-        path: what follows the API in its address: the stage, unless it is `$default`, and the path.
-        domain: the name that the request has for the API.
-        caller: the account that signed it; '' for nobody.
+        path: the rest of the address after the API: the stage, unless it is `$default`, and the path.
+        domain: the domain name by which the request calls the API.
+        caller: the account that signed it; '' without a signature.
     """
 
     request: HttpRequest = field(kw_only=False)
@@ -59,7 +59,7 @@ class Visit:
 
 
 def function_of(uri: str) -> str | None:
-    """Return the function's ARN in an integration's or authorizer's URI, or the URI if it is one; None otherwise."""
+    """Return the function's ARN in an integration's or authorizer's URI; None without one."""
     if uri.startswith("arn:aws:lambda:"):
         return uri
     _, found, rest = uri.partition(":lambda:path/")
@@ -78,7 +78,7 @@ def headers_of(request: HttpRequest) -> dict[str, str]:
 
 
 def query_of(request: HttpRequest) -> dict[str, list[str]]:
-    """Return the query's parameters, with all their values."""
+    """Return the query parameters, each with all its values."""
     found: dict[str, list[str]] = {}
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         found.setdefault(name, []).append(value)
@@ -86,12 +86,12 @@ def query_of(request: HttpRequest) -> dict[str, list[str]]:
 
 
 def when(now_ms: int) -> str:
-    """Return a time as APIs write it."""
+    """Return a time in API Gateway's form."""
     return f"{datetime.fromtimestamp(now_ms / 1000, UTC):%d/%b/%Y:%H:%M:%S} +0000"
 
 
 def body_of(request: HttpRequest, *, is_binary: bool) -> tuple[str | None, bool]:
-    """Return a body as events have it, and whether it is in Base64."""
+    """Return a body in an event's form, and whether it is in Base64."""
     if not request.body:
         return None, False
     if not is_binary:
@@ -103,7 +103,7 @@ def body_of(request: HttpRequest, *, is_binary: bool) -> tuple[str | None, bool]
 
 
 def proxied(payload: bytes, *, needs_status: bool) -> HttpResponse | None:
-    """Return the HTTP answer that a function's result means; None for one that API Gateway cannot read."""
+    """Return the HTTP answer in a function's result; None for a malformed result."""
     try:
         value: Any = json.loads(payload or b"null")
     except ValueError:
@@ -133,7 +133,7 @@ def _structured(value: Mapping[str, Any]) -> HttpResponse:
 
 
 def answer(status: int, headers: list[tuple[str, str]], body: bytes) -> HttpResponse:
-    """Return an answer without the headers that the server itself writes. Raises ValueError."""
+    """Return an answer without the headers that the server itself sets. Raises ValueError."""
     if not 100 <= status <= 599 or any(c in f"{n}{v}" for n, v in headers for c in "\r\n"):
         raise ValueError("no status, or a header over several lines")
     own = ("content-length", "transfer-encoding", "connection")
@@ -144,7 +144,7 @@ def answer(status: int, headers: list[tuple[str, str]], body: bytes) -> HttpResp
 
 
 def refusal(status: int, message: str, kind: str = "") -> HttpResponse:
-    """Return an error as API Gateway writes it."""
+    """Return an error in API Gateway's form."""
     headers = [("Content-Type", "application/json")]
     if kind:
         headers.append(("x-amzn-ErrorType", kind))

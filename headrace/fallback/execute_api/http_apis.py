@@ -17,10 +17,10 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.execute_api import endpoints
 from headrace.fallback.execute_api.apis import HttpApi
-from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_http
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, authorize_http
 from headrace.fallback.execute_api.functions import (
     SERVICE,
-    Visit,
+    ApiRequest,
     answer,
     body_of,
     function_of,
@@ -57,12 +57,12 @@ _SUBTYPES = {
 class HttpApiRequest:
     """One request to an HTTP API."""
 
-    def __init__(self, api: HttpApi, visit: Visit) -> None:
+    def __init__(self, api: HttpApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
         self._api, self._request, self._domain = api, request, visit.domain
         self._functions, self._control = visit.functions, visit.control
         first = path.removeprefix("/").partition("/")[0]
-        # Documented: a stage's name is the first part of the path, but that of $default.
+        # Documented: a stage's name is the first part of the path, except for $default.
         self._stage = first if first in api.stages and first != DEFAULT else DEFAULT
         self._path = path
         self._route_path = path if self._stage == DEFAULT else path.removeprefix(f"/{first}") or "/"
@@ -88,11 +88,11 @@ class HttpApiRequest:
         return made
 
     def allowed_origin(self) -> str:
-        """Return the origin that the API's CORS configuration lets in; '' for none."""
+        """Return the origin that the API's CORS configuration allows; '' for none."""
         return dict(self._cors()).get("access-control-allow-origin", "")
 
     def _cors(self) -> list[tuple[str, str]]:
-        """Return the headers of CORS for the request's origin; none without a configuration that allows it."""
+        """Return the CORS headers for the request's origin; none unless the configuration allows it."""
         cors, origin = self._api.cors, self._request.headers.get("origin", "")
         allowed = [str(each) for each in cast("list[Any]", cors.get("allowOrigins") or [])]
         if not origin or not any(glob_matches(each, origin) for each in allowed):
@@ -115,7 +115,7 @@ class HttpApiRequest:
     def _answer(self) -> HttpResponse:
         api = self._api
         if api.protocol != "HTTP":
-            raise Refused(501, "headrace keeps WebSocket APIs, and does not serve them")
+            raise Refused(501, "headrace stores WebSocket APIs, but does not serve them")
         if self._stage not in api.stages or api.is_closed:
             raise Refused(404, "Not Found")
         found = self._route()
@@ -128,14 +128,14 @@ class HttpApiRequest:
             raise Refused(500, "Internal Server Error")
         version = str(integration.get("payloadFormatVersion") or "1.0")
         authorizer = self._authorize(route, key, parameters, version)
-        # Descriptions that are imported write it in small letters.
+        # Imported OpenAPI definitions write it in lower case.
         kind = str(integration.get("integrationType")).upper()
         subtype = integration.get("integrationSubtype")
         if kind == "AWS_PROXY" and subtype:
             return self._call_service(str(subtype), integration, parameters)
         if kind == "HTTP_PROXY":
             return answer(
-                *endpoints.ask(
+                *endpoints.forward(
                     str(integration.get("integrationMethod") or "ANY")
                     .upper()
                     .replace("ANY", self._request.method),
@@ -156,7 +156,7 @@ class HttpApiRequest:
         return self._invoke(str(integration.get("integrationUri")), event, key, version)
 
     def _route(self) -> tuple[str, dict[str, str]] | None:
-        """Return the key of the route that is for the request, and its path parameters."""
+        """Return the key of the route that matches the request, and its path parameters."""
         by_path: dict[str, dict[str, str]] = {}
         for key in self._api.routes:
             method, space, path = key.partition(" ")
@@ -185,14 +185,14 @@ class HttpApiRequest:
         if authorizer is None:
             raise Refused(500, "Internal Server Error")
         format_version = str(authorizer.get("authorizerPayloadFormatVersion") or version)
-        asked = Asked(
+        asked = AuthorizerInput(
             method_arn=self._arn(key),
             header=self._request.headers,
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=self._event(key, parameters, format_version),
             account=self._api.account,
         )
-        return ask_http(self._functions, authorizer, asked)
+        return authorize_http(self._functions, authorizer, asked)
 
     # --- functions --------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class HttpApiRequest:
         return HttpResponse(200, [("Content-Type", "application/json")], body)
 
     def _source(self, source: str, parameters: dict[str, str]) -> Any:
-        """Return what a parameter mapping, such as `$request.body.id`, is worth; None for nothing."""
+        """Return the value of a parameter mapping, such as `$request.body.id`; None when it is missing."""
         request = self._request
         if not source.startswith("$"):
             return source

@@ -8,26 +8,26 @@ from urllib.parse import parse_qsl
 
 from headrace.core.patterns import MatchTooLong, PatternRefused, java_pattern
 from headrace.core.velocity import TemplateError
-from headrace.fallback.execute_api.mapping import Seen, filled, members, parsed, text_at
-from headrace.fallback.execute_api.service_calls import Answered
+from headrace.fallback.execute_api.mapping import RequestValues, filled, members, parsed, text_at
+from headrace.fallback.execute_api.service_calls import IntegrationAnswer
 
 _JSON = "application/json"
 
 
 def with_variables(uri: str, variables: Mapping[str, str]) -> str:
-    """Return a URI with its `${stageVariables.NAME}` filled in."""
+    """Return a URI with each `${stageVariables.NAME}` replaced."""
     for name, value in variables.items():
         uri = uri.replace(f"${{stageVariables.{name}}}", value)
     return uri
 
 
 def pairs(target: str) -> list[tuple[str, str]]:
-    """Return the parameters of the query in an integration's URI."""
+    """Return the query parameters in an integration's URI."""
     return parse_qsl(target.partition("?")[2], keep_blank_values=True)
 
 
-def request_body(integration: Mapping[str, Any], seen: Seen) -> str | None:
-    """Return the body that the integration gets; None for a media type that is not let through. Raises TemplateError.
+def request_body(integration: Mapping[str, Any], seen: RequestValues) -> str | None:
+    """Return the integration's request body; None for a refused media type. Raises TemplateError.
 
     Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/integration-passthrough-behaviors.html
     """
@@ -41,7 +41,9 @@ def request_body(integration: Mapping[str, Any], seen: Seen) -> str | None:
     return seen.body
 
 
-def request_parameters(integration: Mapping[str, Any], seen: Seen) -> dict[str, dict[str, str]]:
+def request_parameters(
+    integration: Mapping[str, Any], seen: RequestValues
+) -> dict[str, dict[str, str]]:
     """Return the integration's header (by lower-case name), path and querystring parameters."""
     found: dict[str, dict[str, str]] = {"header": {}, "path": {}, "querystring": {}}
     given: Mapping[str, Any] = members(integration.get("requestParameters"))
@@ -54,9 +56,9 @@ def request_parameters(integration: Mapping[str, Any], seen: Seen) -> dict[str, 
 
 
 def response(
-    integration: Mapping[str, Any], answered: Answered, outcome: str, seen: Seen
+    integration: Mapping[str, Any], answered: IntegrationAnswer, outcome: str, seen: RequestValues
 ) -> tuple[int, list[tuple[str, str]], bytes] | None:
-    """Return status, headers and body for the client; None when no integration response fits. Raises TemplateError."""
+    """Return the client's status, headers and body; None without a matching response. Raises TemplateError."""
     responses: Mapping[str, Any] = members(integration.get("integrationResponses"))
     chosen = _chosen(
         list(responses.values()), outcome, is_mock=str(integration["type"]).upper() == "MOCK"
@@ -89,7 +91,7 @@ def response(
 def _chosen(
     responses: list[Mapping[str, Any]], outcome: str, *, is_mock: bool
 ) -> Mapping[str, Any] | None:
-    """Return the response whose pattern fits the outcome, or the one without a pattern."""
+    """Return the integration response whose pattern matches the outcome, or the one without a pattern."""
     default = None
     for each in responses:
         pattern = each.get("selectionPattern")
@@ -108,7 +110,9 @@ def _fits(pattern: str, outcome: str) -> bool:
         raise TemplateError(f"the selection pattern cannot be used: {error}") from error
 
 
-def _of_answer(source: str, answered: Answered, text: str, seen: Seen) -> str | None:
+def _of_answer(
+    source: str, answered: IntegrationAnswer, text: str, seen: RequestValues
+) -> str | None:
     if source.startswith("integration.response.header."):
         return answered.headers.get(source.removeprefix("integration.response.header.").lower())
     if source == "integration.response.body":

@@ -1,4 +1,4 @@
-"""API Gateway's mappings: parameters, and the variables that mapping templates see.
+"""API Gateway's mappings: parameters, and the variables of mapping templates.
 
 Documented: https://docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-mapping-template-reference.html
 and request-response-data-mappings.html.
@@ -30,13 +30,13 @@ _ESCAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What mappings see of a request.
+class RequestValues:
+    """The parts of a request that mappings read.
 
     Attributes:
-        path, querystring: the parameters, of repeated ones the last; `header`: by lower-case name.
+        path, querystring: the parameters; the last value of repeated ones. `header`: by lower-case name.
         body: as text.
-        context: what `$context` has.
+        context: the members of `$context`.
         stage: the stage's variables.
     """
 
@@ -48,7 +48,7 @@ class Seen:
     stage: dict[str, str] = field(default_factory=dict[str, str])
 
     def parameter(self, source: str) -> str | None:
-        """Return what a mapping's source, such as `method.request.path.id`, is worth; None for nothing."""
+        """Return the value of a mapping's source, such as `method.request.path.id`; None when it is missing."""
         if len(source) > 1 and source[0] == source[-1] == "'":
             return source[1:-1]
         where, _, name = source.partition(".")
@@ -70,12 +70,12 @@ class Seen:
 
 
 def members(value: Any) -> dict[str, Any]:
-    """Return an optional object as one that may be empty."""
+    """Return an optional object; an empty one when it is missing."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def text_at(value: Any, path: str) -> str | None:
-    """Return as text what is at `a.b` of a JSON value; None when there is nothing."""
+    """Return the value at `a.b` of a JSON value as text; None when it is missing."""
     try:
         found = first_value(f"$.{path}", value)
     except NoValue:
@@ -84,7 +84,7 @@ def text_at(value: Any, path: str) -> str | None:
 
 
 def parsed(text: str) -> Any:
-    """Return a body's JSON: an empty object for an empty one, the text itself for what is no JSON."""
+    """Return a body's JSON: an empty object for an empty body, the text itself when it is not JSON."""
     if not text:
         return {}
     try:
@@ -93,10 +93,12 @@ def parsed(text: str) -> Any:
         return text
 
 
-def filled(template: str, body: str, seen: Seen, override: dict[str, Any] | None = None) -> str:
-    """Return a mapping template filled for a request's or an answer's body. Raises TemplateError.
+def filled(
+    template: str, body: str, seen: RequestValues, override: dict[str, Any] | None = None
+) -> str:
+    """Return a filled mapping template for a request's or an answer's body. Raises TemplateError.
 
-    What an answer's template sets of `$context.responseOverride`, its status and header, is put into `override`.
+    The status and headers that an answer's template sets in `$context.responseOverride` are put into `override`.
     """
     value = parsed(body)
 
@@ -157,14 +159,14 @@ def _decoded(text: str) -> str:
     try:
         return base64.b64decode(text, validate=False).decode(errors="replace")
     except (binascii.Error, ValueError) as error:
-        raise TemplateError("base64Decode gets no Base64") from error
+        raise TemplateError("the argument of base64Decode is not Base64") from error
 
 
 def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise TemplateError("parseJson gets no JSON") from error
+        raise TemplateError("the argument of parseJson is not JSON") from error
 
 
 _UTIL = Members(

@@ -1,6 +1,6 @@
-"""Answers requests to REST APIs: finds the method, authorizes, and integrates, as the API Gateway guide documents it.
+"""Answers requests to REST APIs: finds the method, authorizes, and runs the integration, as the guide documents.
 
-Request validators, usage plans' throttling and caching are not acted on. A stage serves the API as it is now.
+Request validators, usage plans' throttling and caching have no effect. A stage serves the API's current state.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
 from headrace.core.velocity import TemplateError
 from headrace.fallback.execute_api import endpoints, mapped, service_calls
 from headrace.fallback.execute_api.apis import RestApi
-from headrace.fallback.execute_api.authorizers import Asked, Refused, ask_rest
+from headrace.fallback.execute_api.authorizers import AuthorizerInput, Refused, authorize_rest
 from headrace.fallback.execute_api.functions import (
     SERVICE,
-    Visit,
+    ApiRequest,
     answer,
     body_of,
     function_of,
@@ -28,9 +28,9 @@ from headrace.fallback.execute_api.functions import (
     refusal,
     when,
 )
-from headrace.fallback.execute_api.mapping import Seen, members, text_at
+from headrace.fallback.execute_api.mapping import RequestValues, members, text_at
 from headrace.fallback.execute_api.routing import best_match
-from headrace.fallback.execute_api.service_calls import Answered, Sent
+from headrace.fallback.execute_api.service_calls import IntegrationAnswer, IntegrationRequest
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ SESSION = "BackplaneAssumeRoleSession"
 class RestRequest:
     """One request to a REST API."""
 
-    def __init__(self, api: RestApi, visit: Visit) -> None:
+    def __init__(self, api: RestApi, visit: ApiRequest) -> None:
         request, path = visit.request, visit.path
         self._api, self._request = api, request
         self._functions, self._control = visit.functions, visit.control
@@ -63,7 +63,7 @@ class RestRequest:
             return refusal(429, "Too Many Requests", "TooManyRequestsException")
 
     def allowed_origin(self) -> str:
-        """Return the origin that the resource's OPTIONS method lets in; '' for none or when it says nothing."""
+        """Return the origin that the resource's OPTIONS method allows; '' for none."""
         match = best_match(self._path, self._api.resources)
         methods = {} if match is None else self._api.resources[match[0]][1]
         method = members(methods.get("OPTIONS"))
@@ -99,11 +99,11 @@ class RestRequest:
         integration: Mapping[str, Any] | None = method.get("integration")
         if integration is None:
             raise Refused(500, "No integration defined for method", "InternalServerErrorException")
-        # Descriptions that are imported write it in small letters.
+        # Imported OpenAPI definitions write it in lower case.
         kind = str(integration.get("type")).upper()
         if kind == "AWS_PROXY":
             return self._proxy(integration, event)
-        seen = Seen(
+        seen = RequestValues(
             path=parameters,
             querystring={name: values[-1] for name, values in query_of(request).items()},
             header=dict(request.headers),
@@ -131,14 +131,14 @@ class RestRequest:
         authorizer = api.authorizers.get(str(method["authorizerId"]))
         if authorizer is None:
             raise Refused(500, None, "AuthorizerConfigurationException")
-        asked = Asked(
+        asked = AuthorizerInput(
             method_arn=self._arn(self._request.method, self._path),
             header=self._request.headers,
             querystring={name: values[-1] for name, values in query_of(self._request).items()},
             event=event,
             account=api.account,
         )
-        return ask_rest(self._functions, authorizer, asked)
+        return authorize_rest(self._functions, authorizer, asked)
 
     def _arn(self, method: str, path: str) -> str:
         api = self._api
@@ -151,7 +151,7 @@ class RestRequest:
         if refused.message is None:
             made.body = b'{"message":null}'
         kind = "DEFAULT_5XX" if refused.status >= 500 else "DEFAULT_4XX"
-        # A gateway response adds its own headers, such as those of CORS.
+        # A gateway response adds its own headers, such as CORS headers.
         parameters = members(self._api.responses.get(kind, {}).get("responseParameters"))
         for name, value in parameters.items():
             text = str(value)
@@ -159,7 +159,7 @@ class RestRequest:
                 made.headers.append((name.removeprefix("gatewayresponse.header."), text.strip("'")))
         return made
 
-    # --- what is known of the request -------------------------------------------------------------
+    # --- the parts of the request that mappings read ------------------------------------------------
 
     def _context(
         self, stage: Mapping[str, Any], resource_id: str, resource_path: str
@@ -227,7 +227,7 @@ class RestRequest:
     # --- integrations -----------------------------------------------------------------------------
 
     def _function(self, uri: str) -> str:
-        """Return the function of an integration that it may invoke. Raises Refused."""
+        """Return an integration's function, if the API may invoke it. Raises Refused."""
         api = self._api
         function = function_of(uri)
         source = self._arn(self._request.method, self._path)
@@ -252,7 +252,11 @@ class RestRequest:
         return made
 
     def _integrate(
-        self, kind: str, integration: Mapping[str, Any], seen: Seen, method: Mapping[str, Any]
+        self,
+        kind: str,
+        integration: Mapping[str, Any],
+        seen: RequestValues,
+        method: Mapping[str, Any],
     ) -> HttpResponse:
         body = mapped.request_body(integration, seen)
         if body is None:
@@ -261,13 +265,13 @@ class RestRequest:
             status = text_at(json.loads(body or "{}"), "statusCode") if body.startswith("{") else ""
             if not status:
                 raise Refused(500, "Internal server error", "InternalServerErrorException")
-            answered, outcome = Answered(int(status), {}, b""), str(status)
+            answered, outcome = IntegrationAnswer(int(status), {}, b""), str(status)
         elif kind == "AWS":
             answered, outcome = self._call(integration, seen, body)
         elif kind == "HTTP":
             status, headers, content = self._ask(integration, seen, body.encode(), {}, {})
             known = {name.lower(): value for name, value in headers}
-            answered, outcome = Answered(status, known, content), str(status)
+            answered, outcome = IntegrationAnswer(status, known, content), str(status)
         else:
             raise Refused(
                 501,
@@ -279,22 +283,22 @@ class RestRequest:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
         return answer(*made)
 
-    def _pass_on(self, integration: Mapping[str, Any], seen: Seen) -> HttpResponse:
-        """Answer what the endpoint of an HTTP_PROXY answers to the request as it came."""
+    def _pass_on(self, integration: Mapping[str, Any], seen: RequestValues) -> HttpResponse:
+        """Forward the unchanged request to the endpoint of an HTTP_PROXY integration, and return its answer."""
         made = self._ask(integration, seen, self._request.body, seen.header, seen.querystring)
         return answer(*made)
 
     def _ask(
         self,
         integration: Mapping[str, Any],
-        seen: Seen,
+        seen: RequestValues,
         body: bytes,
         headers: Mapping[str, str],
         query: Mapping[str, str],
     ) -> tuple[int, list[tuple[str, str]], bytes]:
         parameters = mapped.request_parameters(integration, seen)
         kind = seen.header.get("content-type", "application/json")
-        return endpoints.ask(
+        return endpoints.forward(
             str(integration.get("httpMethod") or self._request.method),
             mapped.with_variables(str(integration["uri"]), seen.stage),
             path={**seen.path, **parameters["path"]},
@@ -303,8 +307,10 @@ class RestRequest:
             body=body,
         )
 
-    def _call(self, integration: Mapping[str, Any], seen: Seen, body: str) -> tuple[Answered, str]:
-        """Return what the integration answered, and what a selection pattern is compared with."""
+    def _call(
+        self, integration: Mapping[str, Any], seen: RequestValues, body: str
+    ) -> tuple[IntegrationAnswer, str]:
+        """Return the integration's answer, and the text that selection patterns are matched against."""
         parameters = mapped.request_parameters(integration, seen)
         uri = mapped.with_variables(str(integration["uri"]), seen.stage)
         for name, value in parameters["path"].items():
@@ -313,7 +319,7 @@ class RestRequest:
             function = self._function(uri)
             if parameters["header"].get("x-amz-invocation-type") == "Event":
                 self._functions.invoke_later(function, body.encode())
-                return Answered(202, {}, b""), "202"
+                return IntegrationAnswer(202, {}, b""), "202"
             try:
                 result = self._functions.invoke(function, body.encode() or b"{}")
             except FunctionNotFound as error:
@@ -322,7 +328,7 @@ class RestRequest:
                 ) from error
             failed = text_at(json.loads(result.payload or b"{}"), "errorMessage")
             outcome = (failed or "") if result.function_error else ""
-            return Answered(200, {}, result.payload), outcome
+            return IntegrationAnswer(200, {}, result.payload), outcome
         target = service_calls.parse_uri(uri)
         if target is None:
             raise Refused(500, "Internal server error", "InternalServerErrorException")
@@ -331,7 +337,7 @@ class RestRequest:
             "content-type": seen.header.get("content-type", "application/json"),
             **parameters["header"],
         }
-        sent = Sent(
+        sent = IntegrationRequest(
             region=region,
             service=service,
             kind=action,

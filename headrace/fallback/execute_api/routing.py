@@ -1,4 +1,4 @@
-"""Finds the resource of a REST API, or the route of an HTTP API, that a path is for. Pure functions."""
+"""Finds the REST API resource or HTTP API route that matches a path. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LITERAL, _PARAMETER, _REST = 0, 1, 2
 
 
 def best_match(path: str, templates: Iterable[str]) -> tuple[str, dict[str, str]] | None:
-    """Return the template, such as `/items/{id}/{proxy+}`, that fits a path best, and its parameters' values."""
+    """Return the template that matches a path best, such as `/items/{id}/{proxy+}`, and its parameters' values."""
     parts = _parts(path)
     found: list[tuple[list[int], str, dict[str, str]]] = []
     for template in templates:

@@ -1,8 +1,8 @@
-"""Makes the calls of AWS integrations: what API Gateway sends to a service becomes a call of this cloud.
+"""Makes the calls of AWS integrations: API Gateway's request to a service becomes a call of this cloud.
 
 An integration's URI is `arn:aws:apigateway:REGION:SERVICE:action/OPERATION` or `...:SERVICE:path/PATH` (documented:
-https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). Services with JSON protocols and those with
-the query protocol can be called so, and objects of S3 read, written and deleted.
+https://docs.aws.amazon.com/apigateway/latest/api/API_Integration.html). It may call services with JSON protocols or the
+query protocol, and read, write and delete S3 objects.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headrace.core.ports import Acting, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
 _NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
-# Called by the query protocol by everybody, though botocore's model is of another.
+# All clients call these by the query protocol, though botocore's model has another.
 _BY_QUERY = ("sqs", "sns", "cloudwatch", "sts", "iam")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """What an integration answered; header names are in lower case."""
+class IntegrationAnswer:
+    """An integration's answer; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -35,8 +35,8 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """What an integration sends: its URI after the service, and the request."""
+class IntegrationRequest:
+    """An integration's request: the part of its URI after the service, and the HTTP request."""
 
     region: str
     service: str
@@ -59,8 +59,10 @@ def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
     return parts[3], parts[4].rpartition(".")[2], kind, rest
 
 
-def call(control: ControlPlane, sent: Sent, *, account: str, acting: Acting | None) -> Answered:
-    """Make the call; a refusal is an answer too."""
+def call(
+    control: ControlPlane, sent: IntegrationRequest, *, account: str, acting: Acting | None
+) -> IntegrationAnswer:
+    """Make the call; a refusal becomes an answer too."""
     service = _NAMES.get(sent.service, sent.service)
     try:
         if service == "s3":
@@ -73,12 +75,14 @@ def call(control: ControlPlane, sent: Sent, *, account: str, acting: Acting | No
         return _refused(service, error)
 
 
-def _refused(service: str, error: AwsError) -> Answered:
+def _refused(service: str, error: AwsError) -> IntegrationAnswer:
     if service in _BY_QUERY:
         fault = {"Code": error.code, "Message": error.message, "Type": "Sender"}
         body = json.dumps({"Error": fault, "RequestId": ""}).encode()
-        return Answered(error.status, {"content-type": "application/json"}, body)
-    return Answered(error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1))
+        return IntegrationAnswer(error.status, {"content-type": "application/json"}, body)
+    return IntegrationAnswer(
+        error.status, {"content-type": JSON_1_1}, encode_error(error, JSON_1_1)
+    )
 
 
 def _known(service: str, operation: str) -> None:
@@ -87,8 +91,12 @@ def _known(service: str, operation: str) -> None:
 
 
 def _call_by_json(
-    control: ControlPlane, service: str, sent: Sent, account: str, acting: Acting | None
-) -> Answered:
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: Acting | None,
+) -> IntegrationAnswer:
     target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
     operation = sent.target if sent.kind == "action" else target
     _known(service, operation)
@@ -97,15 +105,19 @@ def _call_by_json(
         service, operation, params, account=account, region=sent.region, acting=acting
     )
     body = encode_output(service, operation, output, JSON_1_1)
-    return Answered(200, {"content-type": JSON_1_1}, body)
+    return IntegrationAnswer(200, {"content-type": JSON_1_1}, body)
 
 
 # --- the query protocol -------------------------------------------------------------------------
 
 
 def _call_by_query(
-    control: ControlPlane, service: str, sent: Sent, account: str, acting: Acting | None
-) -> Answered:
+    control: ControlPlane,
+    service: str,
+    sent: IntegrationRequest,
+    account: str,
+    acting: Acting | None,
+) -> IntegrationAnswer:
     given = dict(sent.query)
     if "json" not in sent.headers.get("content-type", ""):
         given.update(parse_qsl(sent.body.decode(errors="replace"), keep_blank_values=True))
@@ -124,7 +136,7 @@ def _call_by_query(
     if output:
         result[f"{operation}Result"] = output
     body = json.dumps({f"{operation}Response": result}, default=_shown).encode()
-    return Answered(200, {"content-type": "application/json"}, body)
+    return IntegrationAnswer(200, {"content-type": "application/json"}, body)
 
 
 def _shown(value: Any) -> Any:
@@ -194,7 +206,9 @@ def _named(entry: Any, *names: str) -> Any:
 _OBJECTS = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject", "HEAD": "HeadObject"}
 
 
-def _call_s3(control: ControlPlane, sent: Sent, account: str, acting: Acting | None) -> Answered:
+def _call_s3(
+    control: ControlPlane, sent: IntegrationRequest, account: str, acting: Acting | None
+) -> IntegrationAnswer:
     bucket, _, key = sent.target.partition("/")
     operation = _OBJECTS.get(sent.method) if key else None
     if operation is None:
@@ -213,4 +227,6 @@ def _call_s3(control: ControlPlane, sent: Sent, account: str, acting: Acting | N
         "content-type": str(output.get("ContentType", "application/xml")),
         "etag": str(output.get("ETag", "")),
     }
-    return Answered(200, headers, output.get("Body", b"") if operation == "GetObject" else b"")
+    return IntegrationAnswer(
+        200, headers, output.get("Body", b"") if operation == "GetObject" else b""
+    )

@@ -1,1 +1,1 @@
-"""Stores moto's state: a snapshot of each service, rows for collections that grow, a journal for what fits neither."""
+"""Stores moto's state: a snapshot of each service, rows for growing collections, a journal for the rest."""

@@ -1,6 +1,6 @@
-"""Says which classes and functions the pickled state of moto may name: moto's, this package's, and harmless ones.
+"""Lists the classes and functions that moto's pickled state may name: moto's, this package's, and harmless ones.
 
-What is unpickled is made or called as its bytes say, so that everything else is refused, whatever the bytes name.
+Unpickling constructs or calls whatever the bytes name, so every other name is refused.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ _OURS = ("moto.", "headrace.fallback.")
 
 
 def check_module(module: str, name: str) -> None:
-    """Raise `pickle.UnpicklingError` for a name in a module that is not even imported when state is read."""
+    """Raise `pickle.UnpicklingError` for a module that must not even be imported while state is read."""
     if module not in _HARMLESS and not module.startswith(_OURS):
         raise pickle.UnpicklingError(f"{module}.{name} is no part of moto's state")
 
 
 def check_name(module: str, name: str, found: Any) -> None:
-    """Raise `pickle.PickleError` for what must not be made, or called, when state is read."""
+    """Raise `pickle.PickleError` for a name that must not be constructed or called while state is read."""
     if name in _HARMLESS.get(module, ()):
         return
     own = getattr(found, "__module__", None) or ""

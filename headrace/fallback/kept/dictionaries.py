@@ -1,4 +1,4 @@
-"""Stores growing dictionaries of moto's models row by row, a row for each value."""
+"""Stores growing dictionaries of moto's models as rows, a row for each value."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
 
 class KeptDict(OrderedDict[Any, Any]):
-    """A dictionary of a model of moto's that is kept row by row: a row is a pickled value.
+    """A dictionary of a moto model, stored as rows: each row is a pickled value.
 
-    Values must be replaced, not changed in place, and must not refer to what holds the dictionary.
+    Values must be replaced, not changed in place, and must not refer to the object that contains the dictionary.
     """
 
     def __init__(self, rows: DictRows) -> None:

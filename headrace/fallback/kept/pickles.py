@@ -1,7 +1,7 @@
-"""Pickles a service of moto and reads it back, without what must not or cannot be pickled.
+"""Pickles moto's services and reads them back, without the parts that must not or cannot be pickled.
 
-A backend is pickled as its name, what is stored row by row as its id, a lock as a new lock. Reading makes only classes
-of moto and harmless ones of the standard library, whatever the bytes name.
+A backend is pickled as its name, a collection that is stored as rows as its id, a lock as a new lock. Reading
+constructs only classes of moto and harmless ones of the standard library, whatever the bytes name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -21,46 +21,46 @@ from headrace.aws.moto_imports import IMPORTING
 from headrace.fallback.kept.allowed_names import check_module, check_name
 from headrace.fallback.kept.touched import Rows
 
-# A reducer says how an object is pickled, as `__reduce__` does; NotImplemented leaves it to the object.
+# A reducer pickles an object as `__reduce__` does; NotImplemented leaves that to the object.
 Reducer = Callable[[Any], Any]
 
-# Moto's module and class of a backend, its account and its region.
+# moto's module and class of a backend, its account and its region.
 Where = tuple[str, str, str, str]
 
 _REDUCERS: dict[type, Reducer] = {}
-# By moto's package: changes a backend's attributes before they are pickled.
+# moto's package -> a function that changes a backend's attributes before they are pickled.
 _FILTERS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {}
-# By moto's package: gives a backend that was read again what is in memory only, out of its attributes before.
+# moto's package -> a function that copies in-memory attributes from the old backend to one that was read again.
 _CARRIERS: dict[str, Callable[[dict[str, Any], Any], None]] = {}
 _AFTER_IMPORTS: list[Callable[[], None]] = []
-# By module and qualified name: functions without a name of their own that state refers to.
+# (module, qualified name) -> replacements for unnamed functions that the state refers to.
 _FACTORIES: dict[tuple[str, str], Callable[[], Any]] = {}
 
 
-def reduces(kind: type, reducer: Reducer) -> None:
-    """Have objects of `kind`, and of classes made of it, pickled as `reducer` says."""
+def register_reducer(kind: type, reducer: Reducer) -> None:
+    """Pickle objects of `kind`, and of its subclasses, with `reducer`."""
     _REDUCERS[kind] = reducer
     _reducer_of.cache_clear()
 
 
-def filters(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
-    """Have the attributes of a service's backends changed by `change` before they are pickled."""
+def register_filter(package: str, change: Callable[[Any, dict[str, Any]], dict[str, Any]]) -> None:
+    """Pass the attributes of a service's backends through `change` before they are pickled."""
     _FILTERS[package] = change
 
 
-def carries(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
-    """Have `carry` give a service's backends what is in memory only, when what is stored of them is read again."""
+def register_carrier(package: str, carry: Callable[[dict[str, Any], Any], None]) -> None:
+    """Let `carry` restore the in-memory parts of a service's backends when their stored state is read again."""
     _CARRIERS[package] = carry
 
 
 def after_imports(patch: Callable[[], None]) -> None:
-    """Have `patch` called when a module of moto may have been imported."""
+    """Call `patch` whenever a module of moto may have been imported."""
     if patch not in _AFTER_IMPORTS:
         _AFTER_IMPORTS.append(patch)
 
 
-def knows_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
-    """Have a function that cannot be named (a lambda of moto's) pickled as a name for `make`."""
+def register_factory(module: str, qualified_name: str, make: Callable[[], Any]) -> None:
+    """Pickle a function that cannot be named (a lambda of moto's) as a name for `make`."""
     _FACTORIES[module, qualified_name] = make
 
 
@@ -79,7 +79,7 @@ def package_of(kind: type) -> str:
 
 
 def backends_of(package: str) -> dict[Where, Any]:
-    """Return a service's backends that exist, by module, class, account and region."""
+    """Return a service's existing backends, by module, class, account and region."""
     from moto.core.base_backend import BackendDict
 
     found: dict[Where, Any] = {}
@@ -103,7 +103,7 @@ def all_packages() -> set[str]:
 
 
 def backend_at(module: str, qualified_name: str, account: str, region: str) -> Any:
-    """Return a backend, made when it is not there. Raises LookupError when moto has none such."""
+    """Return a backend, created if it does not exist. Raises LookupError when moto has no such backend."""
     return backend_dict(module, qualified_name)[account][region]
 
 
@@ -116,7 +116,7 @@ def backend_dict(module: str, qualified_name: str) -> Any:
         found = importlib.import_module(module)
         for patch in _AFTER_IMPORTS:
             patch()
-    # A list: another thread's import may add names to the module.
+    # A copy: another thread's import may add names to the module.
     for value in list(vars(found).values()):
         if isinstance(value, BackendDict) and value.backend.__qualname__ == qualified_name:
             return value
@@ -126,7 +126,7 @@ def backend_dict(module: str, qualified_name: str) -> Any:
 def _reduce_backend(backend: Any) -> Any:
     kind: type = type(backend)
     where = (kind.__module__, kind.__qualname__, backend.account_id, backend.region_name)
-    # A service may make a backend that is in no dictionary, for a comparison: that one is pickled whole.
+    # A backend that a service creates for a comparison is in no dictionary, and is pickled whole.
     known: Any = backend_dict(*where[:2]).get(where[2], {})
     return (backend_at, where) if known.get(where[3]) is backend else NotImplemented
 
@@ -142,13 +142,13 @@ def _reduce_backend_dict(backends: Any) -> Any:
 def _reduce_function(function: types.FunctionType) -> Any:
     name = function.__module__, function.__qualname__
     if name not in _FACTORIES:
-        # It may be a stand-in, that state which was read has.
+        # State that was read back contains the replacement itself.
         name = next((known for known, made in _FACTORIES.items() if made is function), name)
     return (known_factory, name) if name in _FACTORIES else NotImplemented
 
 
 def known_factory(module: str, qualified_name: str) -> Callable[[], Any]:
-    """Return the stand-in for a function without a name."""
+    """Return the replacement for an unnamed function."""
     return _FACTORIES[module, qualified_name]
 
 
@@ -157,7 +157,7 @@ def _reduce_method(method: types.MethodType) -> Any:
 
 
 def bound_method(owner: Any, name: str) -> Any:
-    """Return a method of an object of moto's."""
+    """Return a bound method of an object of moto's."""
     if not type(owner).__module__.startswith("moto."):
         raise pickle.UnpicklingError(f"{type(owner)} is no part of moto's state")
     return getattr(owner, name)
@@ -169,7 +169,7 @@ def _reduce_thread(thread: threading.Thread) -> Any:
 
 
 def ended_thread(kind: type) -> threading.Thread:
-    """Return a thread that does not run: a restart ended it."""
+    """Return a thread that is not running: the restart ended it."""
     make: Any = kind.__new__
     thread: threading.Thread = make(kind)
     threading.Thread.__init__(thread)
@@ -191,7 +191,7 @@ def private_key(der: bytes) -> Any:
 
 
 def found(rows: Rows) -> None:
-    """Note that what is being pickled has these rows."""
+    """Note that the state being pickled refers to these rows."""
     _Pickler.now.rows.append(rows)
 
 
@@ -201,7 +201,7 @@ def _reduce_rows(rows: Rows) -> Any:
 
 
 def rows_with_id(kind: type[Rows], rows_id: int) -> Rows:
-    """Return rows as they were filed; the object that they belong to is set by what is pickled."""
+    """Return rows with their stored id; the pickled state sets the object that they belong to."""
     rows = kind(rows_id)
     if _Unpickler.now is not None:
         _Unpickler.now.append(rows)
@@ -256,7 +256,7 @@ def backends_of_account(module: str, qualified_name: str, account: str) -> Any:
     return backend_dict(module, qualified_name)[account]
 
 
-# --- there and back -----------------------------------------------------------------------------
+# --- dump and load ------------------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=4096)
@@ -264,7 +264,7 @@ def _reducer_of(kind: type) -> Reducer | None:
     for each in kind.__mro__:
         if each in _REDUCERS:
             return _REDUCERS[each]
-    # Keys of cryptography are registered with their abstract classes, not made of them.
+    # cryptography's keys are registered by their abstract classes, which are not their base classes.
     if kind.__module__.startswith("cryptography."):
         for abstract, reducer in _REDUCERS.items():
             if issubclass(kind, abstract):
@@ -273,7 +273,7 @@ def _reducer_of(kind: type) -> Reducer | None:
 
 
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType)
-# What Python says (dictionary, set, OrderedDict) when another thread has added to what is being pickled.
+# Part of Python's message (dictionary, set, OrderedDict) when another thread adds to a collection while it is pickled.
 _CHANGED = "during iteration"
 _ATTEMPTS = 10
 
@@ -289,13 +289,13 @@ class _Pickler(pickle.Pickler):
         reducer = _reducer_of(type(obj))
         reduced = NotImplemented if reducer is None else reducer(obj)
         if reduced is NotImplemented and isinstance(obj, _NAMED):
-            # Pickled by name: whoever reads it must be ready to look it up.
+            # Pickled by name, so the reader must be allowed to look it up.
             check_name(obj.__module__, obj.__qualname__, obj)
         return reduced
 
 
 class _Unpickler(pickle.Unpickler):
-    # The rows that were met while a snapshot is read.
+    # The rows found while a snapshot is read.
     now: list[Rows] | None = None
 
     def find_class(self, module_name: str, global_name: str, /) -> Any:
@@ -325,16 +325,16 @@ def _dump(value: Any) -> tuple[bytes, list[Rows]]:
 
 
 def load(data: bytes) -> Any:
-    """Return what was pickled. Raises `pickle.UnpicklingError` for what is not moto's."""
+    """Return the unpickled value. Raises `pickle.UnpicklingError` for anything that is not moto's."""
     _prepare()
     return _Unpickler(io.BytesIO(data)).load()
 
 
 def dump_service(package: str) -> tuple[bytes, list[Rows]]:
-    """Return all of a service's backends as bytes, and what of them is kept row by row.
+    """Return all of a service's backends as bytes, and their collections that are stored as rows.
 
-    Raises whatever pickle raises for an object that it cannot take. Reads run beside it, and some of moto's fill a
-    dictionary that they look into: then it begins again.
+    Raises whatever pickle raises for an object that it cannot take. Other threads read meanwhile, and some reads add to
+    moto's dictionaries: then it starts over.
     """
     for _ in range(_ATTEMPTS - 1):
         try:
@@ -357,9 +357,9 @@ def _states_of(package: str) -> dict[Where, dict[str, Any]]:
 
 
 def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:
-    """Make a service's backends what they were; return where they are, and their rows, which are still empty.
+    """Set a service's backends to stored state; return their places, and their rows, which are still empty.
 
-    An attribute that this version of moto has and the stored one had not stays as a new backend has it.
+    An attribute that is new in this version of moto has the value of a new backend.
     """
     _Unpickler.now = rows = list[Rows]()
     try:
@@ -372,7 +372,7 @@ def load_service(data: bytes) -> tuple[Collection[Where], list[Rows]]:
 
 
 def take_back(package: str, load: Callable[[], Collection[Where]]) -> None:
-    """Make a service's backends what is stored of them: by `load`, which says of which; the others are new ones.
+    """Restore a service's backends to their stored state through `load`, which returns them; reset the others.
 
     The backends stay the same objects, since those of other services may refer to them.
     """

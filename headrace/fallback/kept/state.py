@@ -1,8 +1,8 @@
-"""Loads and saves moto's state in the database: snapshots of services, rows for what piles up, a journal for the rest.
+"""Loads and saves moto's state: snapshots of services, rows for growing collections, a journal for the rest.
 
-A request's changes are written in one transaction before it is answered, so the database is as large as what there is,
-not as what happened; and loading is reading, not running requests again. A service that cannot be pickled has its
-requests journalled, as all services once had; a data directory of that time is read the old way, once.
+A request's changes are written in one transaction before it is answered, so the database's size depends on the state
+and not on the history; and loading reads state instead of running requests again. The requests of a service that cannot
+be pickled are journalled, as those of all services once were; a data directory from that time is converted once.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# Rows read in one go, so that loading can say how far it is and others may use the database.
+# Rows read per query, so that loading can report progress and others can use the database.
 ROWS_AT_ONCE = 5_000
-# Free pages that are worth a rewrite of the file: what the old journal leaves.
+# The free pages that are worth a rewrite of the file: the old journal leaves them.
 MOST_FREE_BYTES = 16 * 1024 * 1024
 COMPRESS_FROM_BYTES = 8 * 1024
-# Services of which one keeps what the other has in memory: a session's access key is IAM's.
+# One service holds the other's state in memory: a session's access key belongs to IAM.
 TOGETHER = (frozenset({"iam", "sts"}),)
-# What clients ask for first is loaded first.
+# The services that clients usually call first are loaded first.
 FIRST = ("dynamodb", "sqs")
 
 _TABLES = [
@@ -60,7 +60,7 @@ class Repeat(Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """How far loading is: snapshots, rows and journalled requests. Read by other threads."""
+    """The progress of loading: snapshots, rows and journalled requests. Other threads read it."""
 
     done: int = 0
     all: int = 0
@@ -68,7 +68,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """What the database has of a service: its snapshot's digest, and the ids of the rows that it refers to."""
+    """What the database has for a service: its snapshot's digest, and the ids of its rows."""
 
     digest: bytes
     live: frozenset[int]
@@ -81,19 +81,19 @@ class KeptState:
     """The state of moto in one data directory. Not thread-safe: its callers hold `MOTO_LOCK`."""
 
     def __init__(self, database: Database, always: Sequence[Rows] = ()) -> None:
-        """Keep the state in `database`; `always` are rows that belong to no service."""
+        """Store the state in `database`; the rows in `always` belong to no service."""
         self._database = database
         self._always = {each.id: each for each in always}
         self.journal = Journal(database)
         database.migrate("fallback_state", _TABLES)
         self.progress = Progress()
         self._stored: dict[str, _Stored] = {}
-        # Services whose requests are journalled, since their state cannot be pickled at present.
+        # Services whose requests are journalled, because their state cannot currently be pickled.
         self._journalled: set[str] = set()
         self._moto = _moto_version()
-        # How often a change was taken back; who read meanwhile may have seen it.
-        self.times_taken_back = 0
-        # Whether memory is not what the database says, since a change could not be taken back.
+        # How often a change was undone; a read in the meantime may have seen it.
+        self.undo_count = 0
+        # Whether memory differs from the database, because a change could not be undone.
         self.must_load_again = False
 
     # --- loading ----------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class KeptState:
     def load(self, repeat: Repeat) -> None:
         """Load the stored state into moto, which is empty; `repeat` runs journalled requests.
 
-        A service that is not imported is loaded when it is first asked for: importing some takes a second.
+        The state of a service that is not imported is loaded on first use, since some imports take a second.
         """
         (rows,) = self._database.query("SELECT count(*) FROM fallback_rows")[0]
         services = [
@@ -120,7 +120,7 @@ class KeptState:
         self._load_rows(self._always)
         if len(self.journal):
             self._repeat(repeat)
-            # What those requests did to services that have snapshots is in these already.
+            # The snapshots already contain what those requests changed in their services.
             for service in list(self._stored):
                 if service not in self._journalled:
                     self._load_snapshot(service)
@@ -129,7 +129,7 @@ class KeptState:
             self._settle()
 
     def _load_snapshot(self, service: str) -> Collection[Where]:
-        """Load a service; return which of its backends are stored."""
+        """Load a service; return the backends that its snapshot has."""
         ((version, is_compressed, state),) = self._database.query(
             "SELECT moto, is_compressed, state FROM fallback_services WHERE service = ?", (service,)
         )
@@ -144,7 +144,7 @@ class KeptState:
     def _load_rows(self, found: Mapping[int, Rows]) -> None:
         for rows_id, rows in found.items():
             last = -1
-            # The keys that are looked up are the index's; their order is that in which rows were first written.
+            # The index finds the keys; rowids have the order in which rows were first written.
             while part := self._database.query(
                 "SELECT rowid, key, value FROM fallback_rows WHERE rows_id = ? AND rowid > ?"
                 " ORDER BY rowid LIMIT ?",
@@ -163,7 +163,7 @@ class KeptState:
             log.error("%d journalled requests, answered once, could not be repeated", failed)
 
     def _settle(self) -> None:
-        """Turn the journal of an old data directory into snapshots: once, and whole or not at all."""
+        """Convert the journal of an old data directory into snapshots, in one transaction."""
         for package in all_packages():
             TOUCHED.made(package)
         with self._database.transaction():
@@ -175,22 +175,22 @@ class KeptState:
             try:
                 self._database.execute("VACUUM")
             except (sqlite3.Error, OSError) as error:
-                # It needs as much room again; the free pages are used for what is stored from now on.
+                # The rewrite needs as much disk space again; otherwise later writes use the free pages.
                 log.warning("the state database stays as large as it was: %s", error)
 
     # --- saving -----------------------------------------------------------------------------------
 
     def save(self, entry: Entry | None, *, with_services: bool = True, frees: bool = False) -> None:
-        """Write what has been touched since the last save; durable when this returns.
+        """Write everything touched since the last save; durable on return.
 
-        `entry` is the request that did it, for services that have to be journalled. Without `with_services` the
-        caller knows that it changed nothing but rows; `frees` is a change that gives room back, and is written on a
-        full disk too. When this raises, what was touched has not happened: it is what
-        the database says, or `must_load_again` says that everything has to be read anew.
+        `entry` is the request that changed it, for journalled services. Without `with_services` the caller knows that
+        only rows have changed; `frees` marks a change that frees disk space, which is also written on a full disk. When
+        this raises, the changes are undone: memory equals the database, or `must_load_again` says that everything has
+        to be loaded anew.
         """
         services, rows = TOUCHED.take(with_services=with_services)
         services |= {each.service for each in rows if not self._is_live(each)}
-        # A journalled service is journalled whole: stored rows would hold requests that are run again.
+        # A journalled service has no stored rows: they would contain the effects of requests that run again.
         services |= {each.service for each in rows} & self._journalled
         if not services and not rows:
             return
@@ -211,9 +211,9 @@ class KeptState:
             raise
 
     def _take_back(self, services: set[str], rows: RowsTouched, *, is_journalled: bool) -> None:
-        """Set what was touched back to the state in the database."""
-        self.times_taken_back += 1
-        # Of a journalled service the database has requests, not state.
+        """Restore what was touched to the state in the database."""
+        self.undo_count += 1
+        # For a journalled service the database has requests, not state.
         self.must_load_again = True
         if is_journalled:
             return
@@ -229,11 +229,13 @@ class KeptState:
                 each.clear()
             self._load_rows(always)
         except Exception:
-            log.exception("what could not be stored cannot be taken back: all is loaded again")
+            log.exception(
+                "a change that could not be stored cannot be undone: the whole state is loaded again"
+            )
             return
         TOUCHED.take()
         for name in names - set(self._stored):
-            # Of new backends the ids are to be stored when that is possible.
+            # The ids of new backends are stored with the next save.
             TOUCHED.made(name)
         self.must_load_again = False
 
@@ -244,16 +246,16 @@ class KeptState:
         return stored is not None and rows.id in stored.live
 
     def _save_service(self, service: str, rows: RowsTouched) -> bool:
-        """Store a service's snapshot, if it changed, and note the rows that are new to it.
+        """Store a service's snapshot if it has changed, and note its new rows.
 
         Return False when it cannot be pickled.
         """
         if service in TOUCHED.deferred:
-            # Nobody has looked at it yet, so nothing of it has changed; and it is not in memory.
+            # Nothing has used it yet, so it is unchanged; and it is not in memory.
             return True
         try:
             data, found = dump_service(service)
-        except Exception as error:  # noqa: BLE001 - whatever cannot be pickled, the journal can take
+        except Exception as error:  # noqa: BLE001 - whatever cannot be pickled is journalled
             if service not in self._journalled:
                 self._journalled.add(service)
                 log.warning(

@@ -1,8 +1,8 @@
-"""Notes what the current requests have changed in moto: whole services, and single rows of collections that grow.
+"""Records what the current requests have changed in moto: whole services, and single rows of growing collections.
 
-moto is one to a process, so this is too. Whoever changes moto's state notes it here while it holds `MOTO_LOCK`;
-`KeptState.save` takes the notes and writes the changes in one transaction. A reader beside the lock may add names of
-services that it only looked at: they are compared with what is stored, and nothing is written.
+A process has one moto, and so one record. Whoever changes moto's state records it here while it holds `MOTO_LOCK`;
+`KeptState.save` takes the record and writes the changes in one transaction. A concurrent read may add services that it
+only looked at: they equal their stored state, and nothing is written.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-# Requests that may change moto run one at a time, whichever cloud of this process they are for.
+# Requests that may change moto run one at a time, for all clouds of this process.
 MOTO_LOCK = threading.RLock()
 
-# A row's key as the database holds it.
+# A row's key in the database's form.
 RowKey = int | str | bytes
 
 
 class Rows:
-    """Something in moto that is kept row by row: a table's items, a queue's messages.
+    """A collection of moto's that is stored as rows: a table's items, a queue's messages.
 
-    Its subclass finds the live object; what is pickled of it is its id only. Not thread-safe: `MOTO_LOCK`.
+    Its subclass finds the live object; it is pickled as its id only. Not thread-safe: `MOTO_LOCK`.
 
     Attributes:
-        service: moto's package, such as `dynamodb`, whose snapshot says that these rows are there.
-        id: what its rows are filed under; random, so that no two are ever alike.
+        service: moto's package, such as `dynamodb`, whose snapshot refers to these rows.
+        id: the key of its rows in the database; random, so that no two are ever alike.
     """
 
     service = ""
@@ -35,27 +35,27 @@ class Rows:
         self.id = new_rows_id() if rows_id is None else rows_id
 
     def __deepcopy__(self, memo: Any) -> None:
-        """Stay with the original: a copy of a table, such as a backup, is pickled whole."""
+        """Return itself: a copy of a table, such as a backup, is pickled whole."""
         return
 
     def row_key(self, key: Any) -> RowKey:
-        """Return `key` as the database holds it."""
+        """Return `key` in the database's form."""
         return key
 
     def encoded(self, key: Any) -> bytes | None:
-        """Return the row as it is now; None when it is gone."""
+        """Return the current row; None when it is deleted."""
         raise NotImplementedError
 
     def keys(self) -> Iterable[Any]:
-        """Return the keys of all rows there are."""
+        """Return the keys of all current rows."""
         raise NotImplementedError
 
     def clear(self) -> None:
-        """Forget all rows; only of rows that belong to no service."""
+        """Remove all rows; only for rows that belong to no service."""
         raise NotImplementedError
 
     def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
-        """Add what was stored to the live object, in the order in which it was first stored; in several calls."""
+        """Add stored rows to the live object, in the order in which they were first stored; called repeatedly."""
         raise NotImplementedError
 
 
@@ -64,17 +64,17 @@ def new_rows_id() -> int:
     return int.from_bytes(os.urandom(8), "big") >> 2
 
 
-# By what is kept row by row, the keys of the rows; None for all of them, and no others.
+# Collection -> the touched keys of its rows; None when exactly the current rows are to be stored.
 RowsTouched = dict[Rows, set[Hashable] | None]
 
 
 class Touched:
-    """What was touched since the last `take`."""
+    """Everything touched since the last `take`."""
 
     def __init__(self) -> None:
-        # Whether a request that may change something is under way.
+        # Whether a request that may change something is in progress.
         self.is_watching = False
-        # Services whose stored state is loaded when they are first asked for.
+        # Services whose stored state is loaded on first use.
         self.deferred: dict[str, Callable[[], object]] = {}
         self._loading: set[str] = set()
         self._services: set[str] = set()
@@ -82,13 +82,13 @@ class Touched:
         self._rows: RowsTouched = {}
 
     def load_deferred(self, package: str) -> None:
-        """Load a service's stored state, if that was put off."""
+        """Load a service's stored state, if that was deferred."""
         if package in self.deferred:
             with MOTO_LOCK:
                 load = self.deferred.get(package)
                 if load is None or package in self._loading:
                     return
-                # Off the list only when it is done: until then, others who ask wait for the lock.
+                # Removed only when it is loaded: until then, other users wait for the lock.
                 self._loading.add(package)
                 try:
                     load()
@@ -97,30 +97,30 @@ class Touched:
                     self._loading.discard(package)
 
     def service(self, package: str) -> None:
-        """The service may have changed other than in its rows."""
+        """Note that a service may have changed outside its rows."""
         self._services.add(package)
 
     def made(self, package: str) -> None:
-        """The service has a new backend, whose ids and times must stay what they are, even if by a read."""
+        """Note a new backend: its ids and times must be stored, even when a read created it."""
         self._made.add(package)
 
     @property
     def has_made(self) -> bool:
-        """Whether a backend was made."""
+        """Whether a backend was created."""
         return bool(self._made)
 
     def row(self, rows: Rows, key: Hashable) -> None:
-        """A row was put, changed or removed."""
+        """Note that a row was put, changed or removed."""
         keys = self._rows.setdefault(rows, set())
         if keys is not None:
             keys.add(key)
 
     def all_rows(self, rows: Rows) -> None:
-        """Every row may be new, and those that are stored and not there any more go."""
+        """Note that every row may be new, and that stored rows which no longer exist are to be deleted."""
         self._rows[rows] = None
 
     def take(self, *, with_services: bool = True) -> tuple[set[str], RowsTouched]:
-        """Return the services and rows that were touched, and begin anew.
+        """Return the touched services and rows, and start a new record.
 
         Without `with_services`, only those services that have a new backend.
         """

@@ -1,4 +1,4 @@
-"""Patches moto's services where they differ from AWS or were not made to run for long."""
+"""Patches moto's services where they differ from AWS or cannot run for long."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import functools
 import importlib
 import sys
 
-# Modules of moto that take long to import and are not always used: the file here that patches each, and its function,
-# which takes the module.
+# Modules of moto that are slow to import and not always used: the file here that patches each, and its function, which
+# takes the module.
 _LATER = {
     "moto.apigateway.models": ("rest_apis", "patch"),
     "moto.apigateway.responses": ("rest_apis", "patch_responses"),
@@ -78,7 +78,7 @@ def patch_all() -> None:
 
 
 def patch_imported() -> None:
-    """Patch modules that were imported since; quick when there are none."""
+    """Patch modules that have been imported since the last call; quick when there are none."""
     for name, (file, function) in _LATER.items():
         if name in sys.modules and name not in _patched:
             _patched.add(name)

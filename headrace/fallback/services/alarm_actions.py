@@ -1,6 +1,6 @@
-"""CloudWatch's alarms act when their state changes: topics, functions, and the default event bus are told.
+"""Runs the actions of CloudWatch's alarms when their state changes: topics, functions, the default event bus.
 
-The state changes by SetAlarmState only: headrace does not evaluate metrics.
+Only SetAlarmState changes the state: headrace does not evaluate metrics.
 Documented: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html,
 alarms-and-actions-Lambda.html and cloudwatch-and-eventbridge.html.
 """
@@ -31,7 +31,7 @@ _ACTIONS = {
 
 @functools.cache
 def patch() -> None:
-    """Have moto's alarms act, once."""
+    """Make moto's alarms run their actions; called once."""
     from moto.cloudwatch.models import CloudWatchBackend
 
     backend: Any = CloudWatchBackend
@@ -83,7 +83,7 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
                 str(action), payload, service=_FUNCTION_SERVICE, source_arn=str(alarm.alarm_arn)
             )
         else:
-            log.warning("%s: headrace does nothing for the action %s", alarm.alarm_arn, action)
+            log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
 
 
 def _owe(

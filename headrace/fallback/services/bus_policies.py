@@ -1,7 +1,7 @@
-"""EventBridge keeps a bus's policy as AWS does: one statement by its id, or a whole policy in the place of the last.
+"""Stores an EventBridge bus's policy as AWS does: single statements by their ids, or a whole policy that replaces it.
 
-moto drops the statements of the same principal, adds to a policy that should be replaced, and cannot keep statements
-without an id. What AWS answers is recorded (LocalStack's test_put_permission and test_remove_permission).
+moto drops the statements of the same principal, adds to a policy that should be replaced, and cannot store statements
+without an id. AWS's answers are recorded (LocalStack's test_put_permission and test_remove_permission).
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -19,11 +19,11 @@ VERSION = "2012-10-17"
 PUT_EVENTS = "events:PutEvents"
 # eb-quota.html: an event bus's policy has at most 10,240 characters.
 MOST_CHARACTERS = 10_240
-# As moto has them of AWS.
+# These sentences are moto's.
 _NO_PRINCIPAL = "Parameter Principal must be specified."
 _OTHER_ACTION = "Provided value in parameter 'action' is not supported."
 _NO_STATEMENT = "Statement with the provided id does not exist."
-# The sentences below are assumed: API_PutPermission.html has the rules alone.
+# The sentences below are assumed: API_PutPermission.html gives only the rules.
 _BOTH = "Policy cannot be specified with StatementId, Action, Principal or Condition."
 _CONDITION = "Value of the parameter 'principal' must be '*' when the parameter 'condition' is set."
 _TOO_LONG = "The event bus policy is too long. For more information, see the limits."
@@ -45,7 +45,7 @@ def _policy(bus: Any) -> str | None:
 def _document(bus: Any) -> dict[str, Any]:
     found: Any = getattr(bus, "policy_document", None)
     if found is None:
-        # Kept by a headrace of before: moto's statements.
+        # An older headrace stored moto's statements.
         kept = [statement.describe() for statement in bus._statements.values()]
         found = {"Version": VERSION, "Statement": kept}
     return found
@@ -72,7 +72,7 @@ def _put_permission(handler: Any) -> str:
 
 
 def _keep(bus: Any, document: dict[str, Any]) -> None:
-    """Keep a bus's policy; one without statements is none, as on a bus that never had one."""
+    """Store a bus's policy; without statements it is none, as on a bus that never had one."""
     bus._statements.clear()
     if document["Statement"]:
         bus.policy_document = document
@@ -81,7 +81,7 @@ def _keep(bus: Any, document: dict[str, Any]) -> None:
 
 
 def _with_statement(statements: list[Any], statement: dict[str, Any]) -> list[Any]:
-    """Return statements with one more, in the place of that of its id if there is one.
+    """Return statements with one added, which replaces the statement with its id.
 
     Terraform's aws_cloudwatch_event_permission changes a statement by putting it again.
     """
@@ -126,7 +126,7 @@ def _remove_permission(handler: Any) -> str:
         document["Statement"] = []
     else:
         kept = [one for one in document["Statement"] if one.get("Sid") != statement_id]
-        # Recorded with and without RemoveAllPermissions, and of a bus without a policy.
+        # Recorded with and without RemoveAllPermissions, and for a bus without a policy.
         if len(kept) == len(document["Statement"]) or statement_id is None:
             raise AwsError("ResourceNotFoundException", _NO_STATEMENT)
         document["Statement"] = kept

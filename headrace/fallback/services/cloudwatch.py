@@ -1,6 +1,6 @@
-"""CloudWatch: metric data as AWS keeps it, a minute then five minutes then an hour a point, within a bound.
+"""CloudWatch's metric data: points of a minute, later of five minutes and of an hour, as on AWS, up to a limit.
 
-In memory only. moto keeps every value that was ever put, and goes through all of them for each period of a query.
+In memory only. moto keeps every value for ever, and scans all of them for each period of a query.
 Sources: "Metrics retention" in CloudWatch's user guide (standard resolution: a minute for 15 days, five minutes for 63,
 an hour for 455).
 """
@@ -20,18 +20,18 @@ from typing import Any
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept import pickles
 
-# How long a value waits for others of its minute; then they are one point.
+# How long a value waits for others of its minute; then they become one point.
 RAW_MS = 3 * 60 * 1000
-# The bounds are headrace's, of an account in a region.
+# headrace's limits for an account in a region.
 MOST_RAW = 20_000
 MOST_POINTS = 50_000
 MOST_PAGES = 100
-# Of one GetMetricStatistics (documented: API_GetMetricStatistics).
+# The limit of one GetMetricStatistics (documented: API_GetMetricStatistics).
 MOST_DATAPOINTS = 1_440
-# Of one query of GetMetricData: eleven days of seconds. The bound is headrace's.
+# headrace's limit for one query of GetMetricData: eleven days of seconds.
 MOST_PERIODS = 1_000_000
 DAY_S = 86_400
-# How long points of a period are kept, and what they become part of then.
+# How long points of each period are kept before they are merged into the next longer period.
 PERIODS: tuple[tuple[int, int], ...] = ((60, 15 * DAY_S), (300, 63 * DAY_S), (3600, 455 * DAY_S))
 
 
@@ -41,7 +41,8 @@ def patch() -> None:
     from moto.cloudwatch.models import CloudWatchBackend
     from moto.cloudwatch.responses import CloudWatchResponse
 
-    # Stored: its rule is not evaluated. moto's method reads the rule, and has the action under one of its two names.
+    # Stored: its rule is not evaluated. moto's method reads the rule, and has the action under only one of its two
+    # names.
     response: Any = CloudWatchResponse
     response.put_composite_alarm = response.put_metric_alarm
 
@@ -58,11 +59,11 @@ def patch() -> None:
     backend.get_metric_statistics = _of_periods(CloudWatchBackend.get_metric_statistics)
     backend.get_filtered_metrics = _get_filtered_metrics
     backend._get_paginated = _few_pages(CloudWatchBackend._get_paginated)
-    pickles.filters(
+    pickles.register_filter(
         "cloudwatch",
         lambda _, state: {**state, "metric_data": MetricData(), "paged_metric_data": {}},
     )
-    pickles.carries("cloudwatch", _keep_data)
+    pickles.register_carrier("cloudwatch", _keep_data)
 
 
 def _keep_data(before: dict[str, Any], backend: Any) -> None:
@@ -73,9 +74,9 @@ class MetricData:
     """The data of one account and region, in place of moto's list."""
 
     def __init__(self) -> None:
-        # Values as they came, with the time of arrival.
+        # Recent values, each with its time of arrival.
         self._raw: deque[tuple[int, Any]] = deque()
-        # By what they are points of, in the order of their making; a dictionary for each period.
+        # For each period, points by their series, unit and time, in the order of their creation.
         self._points: list[OrderedDict[tuple[Any, ...], Any]] = [OrderedDict() for _ in PERIODS]
 
     def __reduce__(self) -> Any:
@@ -100,7 +101,7 @@ class MetricData:
         return [*self, *others]
 
     def _roll(self, level: int, datum: Any) -> None:
-        """Make a datum part of a point of a level's period."""
+        """Merge a datum into a point of a level's period."""
         from moto.cloudwatch.models import MetricAggregatedDatum
 
         at = _floor(datum.timestamp, PERIODS[level][0])
@@ -140,7 +141,7 @@ def _series(datum: Any) -> tuple[Any, ...]:
 
 
 def _statistics(datum: Any) -> tuple[float, float, float, float]:
-    """Return the least, the greatest, how many, and their sum."""
+    """Return the minimum, the maximum, the count and the sum."""
     if hasattr(datum, "value"):
         return datum.value, datum.value, 1.0, datum.value
     return datum.min, datum.max, datum.sample_count, datum.sum
@@ -151,7 +152,7 @@ def _aware(time: datetime) -> datetime:
 
 
 def _floor(time: datetime, period_s: int) -> datetime:
-    """Return the start of a time's period, with a zone if the time has one."""
+    """Return the start of a time's period, with a time zone if the time has one."""
     into = _aware(time).timestamp() % period_s
     return (time - timedelta(seconds=into)).replace(microsecond=0)
 
@@ -160,7 +161,7 @@ def _floor(time: datetime, period_s: int) -> datetime:
 
 
 class _Wanted:
-    """A backend whose metrics are those of some namespaces and names."""
+    """A backend with only the metrics of some namespaces and names."""
 
     def __init__(self, backend: Any, names: set[tuple[str, str]]) -> None:
         self._backend = backend
@@ -170,7 +171,7 @@ class _Wanted:
         return getattr(self._backend, name)
 
     def get_all_metrics(self) -> list[Any]:
-        """Return the data that a query can be about."""
+        """Return the data that a query can use."""
         everything = self._backend.get_all_metrics()
         return [each for each in everything if (each.namespace, each.name) in self._names]
 
@@ -178,7 +179,7 @@ class _Wanted:
 def _of_wanted(get: Any) -> Any:
     @functools.wraps(get)
     def get_metric_data(self: Any, queries: list[dict[str, Any]], *args: Any, **named: Any) -> Any:
-        # A SELECT may be about anything; the others name their metrics.
+        # A SELECT may use any metric; other queries name theirs.
         if any(query.get("Expression", "").startswith("SELECT") for query in queries):
             return get(self, queries, *args, **named)
         metrics = [query["MetricStat"]["Metric"] for query in queries if "MetricStat" in query]
@@ -189,7 +190,7 @@ def _of_wanted(get: Any) -> Any:
 
 
 def _within_data(get: Any) -> Any:
-    """Ask for the times that have data alone: moto goes through each period of a query, were there a million."""
+    """Query only the times that have data: moto iterates over each period of a query, even over a million."""
 
     @functools.wraps(get)
     def get_metric_data(
@@ -207,12 +208,12 @@ def _within_data(get: Any) -> Any:
             return get(self, queries, start_time, end_time, *args, **named)
         times = [datum.timestamp for datum in self.get_all_metrics()]
         first, last = (min(times), max(times)) if times else (start_time, start_time)
-        # An expression needs all queries together; without one each goes through its own periods.
+        # Queries with an expression are run together; otherwise each is run over its own periods.
         is_apart = len(periods_s) == len(queries)
         results: list[Any] = []
         for group in [[one] for one in queries] if is_apart else [queries]:
             own_s = [int(one["MetricStat"]["Period"]) for one in group if "MetricStat" in one]
-            # Periods begin where they would: at whole multiples after the start.
+            # Periods begin as on the whole range: at whole multiples after the start.
             step = timedelta(seconds=math.lcm(*own_s))
             start = start_time + max(0, (first - start_time) // step) * step
             end = min(end_time, last + timedelta(seconds=max(own_s)))
@@ -257,7 +258,7 @@ def _of_periods(get: Any) -> Any:
 
 
 def _check_period(period_s: int, path: str) -> None:
-    """Raise moto's error of a period that CloudWatch does not have (documented: API_MetricStat; its words assumed)."""
+    """Raise moto's error for an invalid period (documented: API_MetricStat; the sentence is assumed)."""
     if period_s not in (1, 5, 10, 20, 30) and (period_s < 1 or period_s % 60):
         from moto.cloudwatch.exceptions import InvalidParameterValue
 
@@ -269,7 +270,7 @@ def _check_period(period_s: int, path: str) -> None:
 def _get_filtered_metrics(
     backend: Any, metric_name: str, namespace: str, dimensions: list[dict[str, str]]
 ) -> list[Any]:
-    """Return one datum of each metric that fits."""
+    """Return one datum of each metric that matches."""
     found: dict[tuple[Any, ...], Any] = {}
     for datum in backend.get_all_metrics():
         series = _series(datum)

@@ -1,4 +1,4 @@
-"""Adds the update calls of CodeBuild and CodeDeploy, of which moto has only those that create and delete.
+"""Adds the update calls of CodeBuild and CodeDeploy; moto has only their creations and deletions.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """
@@ -15,7 +15,7 @@ from headrace.fallback.services.updates import assign
 
 
 def codebuild(module: Any) -> None:
-    """Let projects be changed, where what a request does not say stays; and keep all that a new one is made of."""
+    """Allow updates of projects, which keep what a request omits; and store every member of a new project."""
     from moto.core.responses import ActionResult
     from moto.core.utils import unix_time
 
@@ -59,12 +59,12 @@ def codebuild(module: Any) -> None:
 
 
 def _own_key(response: Any) -> str:
-    """Return the key that projects have which name none (documented)."""
+    """Return the default key of projects without one (documented)."""
     return f"arn:aws:kms:{response.region}:{response.current_account}:alias/aws/s3"
 
 
 def codedeploy(module: Any) -> None:
-    """Let deployment groups be changed: what a request does not say stays."""
+    """Allow updates of deployment groups, which keep what a request omits."""
     from moto.codedeploy.exceptions import DeploymentGroupDoesNotExistException
     from moto.core.responses import ActionResult
 

@@ -1,4 +1,4 @@
-"""Patches moto's core: no list of every object ever made, and notes of what a request touches."""
+"""Patches moto's core: it no longer lists every object ever created, and it notes what a request touches."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -21,14 +21,14 @@ def patch() -> None:
     from moto.core.common_models import BaseModel
 
     model: Any = BaseModel
-    # It put every instance on a list of its class, for moto's dashboard.
+    # moto's version adds every instance to a list of its class, for moto's dashboard.
     model.__new__ = _untracked
     accounts: Any = AccountSpecificBackend
     accounts.__getitem__ = _noted(AccountSpecificBackend.__getitem__)
     shared: Any = moto.core.responses
-    # Looked through the class's members at every request.
+    # moto's version scans the class's members at every request.
     shared.method_names_from_class = functools.cache(shared.method_names_from_class)
-    # Chose 52 characters one by one.
+    # moto's version picks 52 characters one by one.
     shared.gen_amzn_requestid_long = _request_id
     shared.camelcase_to_underscores = functools.lru_cache(4096)(shared.camelcase_to_underscores)
 
@@ -49,7 +49,7 @@ def _noted(getitem: Any) -> Any:
     def noted(self: Any, region: str) -> Any:
         is_new = dict.get(self, "aws" if region == "global" else region) is None
         if is_new and TOUCHED.deferred:
-            # What is stored of the service is loaded now: nobody has asked for it before.
+            # The service's stored state is loaded now: this is its first use.
             TOUCHED.load_deferred(pickles.package_of(self.backend))
             is_new = dict.get(self, "aws" if region == "global" else region) is None
         backend = getitem(self, region)

@@ -1,7 +1,7 @@
-"""DynamoDB: items kept row by row, updates that happen whole or not at all, and legacy conditions as AWS has them.
+"""DynamoDB: stores items as rows, updates them atomically, and evaluates legacy conditions as AWS does.
 
 moto changes an item in place, so that a reader sees half of an update and a failed one leaves half behind; it copies
-whole tables for a transaction; and it keeps a place for every key that was ever asked for.
+whole tables for a transaction; and it creates an entry for every key that was ever read.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -50,7 +50,7 @@ def patch() -> None:
 
     use_clock(models, tables)
     attributes: Any = LimitedSizeDict
-    # It summed the whole item for every attribute; the sum is made once, of the whole.
+    # moto's version sums the whole item for every attribute; here the sum is computed once, for the whole item.
     attributes.__setitem__ = dict.__setitem__
     item: Any = Item
     item.__init__ = sized(Item.__init__)
@@ -72,11 +72,11 @@ def patch() -> None:
         setattr(handler, name, _with_legacy(getattr(handler, name)))
     for thread in (TableImport, TableExport):
         background: Any = thread
-        # At once, under the lock of the request, so that what it makes is kept with it.
+        # Now, under the request's lock, so that its changes are stored with the request.
         background.start = _run_now
     dynamodb_checks.patch(handler)
     handler.update_table = _updating(DynamoHandler.update_table)
-    pickles.reduces(Table, _reduce_table)
+    pickles.register_reducer(Table, _reduce_table)
 
 
 def _run_now(thread: Any) -> None:
@@ -121,7 +121,7 @@ class TableRows(Rows):
 
 
 def _canonical(key: Any) -> tuple[str, str | bytes]:
-    """Return a key's type and value; numbers that are equal are alike."""
+    """Return a key's type and value, in which equal numbers are the same."""
     if key.type != "N":
         return key.type, key.value
     try:
@@ -138,7 +138,7 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
 
 
 def _typed(plain: dict[str, Any]) -> Any:
-    """Return moto's value; its constructor would look at everything inside twice."""
+    """Return moto's value; moto's own constructor would check everything inside twice."""
     from moto.dynamodb.models.dynamo_type import DynamoType
 
     ((kind, value),) = plain.items()
@@ -175,7 +175,7 @@ def _reduce_table(table: Any) -> Any:
 
 
 def empty_table(kind: type, rows_id: int) -> Any:
-    """Return a table whose attributes and rows are still to come."""
+    """Return a table whose attributes and rows are still to be loaded."""
     make: Any = kind.__new__
     table: Any = make(kind)
     rows = pickles.rows_with_id(TableRows, rows_id)
@@ -198,7 +198,7 @@ def _kept(init: Any) -> Any:
 
 
 def _described(describe: Any) -> Any:
-    """Give a table its id and the time of its billing mode, and no empty lists of indexes (recorded)."""
+    """Describe a table with its id and the time of its billing mode, and without empty lists of indexes (recorded)."""
 
     @functools.wraps(describe)
     def described(self: Any, base_key: str = "TableDescription") -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _described(describe: Any) -> Any:
 
 
 def _updating(update_table: Any) -> Any:
-    """Answer that a table is being updated (recorded); it is Active when it is described after that."""
+    """Answer that a table is UPDATING (recorded); later descriptions say ACTIVE."""
 
     @functools.wraps(update_table)
     def updating(self: Any) -> Any:
@@ -232,7 +232,7 @@ def _updating(update_table: Any) -> Any:
 
 
 def _encrypt(table: Any, request: dict[str, Any]) -> None:
-    """Give a table another encryption, which moto leaves as it was."""
+    """Change a table's encryption, which moto ignores."""
     given = dict(request["SSESpecification"])
     if given.get("Enabled") and "KMSMasterKeyId" not in given:
         region = table.table_arn.split(":")[3]
@@ -256,7 +256,7 @@ def _with_legacy(action: Any) -> Any:
         if expected:
             table = self.dynamodb_backend.get_table(body["TableName"])
             attributes = body.get("Key") or body.get("Item") or {}
-            # Without a whole key the operation itself says what is wrong.
+            # Without a whole key, the operation itself reports the error.
             if all(name in attributes for name in table.table_key_attrs):
                 current = table.get_item(*key_of(table, attributes))
                 if not legacy.holds(expected, operator, current):

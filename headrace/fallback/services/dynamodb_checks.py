@@ -1,4 +1,4 @@
-"""DynamoDB refuses a Query without a key, and a transaction's entry without one action: moto fails at them.
+"""Refuses a Query without a key, and a transaction's entry without exactly one action: moto fails at them.
 
 The sentences are those that dynalite's and moto's tests observed on AWS.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def patch(handler: Any) -> None:
-    """Put the checks before methods of moto's responses; the caller does it once."""
+    """Add the checks before methods of moto's responses; called once."""
     for name, check in (("query", _check_query), ("transact_write_items", _check_actions)):
         setattr(handler, name, _after(check, getattr(handler, name)))
 

@@ -1,6 +1,6 @@
-"""One item of a DynamoDB table: read, put, updated whole or not at all, deleted; and transactions of several.
+"""Reads, puts, updates and deletes an item of a DynamoDB table, each atomically; and runs transactions.
 
-Before each write it is noted what was there, for a transaction that is cancelled to be undone.
+Before each write the old item is noted, so that a cancelled transaction can be undone.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -34,7 +34,7 @@ def sized(init: Any) -> Any:
 
 
 def place(table: Any, item: Any) -> None:
-    """Put an item where its key says; nothing else is told."""
+    """Put an item at its key, without stream records or notes."""
     if item.range_key is not None:
         table.items[item.hash_key][item.range_key] = item
     else:
@@ -44,12 +44,12 @@ def place(table: Any, item: Any) -> None:
 def get_item(
     table: Any, hash_key: Any, range_key: Any = None, projection_expression: Any = None
 ) -> Any:
-    """Return an item, or the attributes of it that are asked for; None when it is not there."""
+    """Return an item, or the requested attributes of it; None when it does not exist."""
     from moto.dynamodb.exceptions import MockValidationException
 
     if table.has_range_key and not range_key:
         raise MockValidationException("The provided key element does not match the schema")
-    # Not `items[hash_key]`, which makes a place for what is not there.
+    # Not `items[hash_key]`, which would create an entry.
     found = table.items.get(hash_key)
     if found is not None and range_key:
         found = found.get(range_key) if table.has_range_key else None
@@ -65,18 +65,18 @@ def _note(table: Any, hash_key: Any, range_key: Any) -> None:
 
 
 def _tell(table: Any, old: Any, new: Any) -> None:
-    """Tell the Kinesis streams of a table of a change, once it is certain."""
+    """Send a change to the table's Kinesis streams, once it is certain."""
     if destinations_of(table):
         UNDO.after(lambda: tell(table, old, new))
 
 
 def noted_put(put: Any) -> Any:
-    """Return a table's put_item, which first notes what was there."""
+    """Return a table's put_item, which first notes the old item."""
 
     @functools.wraps(put)
     def put_item(self: Any, item_attrs: dict[str, Any], *args: Any, **named: Any) -> Any:
         before = None
-        # Before, for a transaction to find what was there.
+        # Before the put, so that a transaction can restore the old item.
         if self.table_key_attrs and all(name in item_attrs for name in self.table_key_attrs):
             key = key_of(self, item_attrs)
             _note(self, *key)
@@ -89,7 +89,7 @@ def noted_put(put: Any) -> Any:
 
 
 def key_of(table: Any, attributes: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the key, as moto's values, of an item with these attributes; None for a range key that no item has."""
+    """Return an item's key as moto's values; None for the range key of a table without one."""
     from moto.dynamodb.models.dynamo_type import DynamoType
 
     range_name = table.range_key_attr
@@ -100,7 +100,7 @@ def key_of(table: Any, attributes: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def whole_key(_: Any, table: Any, keys: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the key that a request names. Raises AWS's ValidationException when it does not fit the table."""
+    """Return the key in a request. Raises AWS's ValidationException when it does not fit the table."""
     from moto.dynamodb.exceptions import ProvidedKeyDoesNotExist
 
     if any(name not in keys for name in table.table_key_attrs):
@@ -114,7 +114,7 @@ def whole_key(_: Any, table: Any, keys: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def delete_item(table: Any, hash_key: Any, range_key: Any) -> Any:
-    """Delete an item, and return it; None when there was none."""
+    """Delete an item, and return it; None when it did not exist."""
     item = get_item(table, hash_key, range_key)
     if item is None:
         return None
@@ -127,7 +127,7 @@ def delete_item(table: Any, hash_key: Any, range_key: Any) -> Any:
 
 
 def remove(table: Any, hash_key: Any, range_key: Any) -> None:
-    """Take an item out of its table; nothing else is told."""
+    """Remove an item from its table, without stream records or notes."""
     if table.has_range_key:
         partition = table.items[hash_key]
         partition.pop(range_key, None)
@@ -149,7 +149,7 @@ def update_item(
     condition_expression: str | None = None,
     return_values_on_condition_check_failure: str | None = None,
 ) -> Any:
-    """Update a copy, and put it in the item's place when all went well."""
+    """Update a copy of an item, which replaces the item when everything succeeds."""
     from moto.dynamodb.comparisons import create_condition_expression_parser
     from moto.dynamodb.exceptions import ConditionalCheckFailed, ProvidedKeyDoesNotExist
     from moto.dynamodb.models.dynamo_type import Item
@@ -220,7 +220,7 @@ def _check_update(table: Any, item: Any, current: Any) -> None:
 
 
 class _OnePartition:
-    """A table of which `all_items` are those of one partition."""
+    """A table whose `all_items` returns the items of one partition."""
 
     def __init__(self, table: Any, hash_key: Any) -> None:
         self._table = table
@@ -240,13 +240,13 @@ class _OnePartition:
 
 
 def of_one_partition(query: Any) -> Any:
-    """Return a table's query, which looks at the items of one partition only."""
+    """Return a table's query method, restricted to the items of one partition."""
 
     @functools.wraps(query)
     def quick(
         self: Any, hash_key: Any, *args: Any, index_name: str | None = None, **named: Any
     ) -> Any:
-        # `index_name` is moto's eighth; it is passed by position.
+        # `index_name` is the eighth parameter in moto; it is passed by position.
         by_index = index_name or (len(args) > 6 and args[6])
         of = self if by_index or hash_key is None else _OnePartition(self, hash_key)
         if index_name is not None:
@@ -260,7 +260,7 @@ def of_one_partition(query: Any) -> Any:
 
 
 class _Undo:
-    """What was there before each write of the transaction under way. Not thread-safe: `MOTO_LOCK`."""
+    """The old items of the current transaction's writes. Not thread-safe: `MOTO_LOCK`."""
 
     def __init__(self) -> None:
         self._noted: list[tuple[Any, Any, Any, Any]] | None = None
@@ -271,7 +271,7 @@ class _Undo:
         self._noted, self._streams, self._after = [], {}, []
 
     def after(self, act: Callable[[], None]) -> None:
-        """Do something when the transaction has succeeded; at once when there is none."""
+        """Call `act` when the transaction has succeeded; at once without a transaction."""
         if self._noted is None:
             act()
         else:
@@ -286,7 +286,7 @@ class _Undo:
             self._streams.setdefault(table.stream_shard, table.stream_shard.kept.next)
 
     def end(self) -> list[Callable[[], None]]:
-        """Forget the transaction; return what its success is followed by."""
+        """Forget the transaction; return the calls to make after its success."""
         self._noted, self._streams = None, {}
         acts, self._after = self._after, []
         return acts
@@ -307,18 +307,18 @@ UNDO = _Undo()
 
 
 class Copies:
-    """`copy` as moto's transactions use it: of a table nothing is copied, since `UNDO` knows what to put back."""
+    """Replaces `copy` in moto's transactions: tables are not copied, since `UNDO` can restore them."""
 
     @staticmethod
     def deepcopy(value: Any) -> Any:
-        """Return a copy; of a table, the table itself."""
+        """Return a copy; for a table, the table itself."""
         from moto.dynamodb.models.table import Table
 
         return value if isinstance(value, Table) else copy.deepcopy(value)
 
 
 def undone_if_cancelled(transact: Any) -> Any:
-    """Return transact_write_items, which puts everything back when it fails."""
+    """Return transact_write_items, which undoes every write when it fails."""
 
     @functools.wraps(transact)
     def write(self: Any, transact_items: list[dict[str, Any]]) -> None:

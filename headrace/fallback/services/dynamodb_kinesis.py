@@ -1,6 +1,6 @@
-"""DynamoDB's streams into Kinesis: each change of an item goes into the Kinesis streams that its table names.
+"""DynamoDB's Kinesis streaming destinations: each change of an item goes to the Kinesis streams that its table names.
 
-moto has none of it. A change is owed from the transaction of the write on, so that it survives kill -9, and may then
+moto lacks this. A change is in the outbox from the write's transaction on, so it survives kill -9, and may then
 arrive twice; changes of one item may arrive in another order while Kinesis fails, as AWS warns.
 Documented: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/kds.html; errors and records are recorded.
 """
@@ -28,7 +28,7 @@ _DAY_S = 86_400
 
 @functools.cache
 def patch() -> None:
-    """Give moto's DynamoDB the operations, once; `dynamodb_items` tells of changes."""
+    """Add the operations to moto's DynamoDB, once; `dynamodb_items` calls `tell` for changes."""
     from moto.dynamodb.responses import DynamoHandler
 
     handler: Any = DynamoHandler
@@ -39,7 +39,7 @@ def patch() -> None:
 
 
 def destinations_of(table: Any) -> dict[str, str]:
-    """Return a table's destinations: the ARNs of streams, and the precision of times ('' for AWS's default)."""
+    """Return a table's destinations: stream ARN -> precision of times ('' for AWS's default)."""
     found: dict[str, str] = getattr(table, "kinesis_destinations", {})
     return found
 
@@ -80,7 +80,7 @@ def _enable(response: Any) -> Any:
     precision = _precision(given, "enableKinesisStreamingConfiguration")
     kept = destinations_of(table)
     if stream_arn in kept:
-        # The state's words are assumed.
+        # The state's name is assumed.
         raise _refused(
             f"{_INVALID_STATE}Kinesis streaming destination {stream_arn} is already enabled"
         )
@@ -93,7 +93,7 @@ def _enable(response: Any) -> Any:
 
 
 def _find_stream(stream_arn: str, account: str) -> None:
-    """Raise AWS's error when there is no such stream (the sentence is assumed)."""
+    """Raise AWS's error when the stream does not exist (the sentence is assumed)."""
     if CURRENT.control is None:
         return
     try:
@@ -176,7 +176,7 @@ def _describe(response: Any) -> Any:
 
 
 def tell(table: Any, old: Any, new: Any) -> None:
-    """Owe a change to the table's destinations; a write that changes nothing is none (documented)."""
+    """Put a change into the outbox for each destination; a write without a change sends none (documented)."""
     kept = destinations_of(table)
     if not kept or CURRENT.control is None or (old is not None and new is not None and old == new):
         return
@@ -196,7 +196,7 @@ def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
         "ApproximateCreationDateTime": now_ms * 1000 if precision == _PRECISIONS[1] else now_ms,
         "Keys": keys,
     }
-    # Both images are always there, whatever the table's own stream has (documented).
+    # Both images are always present, whatever the table's own stream has (documented).
     for name, item in (("NewImage", new), ("OldImage", old)):
         if item is not None:
             change[name] = item.to_json()["Attributes"]
@@ -219,7 +219,7 @@ def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
 def _owe(table: Any, stream_arn: str, record: dict[str, Any]) -> None:
     arn = Arn.parse(stream_arn)
     body = json.dumps(record).encode()
-    # The same item always has the same key, so that its changes are in one shard; the key itself is assumed.
+    # An item always has the same partition key, so all its changes are in one shard; the key itself is assumed.
     key = json.dumps(record["dynamodb"]["Keys"], sort_keys=True)
     OUTBOX.add(
         Delivery(

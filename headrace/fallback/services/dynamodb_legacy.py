@@ -1,7 +1,7 @@
 """DynamoDB's legacy members, which Java's Kinesis client library still sends: `Expected` and `AttributeUpdates`.
 
-moto ignores `ConditionalOperator`, the value beside `Exists`, and all of `Expected` in DeleteItem, and stores what a
-legacy update puts as another type. Source: documented (LegacyConditionalParameters in the developer guide);
+moto ignores `ConditionalOperator`, the value beside `Exists`, and all of `Expected` in DeleteItem, and stores the
+values of a legacy update with another type. Source: documented (LegacyConditionalParameters in the developer guide);
 the sentences of errors are those that dynalite's tests observed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -98,7 +98,7 @@ def _values(condition: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def holds(expected: Mapping[str, Any], operator: str | None, item: Any) -> bool:
-    """Return whether a request's legacy conditions hold of moto's `item`, which may be None."""
+    """Return whether a request's legacy conditions are true for moto's `item`, which may be None."""
     attributes: Mapping[str, Any] = {} if item is None else item.attrs
     results = (_holds(condition, attributes.get(name)) for name, condition in expected.items())
     return any(results) if operator == "OR" and expected else all(results)
@@ -124,7 +124,7 @@ def _equal(found: Any, wanted: Any) -> bool:
 
 
 def _order(value: Any) -> Any:
-    """Return what values of a type are ordered by."""
+    """Return the sort key of a type's values."""
     if value.type == "B":
         return value.value if isinstance(value.value, bytes) else base64.b64decode(value.value)
     return value.cast_value
@@ -210,7 +210,7 @@ def check_updates(updates: Mapping[str, Any]) -> None:
 
 
 def apply_updates(item: Any, updates: Mapping[str, Any], key_names: list[str]) -> None:
-    """Change moto's `item` as a request's legacy updates say. Raises AWS's ValidationException."""
+    """Apply a request's legacy updates to moto's `item`. Raises AWS's ValidationException."""
     for name, update in updates.items():
         if name in key_names:
             raise _invalid(

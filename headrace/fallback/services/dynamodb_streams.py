@@ -1,6 +1,6 @@
-"""DynamoDB streams: records stored row by row for a day, and iterators that hold their own position.
+"""DynamoDB streams: records are stored as rows for a day, and iterators contain their own position.
 
-moto keeps every record and every iterator for ever, and forgets iterators with the process.
+moto keeps every record and every iterator for ever, and loses iterators when the process ends.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -20,13 +20,13 @@ import msgspec
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
-# Documented: records stay for 24 hours. The two bounds are headrace's, of one stream: memory holds it.
+# Documented: records are kept for 24 hours. The two limits are headrace's, for one stream: records are in memory.
 RETENTION_MS = 24 * 3600 * 1000
 MOST_RECORDS = 50_000
 MOST_BYTES = 32 * 1024 * 1024
-# Documented: an iterator expires 15 minutes after it was made.
+# Documented: an iterator expires 15 minutes after its creation.
 ITERATOR_MS = 15 * 60 * 1000
-# The key of the row that says how many records were trimmed.
+# The key of the row with the number of trimmed records.
 TRIMMED = -1
 
 
@@ -49,24 +49,24 @@ def patch() -> None:
 
 
 class StreamRows(Rows):
-    """The records of a stream, oldest first, each packed with its time; `next` is how many there have ever been."""
+    """The records of a stream, oldest first, each compressed with its time; `next` is the total number so far."""
 
     service = "dynamodb"
 
     def __init__(self, rows_id: int | None = None) -> None:
         super().__init__(rows_id)
-        # A record as moto has it takes two kilobytes, packed a few hundred bytes.
+        # A record takes two kilobytes in moto's form, compressed a few hundred bytes.
         self.records: deque[tuple[bytes, int]] = deque()
         self.first = 0
         self._bytes = 0
 
     @property
     def next(self) -> int:
-        """The number of the record to come."""
+        """The number of the next record."""
         return self.first + len(self.records)
 
     def add(self, record: dict[str, Any], now_ms: int) -> None:
-        """Add a record, and let go of what is too old or too much."""
+        """Add a record, and drop records beyond the limits."""
         TOUCHED.row(self, self.next)
         self._append(msgspec.msgpack.encode([record, now_ms], enc_hook=_plain), now_ms)
         self.trim(now_ms)
@@ -76,7 +76,7 @@ class StreamRows(Rows):
         self._bytes += len(packed)
 
     def trim(self, now_ms: int) -> None:
-        """Let go of what is too old or too much."""
+        """Drop records that are too old or beyond the limits."""
         while self.records and (
             self.records[0][1] <= now_ms - RETENTION_MS
             or len(self.records) > MOST_RECORDS
@@ -86,11 +86,11 @@ class StreamRows(Rows):
             self._bytes -= len(packed)
             TOUCHED.row(self, self.first)
             self.first += 1
-            # What was trimmed leaves a mark, or an empty stream would number anew after a restart.
+            # The mark keeps an empty stream from restarting its numbers after a restart.
             TOUCHED.row(self, TRIMMED)
 
     def cut(self, following: int) -> None:
-        """Take back the records from number `following` on: their transaction was cancelled."""
+        """Remove the records from number `following` on: their transaction was cancelled."""
         while self.next > following:
             packed, _ = self.records.pop()
             self._bytes -= len(packed)
@@ -158,11 +158,11 @@ def _with_rows(init: Any) -> Any:
 
 
 def _add(shard: Any, old: Any, new: Any) -> None:
-    """Record a change; a write that changes nothing gives no record (documented)."""
+    """Record a change; a write that changes nothing adds no record (documented)."""
     from moto.dynamodb.models.table import StreamRecord
 
     specification = shard.table.stream_specification
-    # A stream that was switched off can still be read, and gets nothing new.
+    # A stream that was switched off can still be read, but gets no new records.
     if shard.kept is None or not specification.get("StreamEnabled"):
         return
     if old is not None and new is not None and old == new:
@@ -187,7 +187,7 @@ def _add(shard: Any, old: Any, new: Any) -> None:
 
 
 def _key_bytes(table: Any, item: Any) -> int:
-    """Return the bytes of a key's names and values, which a record's size has beside its images.
+    """Return the bytes of a key's names and values, which a record's size counts beside its images.
 
     Observed in AWS's answers that LocalStack recorded; moto counts the characters of its JSON.
     """

@@ -1,4 +1,4 @@
-"""What a target of a rule gets of an event: a constant, a part, a filled template, or all of it."""
+"""Computes the input of a rule's target from an event: a constant, a part, a filled template, or the whole event."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
-    """Return a target's input for an event: a constant, a part, a filled template, or all of it."""
+    """Return a target's input for an event: a constant, a part, a filled template, or the whole event."""
     from moto.events.utils import EventTemplateParser
 
     whole: Any = whole_event(event)
@@ -31,7 +31,7 @@ def input_of(target: Mapping[str, Any], event: Mapping[str, Any]) -> bytes:
 
 
 def at_path(event: Mapping[str, Any], path: str) -> Any:
-    """Return what a path such as `$.detail.id` leads to; None when there is nothing."""
+    """Return the value at a path such as `$.detail.id`; None when it is missing."""
     part: Any = event
     for name in path.removeprefix("$").strip(".").split("."):
         part = part.get(name) if name and isinstance(part, dict) else part if not name else None
@@ -39,7 +39,7 @@ def at_path(event: Mapping[str, Any], path: str) -> Any:
 
 
 def whole_event(original: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event as EventBridge writes it: moto's time is a number of seconds."""
+    """Return an event in EventBridge's form; moto has its time as a number of seconds."""
     event = dict(original)
     event.pop("ingestion-time", None)
     if isinstance(event.get("time"), int | float):

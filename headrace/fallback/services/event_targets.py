@@ -1,4 +1,4 @@
-"""Sends one event of EventBridge to one target, by the kind of thing that its ARN names."""
+"""Sends one event of EventBridge to one target, by the kind of resource in the target's ARN."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
@@ -12,15 +12,15 @@ from typing import Any
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
 from headrace.fallback.http_targets import HttpCall, http_call, is_http
-from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, to_queue
+from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services.event_inputs import at_path, input_of
 
-# How often an event goes from bus to bus: AWS forbids such circles, and here they end.
+# The most buses that an event passes: AWS forbids such loops, and here they end.
 MOST_HOPS = 5
 
 
 class TargetFailed(Exception):
-    """A target cannot be reached, now or ever: AWS's code, and why."""
+    """A target cannot be reached, now or ever: AWS's code, and the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -28,13 +28,13 @@ class TargetFailed(Exception):
 
 
 class _Nested:
-    """How many buses the event that is being sent has gone through."""
+    """How many buses the current event has passed."""
 
     hops = 0
 
 
 def send_on(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input: bool) -> None:
-    """Send an event to where a target is. Raises TargetFailed, and what the target raises."""
+    """Send an event to a target. Raises TargetFailed, and the target's own errors."""
     arn = str(target["Arn"])
     parts = arn.split(":", 5)
     service = parts[2] if len(parts) == 6 else ""
@@ -44,13 +44,14 @@ def send_on(rule: Any, target: Mapping[str, Any], event: Any, *, transform_input
     sender = _to_http if is_http(arn) else _SENDERS.get(service)
     if sender is None:
         raise TargetFailed(
-            "UNSUPPORTED_TARGET", "headrace delivers events to no such target, and AWS does"
+            "UNSUPPORTED_TARGET",
+            "headrace does not deliver events to such a target, though AWS does",
         )
     sender(rule, target, parts, event if transform_input else {**event})
 
 
 def dead_letter_arn(target: Mapping[str, Any]) -> str:
-    """Return the queue of what a target does not take; empty for none."""
+    """Return a target's dead-letter queue; empty for none."""
     return str((target.get("DeadLetterConfig") or {}).get("Arn", ""))
 
 
@@ -81,7 +82,7 @@ def _to_stream(rule: Any, target: Mapping[str, Any], parts: list[str], event: An
     params = {
         "StreamARN": target["Arn"],
         "StreamName": parts[5].removeprefix("stream/"),
-        # A path that leads nowhere leaves AWS's default.
+        # A path without a value keeps AWS's default.
         "PartitionKey": str(event["id"] if key is None else key)[:256],
         "Data": data,
     }
@@ -146,7 +147,7 @@ def _queue(
     http: HttpCall | None = None,
 ) -> None:
     if CURRENT.control is None:
-        return  # state is loaded: this was delivered when it was new
+        return  # state is being loaded: this event was delivered before
     retry = target.get("RetryPolicy") or {}
     OUTBOX.add(
         Delivery(
@@ -162,7 +163,7 @@ def _queue(
             most_retries=int(retry.get("MaximumRetryAttempts", MOST_RETRIES)),
             dead_letter_arn=dead_letter_arn(target),
             attributes={"RULE_ARN": rule.arn, "TARGET_ARN": str(target["Arn"])},
-            # A rule without a role for such a target is refused by AWS.
+            # AWS refuses a rule without a role for such a target.
             acting_arn=str(target.get("RoleArn") or ""),
             acting_session=f"AWSEvents_{rule.name}"[:64],
         )
@@ -170,7 +171,7 @@ def _queue(
 
 
 def _ask(rule: Any, action: str, arn: str) -> None:
-    """Ask whether a target's own policy allows EventBridge to do something. Raises TargetFailed."""
+    """Check that a target's own policy allows EventBridge an action. Raises TargetFailed."""
     acting = Acting("events.amazonaws.com", source_arn=str(rule.arn))
     sentence = CURRENT.guard.denial(acting, action, arn)
     if sentence:
@@ -180,7 +181,7 @@ def _ask(rule: Any, action: str, arn: str) -> None:
 def _to_queue(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) -> None:
     _ask(rule, "sqs:SendMessage", str(target["Arn"]))
     group = (target.get("SqsParameters") or {}).get("MessageGroupId")
-    if not to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
+    if not send_to_queue(target["Arn"], input_of(target, event).decode(), {}, group):
         raise TargetFailed("NO_PERMISSIONS", f"there is no queue {parts[5]}")
 
 
@@ -201,7 +202,7 @@ def _to_log_group(rule: Any, target: Mapping[str, Any], parts: list[str], event:
     backend = backends[parts[4]][parts[3]]
     _ask(rule, "logs:PutLogEvents", str(target["Arn"]))
     group = parts[5].removeprefix("log-group:").removesuffix(":*")
-    # moto makes a stream an event; a rule has one.
+    # moto creates a stream for each event; here each rule has one.
     stream = str(uuid.uuid5(uuid.NAMESPACE_URL, rule.arn))
     backend.ensure_log_stream(group, stream)
     message = input_of(target, event).decode()
@@ -219,11 +220,11 @@ def _to_bus(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) 
         if sentence:
             raise TargetFailed("NO_PERMISSIONS", sentence)
     elif parts[4] != rule.arn.split(":")[4]:
-        # Within the account a bus lets rules in without a role; assumed for those made before AWS asked for one.
+        # A bus in the same account accepts rules without a role; assumed for rules from before AWS required one.
         _ask(rule, "events:PutEvents", arn)
     if _Nested.hops >= MOST_HOPS:
         raise TargetFailed(
-            "INVALID_TARGET", f"the event has gone from bus to bus {MOST_HOPS} times"
+            "INVALID_TARGET", f"the event has passed from bus to bus {MOST_HOPS} times"
         )
     backends: Any = moto.events.models.events_backends
     _Nested.hops += 1

@@ -1,7 +1,7 @@
-"""EventBridge: delivers events to a rule's targets wherever they are; a failing target never fails PutEvents.
+"""EventBridge: delivers events to a rule's targets in any service; a failing target never fails PutEvents.
 
-moto's queues, topics, log groups, buses and archives are served at once; functions, streams and delivery streams are
-headrace's, and are served from the outbox or Lambda's own queue. Nothing is delivered while state is loaded.
+moto's queues, topics, log groups, buses and archives get events at once; functions, streams and delivery streams are
+headrace's, and get them from the outbox or Lambda's own queue. Nothing is delivered while state is being loaded.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -32,7 +32,7 @@ from headrace.fallback.services.time_of import use_clock
 
 log = logging.getLogger(__name__)
 
-# Events of an archive that are kept, whatever its retention.
+# The most events that an archive keeps, whatever its retention.
 MOST_ARCHIVED = 100_000
 
 
@@ -48,11 +48,11 @@ def patch() -> None:
     rule.send_to_targets = _send_to_targets
     archive: Any = Archive
     archive.__init__ = _with_rows(Archive.__init__)
-    pickles.reduces(Archive, _reduce_archive)
+    pickles.register_reducer(Archive, _reduce_archive)
 
 
 class _Memory:
-    """What deliveries remember: failures that are logged (once for a target and a reason)."""
+    """What deliveries remember: the failures that were logged (once for a target and a reason)."""
 
     targets: ClassVar[set[tuple[str, str, str]]] = set()
 
@@ -61,14 +61,14 @@ def _send_to_targets(rule: Any, original_event: Any, transform_input: bool = Tru
     """Send an event to a rule's targets, if it matches. Never raises."""
     if rule.state == "DISABLED":
         return
-    # A rule with nothing but a schedule has no pattern, and matches no event.
+    # A rule with only a schedule has no pattern, and matches no event.
     if rule.scheduled_expression and not rule.event_pattern.get_pattern():
         return
     try:
         if not rule.event_pattern.matches_event(original_event):
             return
-    except Exception as error:  # noqa: BLE001 - a pattern that cannot be run matches nothing
-        _say(rule.arn, "", f"{type(error).__name__}: {error}")
+    except Exception as error:  # noqa: BLE001 - an invalid pattern matches nothing
+        _log_failure(rule.arn, "", f"{type(error).__name__}: {error}")
         return
     for target in list(rule.targets):
         send_to_target(rule, target, original_event, transform_input=transform_input)
@@ -80,11 +80,11 @@ def send_to_target(
     """Send an event to one target of a rule. Never raises; the caller holds moto's lock."""
     try:
         send_on(rule, target, event, transform_input=transform_input)
-    except Exception as error:  # noqa: BLE001 - one target's failure is nobody else's
+    except Exception as error:  # noqa: BLE001 - a failing target does not affect the others
         _fail(rule, target, event, error)
 
 
-def _say(rule_arn: str, target_arn: str, reason: str) -> None:
+def _log_failure(rule_arn: str, target_arn: str, reason: str) -> None:
     failure = (rule_arn, target_arn, reason)
     if failure not in _Memory.targets and len(_Memory.targets) < 10_000:
         _Memory.targets.add(failure)
@@ -102,7 +102,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
     )
 
     def say(delivery: Delivery, why: AwsError, what_now: str) -> None:
-        _say(rule.arn, arn, f"it {what_now}: {why}")
+        _log_failure(rule.arn, arn, f"it {what_now}: {why}")
 
     message = getattr(error, "message", None) or str(error) or type(error).__name__
     give_up(delivery, str(code), str(message), "", say)
@@ -112,7 +112,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
 
 
 class _Archived(Rows):
-    """The events of an archive, by number; those past its retention go."""
+    """The events of an archive, by number; those past its retention are dropped."""
 
     service = "events"
     archive: Any
@@ -139,7 +139,7 @@ class _Archived(Rows):
     def __len__(self) -> int:
         return len(self.events)
 
-    # Two archives are equal only if they are the same object, whatever their events.
+    # An archive equals only itself, whatever its events.
     def __bool__(self) -> bool:
         return True
 
@@ -167,7 +167,7 @@ def _reduce_archive(archive: Any) -> Any:
 
 
 def empty_archive(rows_id: int) -> Any:
-    """Return an archive whose attributes and events are still to come."""
+    """Return an archive whose attributes and events are still to be loaded."""
     from moto.events.models import Archive
 
     archive: Any = Archive.__new__(Archive)

@@ -1,6 +1,6 @@
-"""What a Managed Flink application's configuration is after UpdateApplication, in the form that describes it.
+"""Computes a Managed Flink application's configuration after UpdateApplication, in the form of a description.
 
-An update names members as the configuration does with `Update` behind, a description with `Description` behind.
+A member's name ends with `Update` in an update, and with `Description` in a description.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from moto.kinesisanalyticsv2.models import FAKE_VPC_ID
 from headrace.aws.errors import AwsError
 
 NETWORKS = "VpcConfigurationDescriptions"
-# Documented: with the type DEFAULT these are the values, whatever others are given (API_CheckpointConfiguration,
+# Documented: with the type DEFAULT these values apply, whatever the request gives (API_CheckpointConfiguration,
 # API_MonitoringConfiguration, API_ParallelismConfiguration).
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "CheckpointConfigurationDescription": {
@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "CurrentParallelism": 1,
     },
 }
-# Members that a description does not call as the update does.
+# Members whose description and update have unrelated names.
 _SECTIONS = {
     ("CodeContentUpdate", "S3ContentLocationUpdate"): "S3ApplicationCodeLocationDescription",
 }
@@ -41,11 +41,11 @@ def updated(
 ) -> dict[str, Any]:
     """Return the description after an ApplicationConfigurationUpdate and a RunConfigurationUpdate.
 
-    Raises AwsError; `described` stays as it is.
+    Raises AwsError; `described` is not changed.
     """
     update = dict(update)
     if update.pop("SqlApplicationConfigurationUpdate", None):
-        # moto keeps nothing of it, and AWS has discontinued these applications.
+        # moto does not store it, and AWS has discontinued these applications.
         raise AwsError(
             "UnsupportedOperationException",
             "The inputs and outputs of an application for SQL cannot be changed",
@@ -54,7 +54,7 @@ def updated(
     properties = update.pop("EnvironmentPropertyUpdates", None)
     found = _merged(described, update)
     if properties is not None:
-        # Documented: the groups that an update gives take the place of all.
+        # Documented: the property groups of an update replace all others.
         groups: list[Any] = properties.get("PropertyGroups") or []
         found["EnvironmentPropertyDescriptions"] = {"PropertyGroupDescriptions": groups}
     for network in networks:
@@ -68,7 +68,7 @@ def updated(
 
 
 def vpc(network: dict[str, Any]) -> dict[str, Any]:
-    """Return what describes a VpcConfiguration; it is in the VPC in which moto has all of them."""
+    """Return the description of a VpcConfiguration; moto has a single VPC."""
     return {
         "VpcId": FAKE_VPC_ID,
         "SubnetIds": network["SubnetIds"],
@@ -99,7 +99,7 @@ def _merged(described: dict[str, Any], update: dict[str, Any], at: str = "") -> 
 
 
 def _artifact(artifact: dict[str, Any]) -> dict[str, Any]:
-    """Return what describes a notebook's artifact."""
+    """Return the description of a notebook's artifact."""
     return {
         f"{name}Description" if isinstance(value, dict) else name: value
         for name, value in artifact.items()
@@ -107,14 +107,14 @@ def _artifact(artifact: dict[str, Any]) -> dict[str, Any]:
 
 
 def _code(content: str) -> dict[str, Any]:
-    """Return what describes code that is given itself, in base 64."""
+    """Return the description of inline code, in Base64."""
     data = base64.b64decode(content)
     digest = hashlib.md5(data, usedforsecurity=False).hexdigest()
     return {"CodeMD5": digest, "CodeSize": len(data)}
 
 
 def _with_network(networks: list[dict[str, Any]], update: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the networks after an update of one."""
+    """Return the VPC configurations after an update of one."""
     if update["VpcConfigurationId"] not in {each["VpcConfigurationId"] for each in networks}:
         raise AwsError(
             "ResourceNotFoundException",

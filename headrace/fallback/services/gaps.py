@@ -1,4 +1,4 @@
-"""Adds what stacks need and moto's services lack or do wrongly: deletions, refusals, and buckets of headrace's own S3.
+"""Adds what stacks need where moto's services lack it or are wrong: deletions, refusals, headrace's S3 buckets.
 
 Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`.
 """
@@ -26,7 +26,7 @@ _MANAGED_KEYS = {
 
 
 def _has_bucket(account: str, region: str, name: str) -> bool:
-    """Whether there is a bucket; S3 is headrace's own, and moto's has none."""
+    """Whether a bucket exists; S3 is headrace's own, and moto's has no buckets."""
     if CURRENT.control is None:
         return True
     region = "us-east-1" if region == "aws" else region
@@ -42,7 +42,7 @@ def _json(answer: dict[str, Any] | None = None) -> str:
 
 
 def appregistry(module: Any) -> None:
-    """Let applications be changed and deleted, and have each name once."""
+    """Allow updates and deletions of applications, and refuse a second one with the same name."""
     from moto.core.exceptions import JsonRESTError
     from moto.servicecatalogappregistry import urls
     from moto.servicecatalogappregistry.responses import AppRegistryResponse
@@ -80,7 +80,7 @@ def appregistry(module: Any) -> None:
 
 
 def athena(module: Any) -> None:
-    """Let named queries and data catalogs be deleted."""
+    """Allow deletions of named queries and data catalogs."""
 
     def delete_named_query(self: Any) -> str:
         self.athena_backend.named_queries.pop(self._get_param("NamedQueryId"), None)
@@ -96,13 +96,13 @@ def athena(module: Any) -> None:
 
 
 def backup(module: Any) -> None:
-    """Let a plan be made again that was deleted."""
+    """Allow a deleted plan to be created again."""
     delete = module.BackupBackend.delete_backup_plan
 
     @functools.wraps(delete)
     def delete_backup_plan(self: Any, backup_plan_id: str) -> Any:
         gone = delete(self, backup_plan_id)
-        # It would stand in the way of the same plan made anew.
+        # The deleted plan would prevent an equal new one.
         self.plans.pop(backup_plan_id, None)
         return gone
 
@@ -110,7 +110,7 @@ def backup(module: Any) -> None:
 
 
 def codebuild(module: Any) -> None:
-    """Let projects be without a source, whose buildspec is their own."""
+    """Allow projects without a source, which have their own buildspec."""
     check = module._validate_required_params_source
 
     @functools.wraps(check)
@@ -123,7 +123,7 @@ def codebuild(module: Any) -> None:
 
 
 def codedeploy(module: Any) -> None:
-    """Let applications and deployment groups be deleted, and hooks of a stack's deployments answer."""
+    """Allow deletions of applications and deployment groups, and answers of the hooks of a stack's deployments."""
     from moto.core.exceptions import JsonRESTError
 
     def delete_application(self: Any) -> str:
@@ -147,14 +147,14 @@ def codedeploy(module: Any) -> None:
         alarms = group.alarm_configuration
         shown["alarmConfiguration"] = alarms if isinstance(alarms, dict) else {}
         if shown["computePlatform"] == "Lambda" and shown["deploymentConfigName"] == _FOR_SERVERS:
-            # Documented: what a group for functions has without a configuration.
+            # Documented: the default configuration of a deployment group for functions.
             shown["deploymentConfigName"] = "CodeDeployDefault.LambdaAllAtOnce"
         return shown
 
     module._deployment_group_info = deployment_group_info
 
     def put_lifecycle_event_hook_execution_status(self: Any) -> str:
-        # The id says which stack and resource wait: cloudformation/alias_deployments.py.
+        # The id names the stack and the resource that wait: cloudformation/alias_deployments.py.
         given, status = self._get_param("lifecycleEventHookExecutionId"), self._get_param("status")
         wanted = {"Succeeded": "SUCCESS", "Failed": "FAILURE"}.get(status)
         if wanted is None:
@@ -195,7 +195,7 @@ def codedeploy(module: Any) -> None:
 
 
 def cognito(module: Any) -> None:
-    """Let resource servers be deleted."""
+    """Allow deletions of resource servers."""
 
     def delete_resource_server(self: Any) -> str:
         pool = self.backend.describe_user_pool(self._get_param("UserPoolId"))
@@ -213,7 +213,7 @@ _NO_REGISTRY = (
 
 
 def ecr(module: Any) -> None:
-    """Refuse the log-in that the CDK CLI and the SAM CLI ask for before they build an image: it could not be pushed."""
+    """Refuse the login that the CDK and SAM CLIs make before they build an image: it could not be pushed."""
     from moto.core.exceptions import JsonRESTError
 
     def get_authorization_token(self: Any) -> str:
@@ -225,7 +225,7 @@ def ecr(module: Any) -> None:
 
 
 def elasticache(module: Any) -> None:
-    """Let clusters and subnet groups be deleted; moto's clusters are deleting for ever."""
+    """Allow deletions of clusters and subnet groups; moto's clusters stay in the state deleting for ever."""
     from moto.core.responses import ActionResult, EmptyResult
     from moto.elasticache.models import ElastiCacheBackend
 
@@ -250,7 +250,7 @@ def elasticache(module: Any) -> None:
 
 
 def events(module: Any) -> None:
-    """Let event buses be changed, with their policies, and be other accounts'."""
+    """Allow updates of event buses, with their policies, and buses of other accounts."""
 
     def update_event_bus(self: Any) -> str:
         bus = self.events_backend.describe_event_bus(self._get_param("Name"))
@@ -267,7 +267,7 @@ def events(module: Any) -> None:
 
 
 def _refuse_details(backend: Any) -> None:
-    """Have events fail whose detail is JSON and no object (recorded: MalformedDetail); moto takes them."""
+    """Refuse events whose detail is JSON but not an object (recorded: MalformedDetail); moto accepts them."""
     put = backend.put_events
 
     def is_other(text: Any) -> bool:
@@ -278,7 +278,7 @@ def _refuse_details(backend: Any) -> None:
 
     @functools.wraps(put)
     def put_objects(self: Any, events: list[dict[str, Any]]) -> Any:
-        # moto refuses what is no JSON at all, in its place among the others.
+        # moto refuses an event whose detail is not JSON at all, in its place among the others.
         return put(
             self, [{**one, "Detail": "{"} if is_other(one.get("Detail")) else one for one in events]
         )
@@ -287,7 +287,7 @@ def _refuse_details(backend: Any) -> None:
 
 
 def glue(module: Any) -> None:
-    """Let connections be deleted."""
+    """Allow deletions of connections."""
 
     def delete_connection(self: Any) -> str:
         self.glue_backend.connections.pop(self._get_param("ConnectionName"), None)
@@ -298,7 +298,7 @@ def glue(module: Any) -> None:
 
 
 class _Elsewhere:
-    """A bucket of headrace's S3, of which moto's services may know that it is there, and nothing more."""
+    """Stands for one of headrace's S3 buckets: moto's services may check that it exists, and nothing more."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -307,12 +307,13 @@ class _Elsewhere:
         from moto.core.exceptions import JsonRESTError
 
         raise JsonRESTError(
-            "NotImplementedException", f"headrace's {self._name} is not written to by this service"
+            "NotImplementedException",
+            f"headrace's {self._name} cannot be written to by this service",
         )
 
 
 def kms(module: Any) -> None:
-    """Have AWS's own keys say that they are AWS's (observed in DescribeKey's recorded answers), and ARNs name keys."""
+    """Mark AWS managed keys as AWS's (observed in DescribeKey's recorded answers), and accept ARNs of keys."""
     generate = module.KmsBackend._generate_default_keys
 
     @functools.wraps(generate)
@@ -330,7 +331,7 @@ def kms(module: Any) -> None:
 
 
 def _of_any_name(method: Any) -> Any:
-    """Have a method that takes a key's id take its ARN too."""
+    """Make a method that takes a key's id take its ARN too."""
 
     @functools.wraps(method)
     def named(self: Any, key_id: str, *args: Any, **more: Any) -> Any:
@@ -340,7 +341,7 @@ def _of_any_name(method: Any) -> Any:
 
 
 def s3(module: Any) -> None:
-    """Have moto's services find headrace's buckets."""
+    """Make moto's services find headrace's buckets."""
     get_bucket = module.S3Backend.get_bucket
 
     @functools.wraps(get_bucket)
@@ -354,7 +355,7 @@ def s3(module: Any) -> None:
 
 
 def rds(module: Any) -> None:
-    """Let what is deleted twice in a minute have its own snapshot twice: moto names it by the minute."""
+    """Let a second automatic snapshot within a minute replace the first: moto names them by the minute."""
     partial_creations.rds(module)
     updates.rds(module)
 

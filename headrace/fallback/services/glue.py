@@ -1,4 +1,4 @@
-"""Glue: partitions are stored row by row, UpdateTable checks the table's version, Iceberg tables have metadata."""
+"""Glue: partitions are stored as rows, UpdateTable checks the table's version, Iceberg tables have metadata."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -55,7 +55,7 @@ def patch_responses(module: Any) -> None:
 
     @functools.wraps(update)
     def update_table(self: Any) -> Any:
-        """Change a table as it was at `VersionId`; with `SkipArchive` the version before is not kept."""
+        """Update a table if its version is `VersionId`; with `SkipArchive` the old version is not kept."""
         from moto.core.exceptions import JsonRESTError
 
         given = self.parameters

@@ -1,4 +1,4 @@
-"""Glue makes Iceberg tables: the first metadata file of a table that is created with OpenTableFormatInput.
+"""Creates Glue's Iceberg tables: writes the first metadata file of a table with OpenTableFormatInput.
 
 Source: docs.aws.amazon.com/glue/latest/dg/populate-otf.html, and iceberg.apache.org/spec for the metadata (documented,
 read 2026). Which Hive types are refused, and the sentences, are assumed.
@@ -17,12 +17,12 @@ from headrace.fallback.current import CURRENT
 from headrace.fallback.services.hive_types import NoIcebergType, columns_of, hive_name
 
 _VERSIONS = ("1", "2")
-# Iceberg's own number for the last partition field of a table without any.
+# Iceberg's last partition field number in a table without partitions.
 _NO_PARTITION_FIELD = 999
 
 
 def name_of(given: Mapping[str, Any]) -> str:
-    """Return the name of the table that CreateTable is to make. Raises moto's JsonRESTError."""
+    """Return the name of the table to create. Raises moto's JsonRESTError."""
     name = (given.get("TableInput") or {}).get("Name") or given.get("Name")
     if not name:
         raise _invalid("A table needs a name.")
@@ -30,9 +30,9 @@ def name_of(given: Mapping[str, Any]) -> str:
 
 
 def table_input_of(given: Mapping[str, Any], account: str, region: str) -> dict[str, Any]:
-    """Return CreateTable's TableInput of an Iceberg table, whose metadata file is in S3 by then.
+    """Write an Iceberg table's metadata file to S3, and return CreateTable's TableInput.
 
-    Raises moto's JsonRESTError, and AwsError when S3 does not take the file.
+    Raises moto's JsonRESTError, and AwsError when S3 refuses the file.
     """
     iceberg = given["OpenTableFormatInput"]["IcebergInput"]
     table = dict(given.get("TableInput") or {})
@@ -71,7 +71,7 @@ def _invalid(message: str) -> Exception:
 
 
 def _uuid() -> str:
-    """Return an id that is the same when the request is repeated, after a kill."""
+    """Return an id that stays the same when the request is repeated after a kill."""
     from moto.moto_api._internal import mock_random
 
     return str(mock_random.uuid4())
@@ -156,7 +156,7 @@ def _glue_columns(metadata: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _put(at: str, metadata: Mapping[str, Any], account: str, region: str) -> None:
     if CURRENT.control is None:
-        return  # The request is repeated after a kill: its file is there.
+        return  # The request is repeated after a kill: the file exists already.
     bucket, _, key = at.removeprefix("s3://").partition("/")
     params = {"Bucket": bucket, "Key": key, "Body": json.dumps(metadata).encode()}
     CURRENT.control.call("s3", "PutObject", params, account=account, region=region)

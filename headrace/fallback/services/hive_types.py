@@ -1,4 +1,4 @@
-"""Hive's names of types, as Glue's columns have them, and Iceberg's types. Pure functions."""
+"""Converts between Hive's type names, which Glue's columns use, and Iceberg's types. Pure functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHARS = re.compile(r"(?:var)?char\(\d+\)")
 
 
 class NoIcebergType(ValueError):
-    """A type has no counterpart in Iceberg; the text is one sentence that says so."""
+    """A type has no counterpart in Iceberg; the message is a sentence that says so."""
 
 
 class _Ids:
@@ -42,11 +42,11 @@ class _Ids:
 def columns_of(
     fields: Sequence[Mapping[str, Any]], columns: Sequence[Mapping[str, Any]]
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return a schema's fields as Iceberg's metadata has them, and the highest id in it. Raises NoIcebergType.
+    """Return a schema's fields in the form of Iceberg's metadata, and the highest field id. Raises NoIcebergType.
 
     Args:
-        fields: of an IcebergSchema; empty for none, and then `columns` make the schema.
-        columns: of a StorageDescriptor.
+        fields: an IcebergSchema's; empty for none, and then `columns` define the schema.
+        columns: a StorageDescriptor's.
     """
     if fields:
         return _given(fields)
@@ -148,7 +148,7 @@ def _struct(parts: Sequence[str], ids: _Ids, level: int) -> dict[str, Any]:
 
 
 def _parts(text: str) -> list[str]:
-    """Return what commas separate that stand in no brackets."""
+    """Return the parts between commas that are outside brackets."""
     parts, start, depth = list[str](), 0, 0
     for place, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")

@@ -1,6 +1,6 @@
-"""IAM and STS: makes AWS's own policies when they are asked for, ends sessions, and stores neither with the snapshot.
+"""IAM and STS: creates AWS managed policies on first use, ends sessions, and keeps both out of the snapshot.
 
-moto makes 1,400 policies in a quarter of a second at the first request of any service, and keeps the keys of every
+moto creates 1,400 policies in a quarter of a second at the first request to any service, and keeps the keys of every
 session for ever.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -23,7 +23,7 @@ from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.services import iam_boundaries, iam_limits, iam_policies, updates
 from headrace.fallback.services.time_of import use_clock, utcnow
 
-# Of all sessions that are not over, in an account.
+# The most sessions of an account that have not expired.
 MOST_SESSIONS = 20_000
 
 
@@ -46,15 +46,15 @@ def patch() -> None:
     iam_principals.patch()
     models: Any = iam
     models.mark_account_as_visited = _unnoted(iam.mark_account_as_visited)
-    pickles.reduces(_Policies, _reduce_policies)
-    pickles.filters("iam", _without_sessions)
+    pickles.register_reducer(_Policies, _reduce_policies)
+    pickles.register_filter("iam", _without_sessions)
     sts: Any = STSBackend
     sts.__init__ = _with_sessions(STSBackend.__init__)
     sts.get_assumed_role_from_access_key = _session_of
 
 
 def _unnoted(mark: Any) -> Any:
-    """Have a key's last use, which every request sets, not count as a change of IAM."""
+    """Keep a key's last use, which every request sets, from counting as a change of IAM."""
 
     @functools.wraps(mark)
     def unnoted(*args: Any, **named: Any) -> None:
@@ -79,11 +79,11 @@ def _session_of(backend: Any, access_key_id: str) -> Any:
     return backend.assumed_roles.by_key.get(access_key_id)
 
 
-# --- AWS's own policies ---------------------------------------------------------------------------
+# --- AWS managed policies -------------------------------------------------------------------------
 
 
 class _Policies(dict[str, Any]):
-    """Managed policies by ARN; AWS's own are made at the first lookup."""
+    """Managed policies by ARN; AWS's own are created at the first lookup."""
 
     def __init__(self, backend: Any) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class _Policies(dict[str, Any]):
         self.is_filled = False
 
     def fill(self) -> None:
-        """Make AWS's policies, except those that are there because they were changed."""
+        """Create AWS's policies, except those that exist because they were changed."""
         if self.is_filled:
             return
         from moto.iam.aws_managed_policies import aws_managed_policies_data
@@ -109,7 +109,7 @@ class _Policies(dict[str, Any]):
         self.is_filled = True
 
     def items_there(self) -> dict[str, Any]:
-        """Return what is there by now."""
+        """Return the policies that exist so far."""
         return {arn: dict.__getitem__(self, arn) for arn in list(dict.__iter__(self))}
 
     def _look(self, key: Any) -> None:
@@ -150,7 +150,7 @@ class _Policies(dict[str, Any]):
 
 
 class _AwsPolicies:
-    """AWS's own policies, as moto's list of them."""
+    """AWS managed policies, in place of moto's list."""
 
     def __init__(self, policies: _Policies) -> None:
         self.policies = policies
@@ -184,7 +184,7 @@ def _reduce_policies(policies: _Policies) -> Any:
 
 
 def _without_sessions(_: Any, state: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the keys of sessions, which come back with STS's."""
+    """Drop the keys of sessions, which are stored with STS's state."""
     keys = state.get("access_keys", {})
     return {**state, "access_keys": {k: v for k, v in keys.items() if v.user_name is not None}}
 
@@ -193,7 +193,7 @@ def _without_sessions(_: Any, state: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Sessions(Rows):
-    """The sessions of an account, by access key, oldest first; those that are over go."""
+    """The sessions of an account, by access key, oldest first; expired ones are dropped."""
 
     service = "sts"
 
@@ -236,7 +236,7 @@ class _Sessions(Rows):
 
 
 def _keys_of(session: Any) -> Any:
-    """Return IAM's keys of the account that a session is in."""
+    """Return the IAM access keys of a session's account."""
     from moto.iam.models import iam_backends
 
     return iam_backends[session.account_id][session.partition].access_keys

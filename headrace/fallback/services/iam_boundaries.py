@@ -1,4 +1,4 @@
-"""Permissions boundaries: users have them too, and each is a managed policy that is there."""
+"""Permissions boundaries: allows them on users too, and requires an existing managed policy."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def patch() -> None:
-    """Add to moto's IAM what it lacks. Called once."""
+    """Add what moto's IAM lacks. Called once."""
     from moto.iam.models import IAMBackend, Role, User
     from moto.iam.responses import IamResponse
 
@@ -25,7 +25,7 @@ def patch() -> None:
 
 
 def _check(backend: Any, arn: str) -> None:
-    """Refuse a boundary that is no policy. The sentence is one that users report of IAM."""
+    """Refuse a boundary that is not an existing policy. Users report this sentence of IAM."""
     from moto.iam.exceptions import NotFoundException
 
     if arn not in backend.managed_policies:

@@ -1,7 +1,7 @@
-"""IAM's quotas on attached policies and on groups: moto has none.
+"""IAM's quotas on attached policies and on groups, which moto lacks.
 
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_iam-quotas.html; the sentence is the one that users report
-("Cannot exceed quota for PoliciesPerRole: 10"). Ten is the default; AWS raises it for who asks.
+("Cannot exceed quota for PoliciesPerRole: 10"). Ten is the default; AWS raises it on request.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false

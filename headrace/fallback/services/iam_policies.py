@@ -1,4 +1,4 @@
-"""IAM's policies are checked as IAM checks them when they are put: grammar, principals, sizes; moto checks a part."""
+"""Validates IAM's policies when they are stored, as IAM does: grammar, principals, sizes; moto checks only a part."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -21,7 +21,7 @@ from headrace.permissions.grammar import (
 )
 from headrace.permissions.resource_grammar import missing_principal
 
-# Inline policies may be of any version; moto's checker does not know which it has.
+# Inline policies may have any version; moto does not tell its validator whether a policy is inline.
 _is_inline: ContextVar[bool] = ContextVar("is_inline", default=False)
 _INLINE: dict[str, tuple[Holder, str]] = {
     "put_role_policy": ("role", "get_role"),
@@ -34,7 +34,7 @@ def patch() -> None:
     """Replace moto's checks. Called once."""
     import moto.iam.models as iam
 
-    # Not the classes themselves: ECR checks its repositories' policies with them.
+    # Only IAM's names for these classes are replaced: ECR validates its repositories' policies with the same classes.
     models: Any = iam
     models.IAMPolicyDocumentValidator = _Identity
     models.IAMTrustPolicyDocumentValidator = _Trust
@@ -48,7 +48,7 @@ def patch() -> None:
 
 
 def _refused(check: Callable[[], None]) -> None:
-    """Raise as moto's what is refused, so that it is answered in IAM's form."""
+    """Raise moto's error for an AwsError, so that the answer has IAM's form."""
     from moto.iam.exceptions import LimitExceededException, MalformedPolicyDocument
 
     try:
@@ -64,7 +64,7 @@ def _check(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
 
 
 class _Identity:
-    """Stands for moto's checker of identity policies."""
+    """Replaces moto's validator of identity policies."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -75,7 +75,7 @@ class _Identity:
 
 
 class _Trust(_Identity):
-    """Stands for moto's checker of trust policies."""
+    """Replaces moto's validator of trust policies."""
 
     def validate(self) -> None:
         """Raise moto's error when IAM refuses the policy."""
@@ -84,7 +84,7 @@ class _Trust(_Identity):
 
 
 def _inline(put: Any, holder: Holder, find: str) -> Any:
-    """Return an operation that puts an inline policy; all of a holder's together have a most size."""
+    """Return an operation that stores an inline policy, with a limit on the total size of a holder's policies."""
 
     @functools.wraps(put)
     def put_policy(self: Any, name: str, policy_name: str, policy_json: str) -> Any:
@@ -113,7 +113,7 @@ def _with_trust(put: Any) -> Any:
         )
         _check(text, "trust")
         _refused(lambda: check_size(text, "trust"))
-        # What is loaded was taken once; who has left since may be in it.
+        # Not while state is loaded: it was valid once, and a principal may have been deleted since.
         if CURRENT.control is not None:
             missing = missing_principal(text, exists_for(str(self.account_id)))
             if missing:
@@ -128,7 +128,7 @@ def _raise(sentence: str) -> None:
 
 
 def _managed(create: Any, *, place: int) -> Any:
-    """Return an operation that stores a managed policy, whose text is the argument at `place` or of its name."""
+    """Return an operation that stores a managed policy: its argument at `place`, or `policy_document`."""
 
     @functools.wraps(create)
     def created(self: Any, *args: Any, **named: Any) -> Any:

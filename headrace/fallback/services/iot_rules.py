@@ -1,4 +1,4 @@
-"""IoT's rules: when Publish brings a message that a rule selects, each action of the rule becomes a call of this cloud.
+"""IoT's rules: when Publish brings a message that a rule selects, each of its actions becomes a call of this cloud.
 
 Actions: Kinesis, Firehose, Lambda, SQS, SNS, S3, DynamoDBv2, CloudWatch Logs, Step Functions, republish. There is no
 MQTT here. Documented: https://docs.aws.amazon.com/iot/latest/developerguide/iot-rule-actions.html.
@@ -25,18 +25,18 @@ from headrace.fallback.outbox import OUTBOX, Delivery
 log = logging.getLogger(__name__)
 
 SESSION = "headrace-iot"
-# How often a message is republished: AWS warns of circles, and here they end.
+# How often a message is republished: AWS warns of loops, and here they end.
 MOST_HOPS = 5
 
 
 class _Memory:
-    """How deep a republished message is."""
+    """How often the current message has been republished."""
 
     hops = 0
 
 
 def patch(module: Any) -> None:
-    """Have `moto.iotdata.models` run rules for each message that is published."""
+    """Make `moto.iotdata.models` run rules for each published message."""
 
     def publish(self: Any, topic: str, payload: bytes) -> None:
         run_rules(str(self.account_id), str(self.region_name), topic, payload)
@@ -45,13 +45,13 @@ def patch(module: Any) -> None:
 
 
 def run_rules(account: str, region: str, topic: str, payload: bytes) -> None:
-    """Run the rules that want a message. Never raises; the caller holds moto's lock."""
+    """Run the rules that select a message. Never raises; the caller holds moto's lock."""
     from moto.iot.models import iot_backends
 
     if CURRENT.control is None:
         return
     value: Any = payload
-    # A payload that is no JSON is passed on as it is.
+    # A payload that is not JSON is passed on unchanged.
     with contextlib.suppress(ValueError):
         value = json.loads(payload)
     message = Message(topic, value, CURRENT.clock.now_ms())
@@ -76,11 +76,11 @@ def _act(rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: 
     try:
         if actor is None:
             raise AwsError(
-                "UnsupportedAction", "headrace's rules have no such action, and AWS's do"
+                "UnsupportedAction", "headrace's rules do not have this action, though AWS's do"
             )
         actor(rule, cast("dict[str, Any]", given), made, data, message)
     except (AwsError, IotSqlError, LookupError, TypeError, ValueError) as error:
-        log.warning("%s: the action %s does nothing: %s", rule.arn, kind, error)
+        log.warning("%s: the action %s failed: %s", rule.arn, kind, error)
 
 
 def _owe(
@@ -105,7 +105,7 @@ def _owe(
 
 
 def _kinesis(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
-    # Without a key of its own a message goes anywhere.
+    # Without a key, any shard may get the message.
     key = filled(str(given.get("partitionKey") or "${newuuid()}"), message)
     params = {"StreamName": given["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
     _owe(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
@@ -150,7 +150,7 @@ def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message)
 
 def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> None:
     if not isinstance(made, dict):
-        raise TypeError("an item takes a JSON object")
+        raise TypeError("an item needs a JSON object")
     from boto3.dynamodb.types import TypeSerializer
 
     plain = json.loads(json.dumps(made), parse_float=Decimal)

@@ -1,6 +1,6 @@
-"""Managed Flink: the calls that change and delete applications, and add and remove log streams, VPCs and tags.
+"""Managed Flink: changes and deletes applications, and adds and removes log streams, VPC configurations and tags.
 
-Each change makes the application another version, and one that names another than the current version is refused
+Each change makes a new version of the application; a request with a version that is not current is refused
 (documented: API_UpdateApplication). The sentences of errors are assumed, their codes documented.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -29,7 +29,7 @@ def patch(module: Any) -> None:
         if name in self.kinesisanalyticsv2_backend.applications:
             raise AwsError("ResourceInUseException", f"Application {name} already exists")
         create(self)
-        # Documented: an application that is made is ready, and starts when it is told to.
+        # Documented: a new application is READY, and starts on request.
         _found(self).application_status = "READY"
         return describe_application(self)
 
@@ -68,7 +68,7 @@ def _update_application(self: Any) -> str:
         self._get_param("RunConfigurationUpdate") or {},
     )
     options = _updated_options(self, application)
-    # All is checked: from here on nothing is refused.
+    # Everything is checked: from here on nothing is refused.
     application.app_config_description = configuration or None
     application.cloud_watch_logging_description = options
     for member, attribute in (
@@ -102,8 +102,8 @@ def _add_option(self: Any) -> str:
     application, option = _found(self), self._get_param("CloudWatchLoggingOption")
     _check_version(self, application)
     kept = application.cloud_watch_logging_description or []
-    # The id is the version's number, which no option had before: an id that comes again would have CloudFormation
-    # take the new option for the one it replaces.
+    # The id is the version's number, which no option had before: with a reused id CloudFormation would mistake the new
+    # option for the one that it replaces.
     _make_version(application)
     used = {each["CloudWatchLoggingOptionId"] for each in kept}
     described = {
@@ -132,7 +132,7 @@ def _add_network(self: Any) -> str:
     described = dict(application.app_config_description or {})
     kept = described.get(flink_configuration.NETWORKS, [])
     if kept:
-        # Documented: an application has one network at most.
+        # Documented: an application has one VPC configuration at most.
         raise AwsError(
             "InvalidArgumentException",
             f"Application {application.application_name} already has a VPC configuration",
@@ -199,7 +199,7 @@ def _found(self: Any) -> Any:
 
 
 def _check_version(self: Any, application: Any) -> None:
-    """Refuse a change of another version than the current."""
+    """Refuse a change of a version that is not current."""
     for member, current in (
         ("CurrentApplicationVersionId", application.application_version_id),
         ("ConditionalToken", application.conditional_token),
@@ -215,7 +215,7 @@ def _check_version(self: Any, application: Any) -> None:
 
 def _make_version(application: Any) -> None:
     application.application_version_id += 1
-    # Documented: the token is of one version.
+    # Documented: the token belongs to one version.
     application.conditional_token = f"{application.application_version_id:032x}"
     application.last_updated_date_time = utcnow().isoformat()
 

@@ -1,6 +1,6 @@
-"""CloudWatch Logs takes a KMS key for a log group if the key is there and its policy lets Logs use it for the group.
+"""Accepts a KMS key for a log group only if the key exists and its policy lets CloudWatch Logs use it for the group.
 
-moto stores any text for a key, and has neither AssociateKmsKey nor DisassociateKmsKey.
+moto stores any text as a key, and has neither AssociateKmsKey nor DisassociateKmsKey.
 Sources: AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html (the service principal, the encryption context);
 github.com/hashicorp/terraform-provider-aws/issues/29282 and ministryofjustice/modernisation-platform/issues/7870 (code
 and sentence).
@@ -17,9 +17,9 @@ from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
-from headrace.fallback.held_keys import state_of_key
+from headrace.fallback.moto_keys import state_of_key
 
-# What the documented key policy lets Logs do, as far as a group cannot do without.
+# The actions of the documented key policy that a log group needs.
 _USES = ("kms:GenerateDataKey", "kms:Decrypt")
 _CONTEXT = "kms:encryptioncontext:aws:logs:arn"
 _REFUSED = "The specified KMS key does not exist or is not allowed to be used with Arn '{}'"
@@ -48,7 +48,7 @@ def _with_key_checked(create_log_group: Any) -> Any:
 
 
 def _check_key(backend: Any, group: str, key_id: str) -> None:
-    """Refuse a key that Logs may not use for a group. Raises AwsError. Nothing is asked while state is loaded."""
+    """Refuse a key that Logs may not use for a group. Raises AwsError. No check is made while state is being loaded."""
     if CURRENT.control is None:
         return
     account, region = str(backend.account_id), str(backend.region_name)

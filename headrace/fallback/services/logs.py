@@ -1,6 +1,6 @@
-"""CloudWatch Logs: keeps groups within retention and a bound, and delivers to headrace's own services.
+"""CloudWatch Logs: keeps groups within their retention and a limit, and delivers to headrace's own services.
 
-Events are in memory only. moto keeps all of them, of every group, for ever.
+Events are in memory only. moto keeps all events of every group for ever.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -30,9 +30,9 @@ from headrace.fallback.services.time_of import use_clock
 log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
-# Streams of a group; of more, the oldest that have no events go.
+# The most streams of a group; beyond it, the oldest streams without events are dropped.
 MOST_STREAMS = 1_000
-# Queries whose results can be asked for.
+# The most queries whose results can be read.
 MOST_QUERIES = 100
 
 
@@ -57,13 +57,13 @@ def patch() -> None:
     backend.put_metric_filter = _in_its_place(backend.put_metric_filter)
     log_keys.patch()
     query_definitions.patch()
-    pickles.reduces(models.LogGroup, _reduce_group)
-    pickles.filters("logs", lambda _, state: {**state, "queries": {}})
-    pickles.carries("logs", _keep_events)
+    pickles.register_reducer(models.LogGroup, _reduce_group)
+    pickles.register_filter("logs", lambda _, state: {**state, "queries": {}})
+    pickles.register_carrier("logs", _keep_events)
 
 
 def _in_its_place(put_metric_filter: Any) -> Any:
-    """Let a metric filter take the place of the one of its name; moto keeps both (documented: API_PutMetricFilter)."""
+    """Replace a metric filter with the same name (documented: API_PutMetricFilter); moto keeps both."""
 
     @functools.wraps(put_metric_filter)
     def put(
@@ -81,7 +81,7 @@ def _in_its_place(put_metric_filter: Any) -> Any:
 
 
 class LogEvent:
-    """A log event, as moto's but small."""
+    """A log event with moto's interface, in less memory."""
 
     __slots__ = ("event_id", "ingestion_time", "message", "timestamp")
     _next_id = 0
@@ -94,11 +94,11 @@ class LogEvent:
         LogEvent._next_id += 1
 
     def to_filter_dict(self) -> dict[str, Any]:
-        """Return the event as FilterLogEvents has it."""
+        """Return the event in FilterLogEvents' form."""
         return {"eventId": str(self.event_id), **self.to_response_dict()}
 
     def to_response_dict(self) -> dict[str, Any]:
-        """Return the event as GetLogEvents has it."""
+        """Return the event in GetLogEvents' form."""
         return {
             "ingestionTime": self.ingestion_time,
             "message": self.message,
@@ -111,7 +111,7 @@ class LogEvent:
 
 @dataclass(slots=True)
 class _Batch:
-    """Events that one PutLogEvents brought, still the oldest of their stream when their turn comes."""
+    """The events of one PutLogEvents; when their turn comes, they are the oldest of their stream."""
 
     stream: Any
     count: int
@@ -120,7 +120,7 @@ class _Batch:
 
 
 class _Streams(Rows):
-    """A group's streams: their names and times last, their events do not."""
+    """A group's streams: their names and times are stored, their events are not."""
 
     service = "logs"
     group: Any
@@ -132,7 +132,7 @@ class _Streams(Rows):
         self.bytes = 0
 
     def add(self, stream: Any, events: Sequence[Any]) -> None:
-        """Note a batch, and let go of what is too much."""
+        """Add a batch, and drop events beyond the limits."""
         size_bytes = sum(len(event["message"]) for event in events)
         self.events += len(events)
         self.bytes += size_bytes
@@ -141,7 +141,7 @@ class _Streams(Rows):
         self.trim()
 
     def trim(self) -> None:
-        """Let go of what is older than the group's retention, or beyond the bounds."""
+        """Drop events that are older than the group's retention, or beyond the limits."""
         days = self.group.retention_in_days
         oldest_ms = CURRENT.clock.now_ms() - int(days) * DAY_MS if days else 0
         while self.batches:
@@ -150,7 +150,7 @@ class _Streams(Rows):
             is_much = over > 0 or (self.bytes > BOUNDS.bytes and self.events > 1)
             if batch.newest_ms >= oldest_ms and not is_much:
                 return
-            # One large batch is cut, not dropped whole, when only its length is too much.
+            # A large batch that has too many events is cut, not dropped whole.
             gone = batch.count if batch.newest_ms < oldest_ms else min(batch.count, max(over, 1))
             lost = batch.stream.events[:gone]
             lost_bytes = sum(len(event.message) for event in lost)
@@ -164,14 +164,14 @@ class _Streams(Rows):
                 self.batches.popleft()
 
     def forget(self, stream: Any) -> None:
-        """Note that a stream is gone, with its events."""
+        """Remove a deleted stream's events."""
         kept = deque(batch for batch in self.batches if batch.stream is not stream)
         self.events = sum(batch.count for batch in kept)
         self.bytes = sum(batch.bytes for batch in kept)
         self.batches = kept
 
     def take_over(self, before: _Streams) -> None:
-        """Have the events that the same group's streams had before the group was read again."""
+        """Take the events of the same group's streams from before the group was loaded again."""
         streams = self.group.streams
         for name in streams:
             known = before.group.streams.get(name)
@@ -229,7 +229,7 @@ def _reduce_group(group: Any) -> Any:
 
 
 def empty_group(rows_id: int) -> Any:
-    """Return a log group whose attributes and streams are still to come."""
+    """Return a log group whose attributes and streams are still to be loaded."""
     from moto.logs.models import LogGroup
 
     group: Any = LogGroup.__new__(LogGroup)
@@ -268,7 +268,7 @@ def _bounded(put: Any) -> Any:
 
 
 def trim_all() -> None:
-    """Let go of what is past its retention in every group; the caller holds `MOTO_LOCK`."""
+    """Drop events past their retention in every group; the caller holds `MOTO_LOCK`."""
     from moto.logs.models import logs_backends
 
     backends: Any = logs_backends
@@ -293,7 +293,7 @@ def _few_queries(start: Any) -> Any:
 
 
 def _without_looking(put: Any) -> Any:
-    """Have a subscription to what headrace owns accepted: moto looks for it among its own."""
+    """Accept a subscription to a resource that headrace owns: moto looks only among its own."""
 
     @functools.wraps(put)
     def put_subscription_filter(
@@ -318,7 +318,7 @@ def _without_looking(put: Any) -> Any:
 
 
 def _destination(arn: str) -> Any:
-    """Return moto's destination of an ARN; None when there is none."""
+    """Return moto's destination with an ARN; None when it does not exist."""
     from moto.logs.models import logs_backends
 
     parts = arn.split(":", 6)
@@ -334,7 +334,7 @@ def _send_to_subscriber(
     filter_name: str,
     log_events: list[dict[str, Any]],
 ) -> None:
-    """Send events to a subscription's destination, as CloudWatch Logs packs them. Never raises."""
+    """Send events to a subscription's destination, in CloudWatch Logs' compressed form. Never raises."""
     from moto.logs.utils import EventMessageFilter
 
     group = stream.log_group
@@ -342,9 +342,11 @@ def _send_to_subscriber(
     if service == "logs":
         found = _destination(destination_arn)
         if found is None:
-            log.warning("%s has a subscription to %s, which is gone", group.arn, destination_arn)
+            log.warning(
+                "%s has a subscription to %s, which does not exist", group.arn, destination_arn
+            )
             return
-        # A destination delivers in its own role's name to its own target.
+        # A destination delivers to its own target with its own role.
         destination_arn, role_arn = str(found.target_arn), str(found.role_arn or "")
         service = destination_arn.split(":")[2]
     wanted = EventMessageFilter(group.subscription_filters[filter_name].filter_pattern)
@@ -380,7 +382,11 @@ def _send_to_subscriber(
     elif service == "firehose":
         params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
     else:
-        log.warning("%s has a subscription to %s, which is not served", group.arn, destination_arn)
+        log.warning(
+            "%s has a subscription to %s, which headrace does not support",
+            group.arn,
+            destination_arn,
+        )
         return
     OUTBOX.add(
         Delivery(

@@ -17,7 +17,7 @@ def ec2(module: Any) -> None:
 
 
 def _nat_gateways(backend: Any) -> None:
-    """Have a NAT gateway take its network interface along."""
+    """Delete a NAT gateway's network interface with it."""
     from moto.ec2.exceptions import EC2ClientError
 
     create, delete = backend.create_nat_gateway, backend.delete_nat_gateway
@@ -48,7 +48,7 @@ def _nat_gateways(backend: Any) -> None:
 
 
 def _endpoints(backend: Any) -> None:
-    """Refuse gateway endpoints of services that have none; moto could not delete them."""
+    """Refuse gateway endpoints for services without them; moto could not delete them."""
     from moto.ec2.exceptions import EC2ClientError
 
     create = backend.create_vpc_endpoint
@@ -73,7 +73,7 @@ def _endpoints(backend: Any) -> None:
 
 
 def _route_tables(backend: Any) -> None:
-    """Have a subnet one route table; moto answers that it got the second, and leaves it with the first."""
+    """Give a subnet one route table; moto answers that it has the second, and leaves it with the first."""
     from moto.ec2.exceptions import EC2ClientError
 
     associate, reassociate = backend.associate_route_table, backend.replace_route_table_association
@@ -94,7 +94,7 @@ def _route_tables(backend: Any) -> None:
 
     @functools.wraps(reassociate)
     def replace_route_table_association(self: Any, association_id: str, route_table_id: str) -> Any:
-        # The association keeps its id, by which stacks know it; AWS gives it another.
+        # The association keeps its id, by which stacks know it; on AWS it gets a new one.
         table = self.get_route_table(route_table_id)
         for other in self.route_tables.values():
             if association_id in other._associations:
@@ -107,7 +107,7 @@ def _route_tables(backend: Any) -> None:
 
 
 def wafv2(module: Any) -> None:
-    """Have a resource one web ACL at most: the last that it was associated with."""
+    """Give a resource one web ACL at most: the one that was last associated."""
     backend = module.WAFV2Backend
     associate = backend.associate_web_acl
 
@@ -123,7 +123,7 @@ def wafv2(module: Any) -> None:
 
     @functools.wraps(update)
     def update_all(self: Any, action: Any, rules: Any, *others: Any) -> None:
-        # UpdateWebACL takes the place of all (documented); moto leaves the rules where there are to be none.
+        # UpdateWebACL replaces all rules (documented); moto keeps them when the new list is empty.
         update(self, action, rules or [], *others)
 
     module.FakeWebACL.update = update_all
@@ -134,7 +134,7 @@ _BATCH_ROLE = "AWSServiceRoleForBatch"
 
 
 def batch(module: Any) -> None:
-    """Give a compute environment without a role the service-linked one; moto refuses it (documented).
+    """Give a compute environment without a role the service-linked one (documented); moto refuses it.
 
     docs.aws.amazon.com/batch/latest/APIReference/API_CreateComputeEnvironment.html, `serviceRole`; the role's name and
     path: docs.aws.amazon.com/batch/latest/userguide/using-service-linked-roles.html.
@@ -150,7 +150,7 @@ def batch(module: Any) -> None:
 
 
 def _linked_role(iam: Any) -> str:
-    """Return the ARN of the account's role for Batch, which is made when there is none."""
+    """Return the ARN of the account's service-linked role for Batch, created if it does not exist."""
     for role in iam.roles.values():
         if role.name == _BATCH_ROLE:
             return str(role.arn)

@@ -1,4 +1,4 @@
-"""OpenSearch domains show an endpoint that answers: the index in the data directory, or the user's own server."""
+"""Gives OpenSearch domains an endpoint that answers: an index in the data directory, or the user's own server."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
 
@@ -11,7 +11,7 @@ from headrace.fallback.current import CURRENT
 
 
 def patch(module: Any) -> None:
-    """Replace the endpoints that moto makes up, update what is said, and drop a domain's indexes with it."""
+    """Replace moto's invented endpoints, merge updates, and drop a domain's indexes when it is deleted."""
     domain: Any = module.OpenSearchDomain
     options_of, delete = domain.dct_options, domain.delete
     update = module.OpenSearchServiceBackend.update_domain_config
@@ -20,7 +20,7 @@ def patch(module: Any) -> None:
         options = options_of(self)
         if CURRENT.search is not None:
             shown = CURRENT.search.endpoint_of(*_names_of(self))
-            # Computed anew, since the cloud's port may be another after a restart.
+            # Computed at each read, since the cloud's port may change at a restart.
             if options.get("Endpoint"):
                 options["Endpoint"] = shown
             if options.get("Endpoints"):
@@ -34,7 +34,7 @@ def patch(module: Any) -> None:
 
     @functools.wraps(update)
     def update_and_keep(self: Any, domain_name: str, *args: Any, **named: Any) -> Any:
-        # An update says only what is to change of the cluster; moto drops the rest.
+        # An update contains only the changed members of the cluster; moto drops the others.
         before = dict(self.domains[domain_name].cluster_config)
         changed = update(self, domain_name, *args, **named)
         changed.cluster_config = {**before, **changed.cluster_config}

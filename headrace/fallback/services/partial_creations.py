@@ -1,4 +1,4 @@
-"""Removes what moto leaves behind when it refuses a creation half-way: scaling groups and database clusters."""
+"""Removes what moto leaves behind when a creation fails half-way: Auto Scaling groups and database clusters."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def autoscaling(module: Any) -> None:
-    """Replace a method of `moto.autoscaling.models`, which looks for target groups when the group is there already."""
+    """Patch `moto.autoscaling.models`, which looks for target groups after it has stored the group."""
     _whole(module.AutoScalingBackend, "create_auto_scaling_group", "autoscaling_groups")
 
 
 def rds(module: Any) -> None:
-    """Replace a method of `moto.rds.models`, which reads a cluster's settings when the cluster is there already."""
+    """Patch `moto.rds.models`, which checks a cluster's settings after it has stored the cluster."""
     _whole(module.RDSBackend, "create_db_cluster", "clusters")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.aws.validate import validate
 
-# Documented: UpdatePipeSourceParameters has none of these, so that no update changes them.
+# Documented: UpdatePipeSourceParameters has none of these, so no update changes them.
 _FIXED = {
     "AdditionalBootstrapServers",
     "ConsumerGroupID",
@@ -21,7 +21,7 @@ _FIXED = {
 
 
 def patch(module: Any) -> None:
-    """Replace methods of `moto.pipes.models`: new parameters take the place of all, and any text is a source."""
+    """Patch `moto.pipes.models`, where new parameters replace all old ones, and any text is accepted as a source."""
     create = module.EventBridgePipesBackend.create_pipe
     update = module.EventBridgePipesBackend.update_pipe
 

@@ -1,6 +1,7 @@
-"""CloudWatch Logs: saved queries of Logs Insights, which moto does not have. They are stored; nobody runs them.
+"""CloudWatch Logs: saved queries of Logs Insights, which moto lacks. They are stored and never run.
 
-Source: API_PutQueryDefinition, API_DescribeQueryDefinitions, API_DeleteQueryDefinition; the errors' words are assumed.
+Source: API_PutQueryDefinition, API_DescribeQueryDefinitions, API_DeleteQueryDefinition; the errors' sentences are
+assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -12,13 +13,13 @@ from typing import Any
 
 from headrace.fallback.current import CURRENT
 
-# In an account's region (documented: CloudWatch Logs quotas).
+# The quota for an account in a region (documented: CloudWatch Logs quotas).
 MOST = 1_000
 PAGE = 1_000
 
 
 def patch() -> None:
-    """Give moto's Logs the three operations."""
+    """Add the three operations to moto's Logs."""
     from moto.logs.responses import LogsResponse
 
     response: Any = LogsResponse
@@ -28,7 +29,7 @@ def patch() -> None:
 
 
 def _saved(backend: Any) -> dict[str, dict[str, Any]]:
-    """Return a backend's definitions by id; one that an older headrace has stored has none yet."""
+    """Return a backend's definitions by id; a backend that an older headrace has stored has no such attribute."""
     return vars(backend).setdefault("query_definitions", {})
 
 

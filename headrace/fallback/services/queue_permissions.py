@@ -1,7 +1,7 @@
-"""SQS's AddPermission and RemovePermission, as AWS changes a queue's policy by them.
+"""SQS's AddPermission and RemovePermission, which change a queue's policy as AWS does.
 
-moto fails on policies whose statements have no Sid, and words refusals of its own. What AWS answers is recorded
-(LocalStack's test_sqs_permission_lifecycle); other sources stand beside the sentences.
+moto fails on policies whose statements have no Sid, and has its own sentences for refusals. AWS's answers are recorded
+(LocalStack's test_sqs_permission_lifecycle); other sources are given beside the sentences.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -18,10 +18,10 @@ _LABEL = re.compile(r"[\w-]{1,80}", re.ASCII)
 # quotas-policies.html of SQS's developer guide.
 MOST_ACTIONS = 7
 MOST_STATEMENTS = 20
-# A policy that AddPermission makes has the old version (recorded).
+# AddPermission creates policies with the old version (recorded).
 VERSION = "2008-10-17"
 _INVALID = "Value {} for parameter {} is invalid. Reason: {}"
-# Assumed: API_AddPermission.html has the rule, and CreateQueue's sentence is of this form.
+# Assumed: API_AddPermission.html has the rule, and CreateQueue's sentence has this form.
 _CHARACTERS = (
     "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
 )
@@ -70,7 +70,7 @@ def _add(
 
 
 def _check(queue: Any, actions: list[str], account_ids: list[str], label: str) -> None:
-    """Refuse what AWS refuses of AddPermission. Raises SQSException. The first four sentences are as moto has them."""
+    """Raise SQSException for an AddPermission that AWS refuses. The first four sentences are moto's."""
     from moto.sqs.exceptions import MissingParameter, OverLimit
 
     if not actions:

@@ -1,4 +1,4 @@
-"""Redshift clusters show an address that answers: a PostgreSQL in the data directory, or the user's own."""
+"""Gives Redshift clusters an address that answers: a PostgreSQL in the data directory, or the user's own."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false
 
@@ -11,7 +11,7 @@ from headrace.fallback.current import CURRENT
 
 
 def patch(module: Any) -> None:
-    """Replace the endpoint and the credentials that moto makes up, and drop a cluster's tables with it."""
+    """Replace moto's invented endpoint and credentials, and drop a cluster's tables when it is deleted."""
     cluster: Any = module.Cluster
     backend: Any = module.RedshiftBackend
     made_up = cluster.endpoint.fget
@@ -29,7 +29,7 @@ def patch(module: Any) -> None:
 
     def modify_cluster(self: Any, **arguments: Any) -> Any:
         if arguments.get("new_cluster_identifier"):
-            # moto makes another cluster of it, whose tables would be gone.
+            # moto would create another cluster, without the old one's tables.
             from moto.redshift.exceptions import RedshiftClientError
 
             raise RedshiftClientError(
@@ -55,7 +55,7 @@ def patch(module: Any) -> None:
     ) -> dict[str, Any]:
         login = made_up_login(self, cluster_identifier, db_user, auto_create, duration_seconds)
         warehouses, spec = CURRENT.warehouses, _spec(self.clusters[cluster_identifier])
-        # Without a server nobody logs in by any password.
+        # Without a server, nobody logs in with any password.
         if warehouses is None or warehouses.endpoint_of(spec) is None:
             return login
         try:
@@ -78,7 +78,7 @@ def patch(module: Any) -> None:
 
 
 def _spec(cluster: Any) -> ClusterSpec:
-    """Return what a cluster was made with."""
+    """Return a cluster's creation parameters."""
     return ClusterSpec(
         "cluster",
         cluster.account_id,

@@ -1,4 +1,4 @@
-"""REST APIs, their authorizers and usage plans take the patches that AWS documents; moto takes some, or in part.
+"""Applies the patch operations that AWS documents to REST APIs, authorizers and usage plans; moto supports only some.
 
 docs.aws.amazon.com/apigateway/latest/api/patch-operations.html.
 """
@@ -35,7 +35,7 @@ def patch(module: Any) -> None:
 
     @functools.wraps(plan)
     def apply_patch_operations(self: Any, patch_operations: list[dict[str, Any]]) -> None:
-        # moto compares stages whole, with their throttling.
+        # moto compares whole stages, including their throttling.
         gone = [each["value"] for each in patch_operations if _takes_a_stage(each)]
         self.api_stages = [
             each for each in self.api_stages if f"{each['apiId']}:{each['stage']}" not in gone
@@ -55,7 +55,7 @@ def patch(module: Any) -> None:
 
 
 def _throttle(stages: list[dict[str, Any]], operation: dict[str, Any]) -> None:
-    """Set how much a method of a plan's stage is called, at `/apiStages/API:STAGE/throttle/RESOURCE/METHOD/LIMIT`."""
+    """Set a method's throttling in a plan's stage, at `/apiStages/API:STAGE/throttle/RESOURCE/METHOD/LIMIT`."""
     name, _, place = operation["path"].removeprefix(_OF_STAGE).partition("/throttle")
     for stage in stages:
         if f"{stage['apiId']}:{stage['stage']}" != name:
@@ -102,14 +102,14 @@ def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
 def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None:
     if operation == "replace":
         others = [each for each in api.binaryMediaTypes if each != named]
-        # As moto: a replacement that names none stands in the place of all.
+        # As in moto: a replacement without a name replaces all.
         api.binaryMediaTypes = [value] if named == value else [*others, value]
     else:
         api.binaryMediaTypes = _changed(api.binaryMediaTypes, operation, named)
 
 
 def patch_responses(module: Any) -> None:
-    """Have APIs, API keys and usage plans have tags as stages have them; moto knows of those of stages."""
+    """Allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))

@@ -1,6 +1,6 @@
-"""SNS: a subscriber that cannot be reached fails no publisher, and no message stays in memory after it is sent.
+"""SNS: an unreachable subscriber does not fail the publisher, and no message stays in memory after it is sent.
 
-moto keeps every message, makes a certificate for each, a private key for each subscription, and posts to HTTP
+moto keeps every message, creates a certificate for each and a private key for each subscription, and posts to HTTP
 subscribers inside the publisher's request, without a time limit.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -17,18 +17,18 @@ from typing import Any, ClassVar
 
 from headrace.core.ports import Acting
 from headrace.fallback.current import CURRENT
-from headrace.fallback.outbox import OUTBOX, Delivery, to_queue
+from headrace.fallback.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services import sns_checks
 from headrace.fallback.services.sns_signatures import now, post_data, signed
 
 log = logging.getLogger(__name__)
 
-# Documented for HTTP endpoints of customers: 50 tries over about an hour.
+# Documented for HTTP endpoints of customers: 50 attempts over about an hour.
 HTTP_RETRIES = 50
 HTTP_AGE_S = 3600
 MOST_LOGGED = 10_000
 _FIREHOSE_SESSION = "headrace-sns"
-# What a topic without a policy of its own delivers by (recorded).
+# The delivery policy of a topic without its own (recorded).
 _DELIVERY_POLICY = {
     "http": {
         "defaultHealthyRetryPolicy": {
@@ -67,7 +67,7 @@ def patch() -> None:
 
 
 def _delivery_policies(get_topic_attributes: Any) -> Any:
-    """Show a topic's delivery policy where it has one, and the one in effect in AWS's form (recorded)."""
+    """Show a topic's delivery policy if it has one, and the effective one in AWS's form (recorded)."""
 
     def attributes_of(self: Any) -> Any:
         answer = get_topic_attributes(self)
@@ -82,13 +82,13 @@ def _delivery_policies(get_topic_attributes: Any) -> Any:
 
 
 class Nothing:
-    """A list or a dictionary that forgets what it is given."""
+    """A list or a dictionary that discards its items."""
 
     def append(self, value: Any) -> None:
-        """Forget `value`."""
+        """Discard `value`."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Forget `value`."""
+        """Discard `value`."""
 
     def __iter__(self) -> Any:
         return iter(())
@@ -125,7 +125,7 @@ def _publisher(publish: Any) -> Any:
             try:
                 _check_policy(self)
                 if str(self.topic.content_based_deduplication).lower() == "true":
-                    # Documented: a FIFO topic hands the hash of the body on as the id of the message.
+                    # Documented: a FIFO topic passes on the hash of the body as the message's deduplication id.
                     given = {"deduplication_id": hashlib.sha256(message.encode()).hexdigest()}
                     named = {**given, **{n: v for n, v in named.items() if v is not None}}
                 publish(self, message, message_id, *args, **named)
@@ -136,7 +136,7 @@ def _publisher(publish: Any) -> Any:
 
 
 def _check_policy(subscription: Any) -> None:
-    """Ask whether a queue's own policy lets the topic send to it. Raises NotAllowed."""
+    """Check that a queue's own policy lets the topic send to it. Raises NotAllowed."""
     if subscription.protocol != "sqs":
         return
     acting = Acting("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
@@ -153,7 +153,7 @@ def _undeliverable(subscription: Any, message: str, message_id: str, error: Exce
     reason = str(getattr(error, "message", "") or error or type(error).__name__)
     arn, queue = subscription.arn, _dead_letter_arn(subscription)
     notification = json.dumps(subscription.get_post_data(message, message_id, None))
-    is_kept = bool(queue) and to_queue(queue, notification, {})
+    is_kept = bool(queue) and send_to_queue(queue, notification, {})
     if (arn, reason) not in _Logged.subscriptions and len(_Logged.subscriptions) < MOST_LOGGED:
         _Logged.subscriptions.add((arn, reason))
         fate = f"goes to {queue}" if is_kept else "is lost"
@@ -174,7 +174,7 @@ def _dead_letter_arn(subscription: Any) -> str:
 def _wanted(
     subscription: Any, message: str, attributes: Mapping[str, Any] | None, structure: str | None
 ) -> str | None:
-    """Return the message as the subscription wants it; None when its filter does not."""
+    """Return the message in the subscription's form; None when its filter excludes it."""
     matcher = subscription._filter_policy_matcher
     if matcher is not None and not matcher.matches(attributes, message):
         return None
@@ -221,7 +221,7 @@ def _to_delivery_stream(
     subject: str | None,
     message_attributes: Mapping[str, Any] | None,
 ) -> None:
-    """Put a message into a delivery stream as a line: its JSON has no signature.
+    """Put a message into a delivery stream as a line of JSON, without a signature.
 
     Documented: https://docs.aws.amazon.com/sns/latest/dg/firehose-archived-message-format-S3.html
     """
@@ -270,7 +270,7 @@ def _to_function(
         "Message": wanted,
         "Timestamp": now(),
     }
-    # A function is told of version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
+    # A function gets signature version 1, whatever the topic's is (observed in LocalStack's recordings of AWS, 2024).
     signature = signed(subscription, notification, version="1")
     notification |= {
         "SignatureVersion": signature["SignatureVersion"],

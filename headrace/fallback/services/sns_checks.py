@@ -1,6 +1,6 @@
-"""SNS refuses what AWS refuses, with its words: messages, targets, protocols, tags (all recorded).
+"""Refuses SNS requests as AWS does, with its sentences: messages, targets, protocols, tags (all recorded).
 
-Each check stands before a method of moto's responses; what passes goes on to moto.
+Each check runs before a method of moto's responses, which then handles the valid requests.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -23,7 +23,7 @@ _PROTOCOLS = frozenset(
 
 
 def patch() -> None:
-    """Put the checks before moto's methods; the caller does it once."""
+    """Add the checks before moto's methods; called once."""
     from moto.core import serialize
     from moto.sns import exceptions
     from moto.sns.responses import SNSResponse
@@ -102,7 +102,7 @@ def _check_protocol(response: Any) -> None:
     if protocol not in _PROTOCOLS:
         raise _invalid(f"Amazon SNS does not support this protocol string: {protocol}")
     if not response._get_param("Endpoint"):
-        raise _invalid("Endpoint")  # assumed: as AWS says it of a subject
+        raise _invalid("Endpoint")  # assumed: like AWS's sentence about a subject
 
 
 def _check_batch(response: Any) -> None:
@@ -121,7 +121,7 @@ def _check_tags(response: Any) -> None:
 
 
 def _check_same_tags(response: Any) -> None:
-    """Refuse a topic that is there and has other tags than those that are given."""
+    """Refuse to create an existing topic with other tags."""
     _check_tags(response)
     name = str(response._get_param("Name"))
     there = next((one for one in response.backend.topics.values() if one.name == name), None)
@@ -140,7 +140,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
 
 
 def _with_one_message(to_response: Any) -> Any:
-    """Write an error's message once; moto adds the member of the model's shape beside it."""
+    """Write an error's message only once; moto also adds the member from the model's shape."""
 
     @functools.wraps(to_response)
     def written(self: Any, resp: Any, error: Any, shape: Any, serialized_error: Any) -> Any:

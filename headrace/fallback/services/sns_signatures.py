@@ -1,4 +1,4 @@
-"""Signs the notifications of SNS: a key and a certificate for each region, made at its first message after a start."""
+"""Signs SNS's notifications, with a key and a certificate for each region, created at its first message."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
@@ -13,7 +13,7 @@ from headrace.core.values import iso_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 
-# Certificates of earlier starts that can still be fetched.
+# Certificates from earlier starts that can still be downloaded.
 MOST_CERTIFICATES = 10
 
 
@@ -24,7 +24,7 @@ def post_data(
     subject: str | None,
     message_attributes: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a notification, signed as AWS signs it: by the version that the topic's SignatureVersion says."""
+    """Return a notification, signed by the version in the topic's SignatureVersion."""
     topic = subscription.topic
     notification: dict[str, Any] = {
         "Type": "Notification",
@@ -42,7 +42,7 @@ def post_data(
 
 
 def signed(subscription: Any, notification: Mapping[str, Any], *, version: str) -> dict[str, str]:
-    """Return a notification's signature, of SHA-1 in version 1 and SHA-256 in version 2, and what goes with it.
+    """Return a notification's signature (SHA-1 in version 1, SHA-256 in version 2) with the members beside it.
 
     Source: https://docs.aws.amazon.com/sns/latest/dg/sns-verify-signature-of-message.html (documented).
     """
@@ -56,7 +56,7 @@ def signed(subscription: Any, notification: Mapping[str, Any], *, version: str) 
         if notification.get(name)
     )
     key, certificate = _signing_key(region)
-    # AWS's default is SHA-1, which whoever verifies expects.
+    # AWS's default is SHA-1, which verifiers expect.
     algorithm = hashes.SHA256() if version == "2" else hashes.SHA1()
     signature = key.sign(text.encode(), padding.PKCS1v15(), algorithm)
     host = f"https://sns.{region}.amazonaws.com/"
@@ -72,12 +72,12 @@ _KEYS: dict[int, tuple[Any, str]] = {}
 
 
 def _signing_key(region: str) -> tuple[Any, str]:
-    """Return a region's key, and its certificate's name; made at its first message after a start."""
+    """Return a region's key, and its certificate's name; created at its first message after a start."""
     from cryptography.hazmat.primitives.asymmetric import rsa
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.sns.models import sns_backends
 
-    # Certificates are fetched without credentials, so they are in moto's own account.
+    # Certificates are downloaded without credentials, so they are in moto's default account.
     backend: Any = sns_backends[DEFAULT_ACCOUNT_ID][region]
     known = _KEYS.get(id(backend))
     if known is not None and known[1] in backend._message_public_keys:
@@ -126,5 +126,5 @@ def _certificate(key: Any) -> tuple[bytes, int]:
 
 
 def now() -> str:
-    """Return the time as SNS writes it."""
+    """Return the time in SNS's form."""
     return iso_of(CURRENT.clock.now_ms())

@@ -1,7 +1,7 @@
 """SQS: finds messages at once, stores them as rows, and times them by the cloud's clock.
 
-moto goes through a queue's whole list for every request, keeps what was deleted, and sleeps through long polls. Its
-methods that touch messages are replaced; attributes, permissions and tags stay moto's.
+moto scans a queue's whole list for every request, keeps deleted messages, and sleeps through long polls. Its
+methods for messages are replaced; attributes, permissions and tags stay moto's.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -22,13 +22,13 @@ from headrace.fallback.services.time_of import use_clock
 LONGEST_VISIBILITY_S = 43_200
 
 
-class Asked(threading.local):
-    """What the last ReceiveMessage of this thread asked for and got, for the long poll.
+class LastReceive(threading.local):
+    """What the last ReceiveMessage of this thread requested and got, for the long poll.
 
     Attributes:
         wait_s: how long it may wait for a message.
         found: whether there was one.
-        again_ms: when one becomes ready by time alone.
+        again_ms: when the next one becomes visible by time.
     """
 
     wait_s: float = 0.0
@@ -36,7 +36,7 @@ class Asked(threading.local):
     again_ms: float | None = None
 
 
-ASKED = Asked()
+ASKED = LastReceive()
 
 
 @functools.cache
@@ -85,7 +85,7 @@ def _with_store(init: Any) -> Any:
 
 
 def _keeping_the_policy(set_attributes: Any) -> Any:
-    """Let a queue keep its policy when other attributes are set, which moto forgets, and tell times in whole seconds.
+    """Keep a queue's policy when other attributes are set, which moto drops, and round times to whole seconds.
 
     Times: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
     """
@@ -97,7 +97,7 @@ def _keeping_the_policy(set_attributes: Any) -> Any:
         self.last_modified_timestamp = int(self.last_modified_timestamp)
         if kept is not None and "Policy" not in attributes:
             self._policy_json = kept
-        # An empty one takes it away.
+        # An empty policy removes it.
         self.redrive_allow_policy = self.redrive_allow_policy or None
 
     return keeping
@@ -133,7 +133,7 @@ def _receive_message(
     visibility_timeout: int,
     message_attribute_names: list[str] | None = None,
 ) -> list[Any]:
-    """Receive what is ready now; whoever called waits, if the client wants to (see `long_poll`)."""
+    """Receive what is visible now; the caller waits if the client asked for a long poll (see `long_poll`)."""
     from moto.sqs.models import _filter_message_attributes
 
     queue = backend.get_queue(queue_name)
@@ -147,7 +147,7 @@ def _receive_message(
     ASKED.again_ms = store.next_due_ms()
     answer: list[Any] = []
     for message in received:
-        # The names that the client wants are taken from a copy; the queue's message keeps them all.
+        # The requested attributes are selected from a copy; the queue's message keeps them all.
         shown = copy.copy(message)
         _filter_message_attributes(shown, message_attribute_names or [])
         answer.append(shown)
@@ -155,7 +155,7 @@ def _receive_message(
 
 
 def _to_dead_letter_queue(queue: Any, message: Any) -> bool:
-    """Move a message that was received too often; return whether it was."""
+    """Move a message that was received too often; return whether it was moved."""
     target = queue.dead_letter_queue
     if target is None or not queue.redrive_policy:
         return False
@@ -173,7 +173,7 @@ def _delete_message(queue: Any, receipt_handle: str) -> None:
     number = queue.store.number_of(receipt_handle)
     if number is None:
         raise ReceiptHandleIsInvalid()
-    # A message that is gone is deleted: AWS says so as often as it is asked.
+    # Deleting a deleted message succeeds on AWS, however often.
     if number in queue.store.messages:
         queue.store.remove(number)
 
@@ -207,7 +207,7 @@ def _purged(purge: Any) -> Any:
         purge(self, queue_name)
         queue = self.get_queue(queue_name)
         queue.store.clear()
-        # moto puts its own, empty lists there.
+        # moto adds its own empty lists there.
         for name in ("_messages", "_pending_messages"):
             vars(queue).pop(name, None)
 

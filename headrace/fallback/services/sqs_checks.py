@@ -1,6 +1,6 @@
-"""SQS refuses what AWS refuses, with its words: batches, sizes, attributes, names that are taken (all recorded).
+"""Refuses SQS requests as AWS does, with its sentences: batches, sizes, attributes, names in use (all recorded).
 
-Each check stands before a method of moto's responses; what passes goes on to moto.
+Each check runs before a method of moto's responses, which then handles the valid requests.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
@@ -16,7 +16,7 @@ from typing import Any
 from headrace.core.arn import make_arn
 
 _MOST_ENTRIES = 10
-# What may be set, by docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html.
+# The attributes that may be set (docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html).
 QUEUE_ATTRIBUTES = frozenset(
     {
         "ContentBasedDeduplication", "DeduplicationScope", "DelaySeconds", "FifoQueue", "FifoThroughputLimit",
@@ -30,7 +30,7 @@ _TOO_LONG = "One or more parameters {}. Reason: Message must be shorter than {} 
 
 
 def patch() -> None:
-    """Put the checks before moto's methods; the caller does it once."""
+    """Add the checks before moto's methods; called once."""
     from moto.core import serialize
     from moto.sqs.models import Queue, SQSBackend
     from moto.sqs.responses import SQSResponse
@@ -40,7 +40,7 @@ def patch() -> None:
         setattr(response, name, _after(check, getattr(response, name)))
     response.list_queue_tags = _without_no_tags(response.list_queue_tags)
     response.send_message_batch = _with_failed_entries(response.send_message_batch)
-    # moto keeps it and does not show it.
+    # moto stores it and does not show it.
     queue: Any = Queue
     queue.redrive_allow_policy = None
     queue.BASE_ATTRIBUTES = [*Queue.BASE_ATTRIBUTES, "RedriveAllowPolicy"]
@@ -71,7 +71,7 @@ def _invalid(message: str) -> Exception:
     return _refused("InvalidParameterValue", message)
 
 
-# --- before -------------------------------------------------------------------------------------
+# --- checks before moto's methods ---------------------------------------------------------------
 
 
 def _check_count(response: Any) -> None:
@@ -84,7 +84,7 @@ def _check_count(response: Any) -> None:
 
 
 def _check_entries(response: Any) -> None:
-    """Refuse a batch of too many entries, or with ids that are none or there twice."""
+    """Refuse a batch with too many entries, or with invalid or duplicate ids."""
     from moto.sqs.exceptions import (
         BatchEntryIdsNotDistinct,
         InvalidBatchEntryId,
@@ -110,7 +110,7 @@ def _check_attributes(given: Mapping[str, Any] | None) -> None:
 
 
 def _size_bytes(message: Mapping[str, Any]) -> int:
-    """Return what a message counts: its body, and of its attributes names, types and values."""
+    """Return a message's size: its body, and the names, types and values of its attributes."""
     size = len(str(message.get("MessageBody") or "").encode("utf-8", "replace"))
     for name, value in (message.get("MessageAttributes") or {}).items():
         parts: Iterable[Any] = (name, value.get("DataType"), value.get("StringValue"))
@@ -149,7 +149,7 @@ _BOUNDS = {
 
 
 def _check_bounds(response: Any) -> None:
-    """Refuse an attribute of a queue that there is not or may not be set, is no number, or is out of bounds."""
+    """Refuse a queue's attribute that is unknown, read-only, not a number, or out of range."""
     for name, value in (response._get_param("Attributes") or {}).items():
         if name not in QUEUE_ATTRIBUTES:
             raise _refused("InvalidAttributeName", f"Unknown Attribute {name}.")
@@ -159,7 +159,7 @@ def _check_bounds(response: Any) -> None:
             raise _refused("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
 
 
-# What only FIFO queues have. Reported by users of CreateQueue and SetQueueAttributes, such as cloudfoundry's
+# Attributes of FIFO queues only. Reported by users of CreateQueue and SetQueueAttributes, such as cloudfoundry's
 # csb-brokerpak-aws.
 _FIFO_ONLY = {
     "ContentBasedDeduplication": "Unknown Attribute ContentBasedDeduplication.",
@@ -171,20 +171,20 @@ _MOST_SOURCES = 10  # documented: API_SetQueueAttributes
 
 
 def _check_kind(given: Mapping[str, Any], *, is_fifo: bool) -> None:
-    """Refuse what only FIFO queues have of a standard queue."""
+    """Refuse attributes of FIFO queues for a standard queue."""
     for name, sentence in _FIFO_ONLY.items():
         if name in given and not is_fifo:
             raise _refused("InvalidAttributeName", sentence)
 
 
 def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> None:
-    """Refuse a RedriveAllowPolicy of another form, and a dead-letter queue whose own does not allow the source."""
+    """Refuse a malformed RedriveAllowPolicy, and a dead-letter queue whose own one does not allow the source."""
     if text := given.get("RedriveAllowPolicy"):
         _sources_allowed(str(text))
     try:
         target = json.loads(given.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "")
     except (ValueError, AttributeError):
-        return  # moto's to refuse
+        return  # moto refuses it
     queues = response.sqs_backend.queues.values()
     policy = next((q.redrive_allow_policy for q in queues if q.queue_arn == target), None)
     allowed = _sources_allowed(policy) if policy else None
@@ -198,7 +198,7 @@ def _check_redrive(response: Any, given: Mapping[str, Any], source_arn: str) -> 
 
 
 def _sources_allowed(text: str) -> Collection[str] | None:
-    """Return the queues that may name this one as theirs for dead letters; None: all."""
+    """Return the queues that may name this one as their dead-letter queue; None: all."""
     try:
         policy = json.loads(text)
         permission, sources = policy["redrivePermission"], policy.get("sourceQueueArns")
@@ -224,7 +224,7 @@ def _check_changes(response: Any) -> None:
     _check_bounds(response)
     given = response._get_param("Attributes") or {}
     if not given:
-        # Of what users report of AWS: the query protocol's name of the member.
+        # As users report it of AWS: with the query protocol's name of the member.
         raise _refused("MissingParameter", "The request must contain the parameter Attribute.Name.")
     queue = response.sqs_backend.get_queue(response._get_queue_name())
     _check_kind(given, is_fifo=queue.fifo_queue)
@@ -249,11 +249,11 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
 }
 
 
-# --- around -------------------------------------------------------------------------------------
+# --- changes around moto's methods --------------------------------------------------------------
 
 
 def _without_no_tags(list_queue_tags: Any) -> Any:
-    """Show no tags where there are none."""
+    """Omit an empty list of tags."""
 
     @functools.wraps(list_queue_tags)
     def shown(self: Any) -> Any:
@@ -266,7 +266,7 @@ def _without_no_tags(list_queue_tags: Any) -> Any:
 
 
 def _with_failed_entries(send_message_batch: Any) -> Any:
-    """Send a batch without the messages that are too long for the queue, which fail alone."""
+    """Send a batch without messages that are too long for the queue; only those fail."""
 
     @functools.wraps(send_message_batch)
     def send(self: Any) -> Any:
@@ -320,7 +320,7 @@ def _most_of_a_batch() -> int:
 
 
 def _naming_the_attribute(create_queue: Any) -> Any:
-    """Say by which attribute a queue of the name differs."""
+    """Name the attribute in which an existing queue of this name differs."""
 
     @functools.wraps(create_queue)
     def create(self: Any, name: str, tags: dict[str, str] | None = None, **named: Any) -> Any:
@@ -342,7 +342,7 @@ def _naming_the_attribute(create_queue: Any) -> Any:
 
 
 def _with_suffix(code_of: Any) -> Any:
-    """Name SQS's InvalidParameterValue in JSON as AWS does; the header keeps the query's name."""
+    """Name SQS's InvalidParameterValue in JSON as AWS does; the header keeps the query protocol's code."""
 
     @functools.wraps(code_of)
     def code(self: Any, error: Any) -> str:

@@ -1,7 +1,7 @@
-"""The messages of a queue, in place of moto's list, which every request had to search from end to end.
+"""The messages of a queue, in place of moto's list, which every request scanned from end to end.
 
-A message is found by its number, counted by its state, and kept as a row. Times are milliseconds of the cloud's clock.
-Not thread-safe: `MOTO_LOCK`.
+A message is found by its number, counted by its state, and stored as a row. Times are milliseconds of the cloud's
+clock. Not thread-safe: `MOTO_LOCK`.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
@@ -21,16 +21,16 @@ import msgspec
 
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
-# AWS: a FIFO queue knows a deduplication id for five minutes, also when its message is deleted.
+# AWS: a FIFO queue remembers a deduplication id for five minutes, even when its message is deleted.
 DEDUPLICATION_MS = 5 * 60 * 1000
-# A FIFO queue's sequence numbers have 20 digits and grow.
+# A FIFO queue's sequence numbers have 20 digits and increase.
 FIRST_SEQUENCE_NUMBER = 18_850_000_000_000_000_000
 SEQUENCE_NUMBER_STEP = 256
-# Numbers that are stored as taken in one go: none is given twice, or an old receipt handle would mean a new message.
+# Numbers are reserved in the database in blocks: none is reused, or an old receipt handle would name a new message.
 NUMBERS_AT_ONCE = 1_000
 TAKEN = "n"
 
-# Entries of the heap of times that no longer mean anything, before it is made anew.
+# The most obsolete entries in the heap of times before it is rebuilt.
 MOST_STALE = 1_000
 
 _HANDLE = struct.Struct(">QQI")
@@ -53,7 +53,7 @@ _STORED = [
 
 
 class State(Enum):
-    """What a message is doing."""
+    """A message's state."""
 
     READY = 1
     DELAYED = 2
@@ -71,14 +71,14 @@ class Messages(Rows):
         self.counts: Counter[State] = Counter()
         self._states: dict[int, State] = {}
         self._next = self._taken = 0
-        # Times at which a message that is delayed or in flight may be ready; some entries are out of date.
+        # A heap of the times when delayed or in-flight messages may become ready; some entries are obsolete.
         self._later: list[tuple[float, int]] = []
         self._ready: list[int] = []
 
-    # --- in -----------------------------------------------------------------------------------
+    # --- adding -------------------------------------------------------------------------------
 
     def add(self, message: Any, now_ms: float) -> None:
-        """Take a message in; it may already have been received, elsewhere."""
+        """Add a message; it may have been received before, from another queue."""
         message.visible_at, message.received_ms = 0.0, None
         number = self._next
         self._next += 1
@@ -90,7 +90,7 @@ class Messages(Rows):
         TOUCHED.row(self, number)
 
     def _schedule(self, number: int, message: Any, now_ms: float) -> None:
-        """Say what the message is doing now, and when that will be over."""
+        """Set a message's state, and schedule the state's end."""
         if message.delayed_until > now_ms:
             self._enter(number, State.DELAYED)
             heapq.heappush(self._later, (message.delayed_until, number))
@@ -116,14 +116,14 @@ class Messages(Rows):
         return before
 
     def _is_due(self, at_ms: float, number: int) -> bool:
-        """Whether an entry of the heap is what it was made for."""
+        """Whether an entry of the heap is still current."""
         message = self.messages.get(number)
         return message is not None and at_ms in (message.delayed_until, message.visible_at)
 
     # --- time ---------------------------------------------------------------------------------
 
     def advance(self, now_ms: float) -> None:
-        """Make ready what is due."""
+        """Make messages ready whose time has come."""
         while self._later and self._later[0][0] <= now_ms:
             entry = heapq.heappop(self._later)
             number = entry[1]
@@ -131,7 +131,7 @@ class Messages(Rows):
                 self._schedule(number, self.messages[number], now_ms)
 
     def expire(self, now_ms: float, retention_s: float) -> None:
-        """Forget what is older than the queue's retention."""
+        """Remove messages that are older than the queue's retention."""
         while self.messages:
             number = next(iter(self.messages))
             if self.messages[number].sent_timestamp + retention_s * 1000 > now_ms:
@@ -139,15 +139,15 @@ class Messages(Rows):
             self.remove(number)
 
     def next_due_ms(self) -> float | None:
-        """Return when a message may become ready by time alone; None for never."""
+        """Return when the next message may become ready by time; None for never."""
         return self._later[0][0] if self._later else None
 
     def is_empty(self, now_ms: float) -> bool:
-        """Whether nothing can be received now; changes nothing, and may be asked beside requests."""
+        """Whether nothing can be received now; changes nothing, and may run concurrently with requests."""
         due = self.next_due_ms()
         return not self.counts[State.READY] and (due is None or due > now_ms)
 
-    # --- out ----------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------
 
     def receive(
         self,
@@ -156,9 +156,9 @@ class Messages(Rows):
         visibility_s: int,
         dead_letter: Callable[[Any], bool],
     ) -> list[Any]:
-        """Hand out up to `most` messages, which are in flight for `visibility_s` then.
+        """Return up to `most` messages, and set them in flight for `visibility_s`.
 
-        `dead_letter` is asked of each message and takes it away when it says so.
+        `dead_letter` is called for each message, and returns whether it has moved it away.
         """
         self.advance(now_ms)
         taken: dict[int, Any] = {}
@@ -177,7 +177,7 @@ class Messages(Rows):
             message.received_ms = now_ms
             message.visible_at = now_ms + visibility_s * 1000 if visibility_s else 0.0
             message.receipt_handle = self.handle(number, message.approximate_receive_count)
-            # It was taken from what is ready, to which a timeout of nothing gives it back.
+            # It was removed from the ready messages, to which a timeout of zero returns it.
             self._leave(number)
             self._schedule(number, message, now_ms)
             TOUCHED.row(self, number)
@@ -189,26 +189,26 @@ class Messages(Rows):
         return self._states.get(number) is State.IN_FLIGHT
 
     def change_visibility(self, number: int, now_ms: float, visibility_s: int) -> None:
-        """Have a message be in flight for `visibility_s` from now; 0 makes it ready."""
+        """Keep a message in flight for `visibility_s` from now; 0 makes it ready."""
         message = self.messages[number]
         message.visible_at = now_ms + visibility_s * 1000 if visibility_s else 0.0
         self._schedule(number, message, now_ms)
         TOUCHED.row(self, number)
 
     def remove(self, number: int) -> None:
-        """Forget a message."""
+        """Remove a message."""
         message = self.messages.pop(number)
         self._gone(message, self._leave(number))
         TOUCHED.row(self, number)
 
     def clear(self) -> None:
-        """Forget all messages; what is known of deduplication stays."""
+        """Remove all messages; deduplication ids stay known."""
         self.messages, self._states, self._later, self._ready = {}, {}, [], []
         self.counts.clear()
         TOUCHED.all_rows(self)
 
     def _candidates(self) -> Iterable[int]:
-        """Yield numbers of messages that may be handed out, oldest first; who takes one leaves the others."""
+        """Yield numbers of ready messages, oldest first; the ones that are not yielded stay ready."""
         while self._ready:
             number = heapq.heappop(self._ready)
             if self._states.get(number) is State.READY:
@@ -223,15 +223,15 @@ class Messages(Rows):
     # --- receipt handles ----------------------------------------------------------------------
 
     def handle(self, number: int, received: int) -> str:
-        """Return the receipt handle of a message that was received so many times."""
+        """Return the receipt handle of a message after so many receives."""
         plain = _HANDLE.pack(self.id, number, received)
         seal = hashlib.blake2b(plain, key=self._key, digest_size=64).digest()
         return base64.b64encode(plain + seal).decode()
 
     def number_of(self, handle: str) -> int | None:
-        """Return the number that a receipt handle of this queue stands for; None when it is no such handle.
+        """Return the number in a receipt handle of this queue; None for another text.
 
-        The message may be gone.
+        The message may be deleted.
         """
         try:
             data = base64.b64decode(handle, validate=True)
@@ -268,7 +268,7 @@ class Messages(Rows):
                 self._next = self._taken = int(msgspec.msgpack.decode(value))
             elif isinstance(key, int):
                 self.messages[key] = message = _message(msgspec.msgpack.decode(value))
-                # As of no time: all that waits is looked at when time is asked for.
+                # Time zero: all waiting messages are checked at the next call of `advance`.
                 self._schedule(key, message, 0.0)
 
 
@@ -282,19 +282,19 @@ def _message(values: list[Any]) -> Any:
 
 
 class FifoMessages(Messages):
-    """The messages of a FIFO queue: in order within a group, which is locked while one of it is in flight."""
+    """The messages of a FIFO queue: in order within a group, which is locked while any of its messages is in flight."""
 
     def __init__(self, rows_id: int | None = None) -> None:
         super().__init__(rows_id)
-        # By group, the numbers that are ready; and which groups have any, by their first.
+        # Group -> the numbers of its ready messages; and a heap of the groups by their first number.
         self._groups: dict[Any, list[int]] = {}
         self._heads: list[tuple[int, Any]] = []
         self._in_flight: Counter[Any] = Counter()
-        # By what makes two messages the same: when one was sent, its id, its sequence number.
+        # Deduplication mark -> the first message's time, id and sequence number.
         self._known: OrderedDict[str, tuple[float, str, str]] = OrderedDict()
 
     def add_once(self, message: Any, now_ms: float, *, a_group: bool) -> bool:
-        """Take a message in unless it is known, in its group or at all; then give it the known one's ids."""
+        """Add a message unless it is a duplicate, in its group or in the queue; then it gets the first one's ids."""
         self._forget(now_ms)
         message.sequence_number = str(FIRST_SEQUENCE_NUMBER + self._next * SEQUENCE_NUMBER_STEP)
         if message.deduplication_id is not None:
@@ -350,7 +350,7 @@ class FifoMessages(Messages):
             heapq.heappush(self._heads, (number, message.group_id))
 
     def _candidates(self) -> Iterable[int]:
-        # What was in flight before this call locks its group; what this call hands out does not.
+        # Messages in flight before this call lock their group; messages that this call yields do not.
         served: set[Any] = set()
         while self._heads:
             head, group = heapq.heappop(self._heads)
@@ -360,7 +360,7 @@ class FifoMessages(Messages):
             if not ready:
                 self._groups.pop(group, None)
             elif ready[0] != head:
-                # Its first is another now, and has an entry of its own or gets one.
+                # The group's first message has changed, and gets its own entry.
                 heapq.heappush(self._heads, (ready[0], group))
             elif group in served or not self._in_flight[group]:
                 served.add(group)

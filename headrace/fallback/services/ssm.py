@@ -1,4 +1,4 @@
-"""SSM: parameters kept by name, and AWS's bounds on their values."""
+"""SSM: stores parameters as rows by name, and applies AWS's limits on their values."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
@@ -22,7 +22,7 @@ MOST_ADVANCED = 8192
 
 
 class _Ec2Later:
-    """EC2's backends for SSM, which needs them for one operation: importing EC2 takes a second and 100 MB."""
+    """Loads EC2's backends when SSM needs them, in one operation: importing EC2 takes a second and 100 MB."""
 
     def __getitem__(self, account: str) -> Any:
         return importlib.import_module("moto.ec2.models").ec2_backends[account]
@@ -54,12 +54,12 @@ def patch() -> None:
     parameters.pop = _noted_by_name(ParameterDict.pop)
     backend: Any = SimpleSystemManagerBackend
     backend.put_parameter = _bounded(SimpleSystemManagerBackend.put_parameter)
-    pickles.knows_factory(
+    pickles.register_factory(
         "moto.ssm.models",
         "SimpleSystemManagerBackend.__init__.<locals>.<lambda>",
         _tags,
     )
-    pickles.reduces(ParameterDict, _reduce)
+    pickles.register_reducer(ParameterDict, _reduce)
 
 
 def _tags() -> defaultdict[str, dict[str, str]]:
@@ -79,7 +79,7 @@ class ParameterRows(Rows):
 
     def keys(self) -> Iterable[Any]:
         """See `Rows.keys`."""
-        # AWS's own are made anew.
+        # AWS's own parameters are created again.
         return [name for name in dict(self.parameters) if not name.startswith("/aws/")]
 
     def load(self, rows: Iterable[tuple[RowKey, bytes]]) -> None:
@@ -101,7 +101,7 @@ def _with_rows(init: Any) -> Any:
 def _noted_by_name(method: Any) -> Any:
     @functools.wraps(method)
     def noted(self: Any, name: str, *args: Any) -> Any:
-        # A version list is changed in place by who looked it up.
+        # Callers change the list of versions in place.
         if TOUCHED.is_watching and not str(name).startswith("/aws/"):
             TOUCHED.row(self.kept, self.normalize_name(name))
         return method(self, name, *args)
@@ -115,7 +115,7 @@ def _reduce(parameters: Any) -> Any:
 
 
 def empty_parameters(account: str, region: str, rows_id: int) -> Any:
-    """Return a backend's parameters, whose rows are still to come."""
+    """Return a backend's parameters, whose rows are still to be loaded."""
     from moto.ssm.models import ParameterDict
 
     made: Any = ParameterDict(account, region)
@@ -141,7 +141,7 @@ def _bounded(put: Any) -> Any:
 
 
 def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
-    """Return the tier that a value goes into. Raises AWS's ValidationException when it does not fit."""
+    """Return the tier of a value. Raises AWS's ValidationException when the value is too long."""
     from moto.ssm.exceptions import ValidationException
 
     tier, value = given.get("tier"), given.get("value") or ""
@@ -163,5 +163,5 @@ def _tier(given: dict[str, Any], known: str | None, default: str) -> str | None:
             " tier. For more information, see https://docs.aws.amazon.com/systems-manager/latest/"
             "userguide/parameter-store-advanced-parameters.html"
         )
-    # In so many words, where the parameter is in the advanced tier already.
+    # AWS's sentence is this one when the parameter already is in the advanced tier.
     return "Advanced" if wanted == "Advanced" else tier

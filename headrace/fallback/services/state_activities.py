@@ -18,7 +18,7 @@ def patch(response: Any, backend: Any) -> None:
 
 
 def _once(create: Any) -> Any:
-    """Return an activity of that name which is there; moto refuses the second request (documented: idempotent)."""
+    """Return an existing activity with this name (documented: idempotent); moto refuses the second request."""
 
     def create_activity(self: Any, name: str, *args: Any, **named: Any) -> Any:
         found = next((each for each in self.activities.values() if each.name == name), None)
@@ -28,7 +28,7 @@ def _once(create: Any) -> Any:
 
 
 def _get_activity_task(self: Any) -> Any:
-    """Give a worker the next task; whoever called waits while there is none (see `long_poll`)."""
+    """Give a worker the next task; the caller waits while there is none (see `long_poll`)."""
     from moto.core.responses import ActionResult
 
     activity = self.stepfunction_backend.describe_activity(self._get_param("activityArn"))

@@ -1,6 +1,6 @@
 """Step Functions' aliases: an alias routes to versions of its own state machine; a second one of its name is refused.
 
-moto stores every routing as it comes, and lets a second alias take the place of the first.
+moto stores any routing, and replaces an alias by a second one with its name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false, reportPrivateUsage=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -31,8 +31,8 @@ def _creating(create: Any) -> Any:
         known = machine.aliases.get(name) if machine is not None else None
         if known is None:
             return create(self, name, routing_configuration, description)
-        # Recorded: the same request again is answered with the alias, any other is a conflict; so is another
-        # description, with the same sentence.
+        # Recorded: an identical request returns the alias, any other is a conflict; a different description also gives
+        # this sentence.
         same = (known.routing_configuration, known.description or None)
         if same != (routing_configuration, description or None):
             raise AwsError(
@@ -68,9 +68,9 @@ def _check_routes(self: Any, routes: list[dict[str, Any]]) -> None:
 
 
 def _machine_of(routes: list[dict[str, Any]]) -> str:
-    """Return the ARN of the machine to whose versions the routes lead. Raises AwsError.
+    """Return the ARN of the state machine whose versions the routes name. Raises AwsError.
 
-    The sentences are recorded, of CreateStateMachineAlias (LocalStack's test_sfn_api_aliasing.snapshot.json).
+    The sentences are recorded for CreateStateMachineAlias (LocalStack's test_sfn_api_aliasing.snapshot.json).
     """
     arns = [str(route["stateMachineVersionArn"]) for route in routes]
     if len(routes) > MOST_ROUTES:
@@ -108,7 +108,7 @@ def _check_versions(backend: Any, machine_arn: str, routes: list[dict[str, Any]]
 
 
 def _elsewhere(routes: list[dict[str, Any]]) -> AwsError:
-    # Documented: an alias's versions are all of one state machine. The sentence is assumed.
+    # Documented: an alias's versions all belong to one state machine. The sentence is assumed.
     arns = ", ".join(str(route["stateMachineVersionArn"]) for route in routes)
     return _invalid(
         "Routing configuration must contain versions of the alias's own state machine."

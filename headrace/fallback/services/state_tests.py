@@ -1,6 +1,6 @@
-"""Step Functions' TestState: runs one state as an execution of its own, and says where it would go on.
+"""Step Functions' TestState: runs one state as an execution of its own, and returns the next state.
 
-Documented: https://docs.aws.amazon.com/step-functions/latest/dg/test-state-isolation.html. What looks into a state
+Documented: https://docs.aws.amazon.com/step-functions/latest/dg/test-state-isolation.html. Other inspection levels
 (`inspectionLevel` DEBUG and TRACE) and mocks are refused by name.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.asl import ExecutionInput, Outcome, Run
 from headrace.fallback.asl_checks import problems_of, sentence_of
 from headrace.fallback.asl_languages import JSONPATH
 
@@ -47,7 +47,7 @@ def test_state(self: Any) -> Any:
         ) from error
     account, region = self.current_account, self.region
     run = Run(
-        Started(
+        ExecutionInput(
             arn=f"arn:aws:states:{region}:{account}:express:{_NAME}:{name}:{uuid.uuid4()}",
             name=name,
             machine_arn=f"arn:aws:states:{region}:{account}:stateMachine:{_NAME}",
@@ -66,7 +66,7 @@ def test_state(self: Any) -> Any:
 
 
 def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], str]:
-    """Return the state's name, itself and the query language around it. Raises AwsError."""
+    """Return the state's name, its definition, and the query language of its machine. Raises AwsError."""
     try:
         value: Any = json.loads(definition)
     except ValueError as error:
@@ -87,14 +87,14 @@ def _state_of(definition: str, name: str | None) -> tuple[str, dict[str, Any], s
 def _machine(
     name: str, state: dict[str, Any], language: str, variables: str | None
 ) -> dict[str, Any]:
-    """Return a machine of the state, of ends in the places of the states after it, and of the variables before it."""
+    """Return a machine with the state, a Succeed state for each target, and a Pass state for the variables."""
     targets: set[str] = set()
 
     def follow(place: dict[str, Any]) -> dict[str, Any]:
         found = dict(place)
         for field in ("Next", "Default"):
             if isinstance(place.get(field), str):
-                # A state that leads to itself is not to run twice.
+                # A state that names itself as the next one must not run twice.
                 found[field] = _ITSELF if place[field] == name else place[field]
                 targets.add(found[field])
         return found

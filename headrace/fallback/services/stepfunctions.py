@@ -1,4 +1,4 @@
-"""Step Functions: really runs executions, which moto only records, and stores how each one ended."""
+"""Step Functions: runs executions, which moto only records, and stores their outcomes."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false, reportPrivateUsage=false
 
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.asl import Outcome, Run, Started
+from headrace.fallback.asl import ExecutionInput, Outcome, Run
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
 from headrace.fallback.current import CURRENT
 from headrace.fallback.executions import end, settle, trim
@@ -91,7 +91,7 @@ def _validate_state_machine_definition(self: Any) -> Any:
 
 
 def _of_version(start: Any) -> Any:
-    """Have a version's and an alias's ARN run that version's definition, as an execution of its machine."""
+    """Make a version's or alias's ARN run that version's definition, as an execution of its machine."""
 
     def start_execution(self: Any, state_machine_arn: str, name: str, execution_input: str) -> Any:
         machine_arn, _, qualifier = state_machine_arn.rpartition(":")
@@ -100,7 +100,7 @@ def _of_version(start: Any) -> Any:
             return start(self, state_machine_arn, name, execution_input)
         version = _version_of(machine, state_machine_arn, qualifier)
         now = machine.definition, machine.roleArn
-        # The lock of moto is held: nobody else sees the machine so.
+        # moto's lock is held: nobody else sees the machine in this state.
         machine.definition, machine.roleArn = version.definition, version.roleArn
         try:
             return start(self, machine_arn, name, execution_input)
@@ -125,7 +125,7 @@ def _version_of(machine: Any, arn: str, qualifier: str) -> Any:
 
 
 def _publish_version(self: Any) -> Any:
-    """Publish what a machine is now; nothing new is published when it has not changed since (documented)."""
+    """Publish a machine's current state as a version; without a change, the last version is returned (documented)."""
     from moto.core.responses import ActionResult
 
     machine = self.stepfunction_backend.describe_state_machine(self._get_param("stateMachineArn"))
@@ -159,7 +159,7 @@ def _list_versions(self: Any) -> Any:
 
 
 def _delete_version(self: Any) -> Any:
-    """Delete a version; one that an alias leads to stays (documented), one that is gone is no error."""
+    """Delete a version; one that an alias uses is kept (documented), a missing one is no error."""
     from moto.core.responses import EmptyResult
 
     arn = str(self._get_param("stateMachineVersionArn"))
@@ -184,9 +184,9 @@ def _delete_version(self: Any) -> Any:
     return EmptyResult()
 
 
-def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> Started:
+def _started(machine: Any, arn: str, name: str, given: str, start_date: datetime) -> ExecutionInput:
     parts = arn.split(":")
-    return Started(
+    return ExecutionInput(
         arn=arn,
         name=name,
         machine_arn=machine.arn,
@@ -212,7 +212,7 @@ def _starting(start: Any) -> Any:
         execution = start(self, region_name, account_id, execution_name, execution_input)
         if len(self.executions) == known or CURRENT.executions is None:
             return execution
-        # moto's setting of how its pretended executions go does not matter here.
+        # moto's setting for the outcome of its simulated executions has no effect here.
         execution.status = "RUNNING"
         try:
             CURRENT.executions.start(
@@ -252,7 +252,7 @@ def _listing(list_executions: Any) -> Any:
 
 
 def _revising(update: Any) -> Any:
-    """Give a machine a revision with each update, as AWS does."""
+    """Give a machine a new revision with each update, as AWS does."""
 
     def update_state_machine(self: Any, *args: Any, **named: Any) -> Any:
         machine = update(self, *args, **named)
@@ -263,7 +263,7 @@ def _revising(update: Any) -> Any:
 
 
 def _whole_machine(describe: Any) -> Any:
-    """Show what AWS shows of a machine (recorded): its revision, from the first update on, and how it logs."""
+    """Describe a machine as AWS does (recorded): with its revision, once it was updated, and its logging."""
 
     def describe_state_machine(self: Any, state_machine_arn: str) -> Any:
         answer = describe(self, state_machine_arn)
@@ -279,7 +279,7 @@ def _whole_machine(describe: Any) -> Any:
 
 
 def _with_stop_date(describe: Any) -> Any:
-    """Show when an execution has ended also when it is TIMED_OUT, for which moto shows nothing."""
+    """Show the end of a TIMED_OUT execution, which moto omits."""
 
     def describe_execution(self: Any) -> Any:
         answer = describe(self)
@@ -342,8 +342,8 @@ def _get_execution_history(self: Any) -> Any:
 
 
 def _no_map_runs(self: Any) -> Any:
-    # moto answers an empty success.
-    raise NotImplementedError("map runs: what became of one is in its ResultWriter's files")
+    # moto returns an empty success.
+    raise NotImplementedError("map runs: the results of one are in its ResultWriter's files")
 
 
 def _sending(answer: str) -> Any:
@@ -363,7 +363,7 @@ def _sending(answer: str) -> Any:
 
 
 def _start_sync_execution(self: Any) -> Any:
-    """Run an express machine while the caller waits; nothing of it is kept, as on AWS."""
+    """Run an express machine while the caller waits; the execution is not stored, as on AWS."""
     from moto.core.responses import ActionResult
 
     machine_arn = self._get_param("stateMachineArn")
@@ -392,7 +392,7 @@ def _start_sync_execution(self: Any) -> Any:
             "name": name,
             "startDate": started.start_date,
             "stopDate": datetime.now(UTC),
-            # AWS has no ABORTED here.
+            # Here AWS has no status ABORTED.
             "status": "FAILED" if outcome.status == "ABORTED" else outcome.status,
             "input": given,
             **{key: value for key, value in found.items() if value is not None},

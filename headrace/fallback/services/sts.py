@@ -1,4 +1,4 @@
-"""STS and IAM: GetCallerIdentity, who may assume which role, and IAM's refusals in AWS's words."""
+"""STS and IAM: GetCallerIdentity, who may assume a role, and IAM's refusals with AWS's sentences."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 
@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-# moto's identity of a caller whom it does not know; AWS has no such ARN.
+# moto's identity for an unknown caller; AWS has no such ARN.
 _NOBODY = re.compile(r"arn:[a-z-]+:sts::(\d{12}):user/moto")
-# moto's method and what AWS says when what it looks for is missing (observed by many users).
+# moto's look-up method -> AWS's sentence when it finds nothing (observed by many users).
 _MISSING = {
     "get_role": "The role with name {} cannot be found.",
     "get_policy": "Policy {} was not found.",
@@ -27,14 +27,14 @@ def patch() -> None:
 
     sts: Any = STSBackend
     sts.get_caller_identity = _as_root(STSBackend.get_caller_identity)
-    # Sessions are `headrace.fallback.sts_sessions`'.
+    # `headrace.fallback.sts_sessions` answers for sessions.
     iam: Any = IAMBackend
     for name, sentence in _MISSING.items():
         setattr(iam, name, _in_awss_words(getattr(IAMBackend, name), sentence))
 
 
 def _as_root(identity: Any) -> Any:
-    """Treat a caller with an unknown key as the account itself, as with the keys of a root user."""
+    """Treat a caller with an unknown key as the account itself, like a root user's key."""
 
     @functools.wraps(identity)
     def known(self: Any, *args: Any, **named: Any) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from headrace.core.system_tags import are_set_now
 
 
 def acm(module: Any) -> None:
-    """Let a certificate have them."""
+    """Allow them on certificates."""
     holder = module.TagHolder
     check = holder._validate_kv
 
@@ -27,7 +27,7 @@ def acm(module: Any) -> None:
 
 
 def resource_groups(module: Any) -> None:
-    """Let a resource group have them."""
+    """Allow them on resource groups."""
     backend = module.ResourceGroupsBackend
     check = backend._validate_tags
 
@@ -39,7 +39,7 @@ def resource_groups(module: Any) -> None:
 
 
 def pipelines(module: Any) -> None:
-    """Let a pipeline have them."""
+    """Allow them on pipelines."""
     pipeline = module.CodePipeline
     check = pipeline.validate_tags
 
@@ -51,7 +51,7 @@ def pipelines(module: Any) -> None:
 
 
 def common(module: Any) -> None:
-    """Let what moto's common tagging service checks have them."""
+    """Allow them wherever moto's common tagging service checks tags."""
     service = module.TaggingService
     check = service.validate_tags
 

@@ -1,4 +1,4 @@
-"""Gives modules of moto the cloud's clock in place of the machine's, so that their times agree with the cloud's."""
+"""Replaces the machine's clock by the cloud's in modules of moto, so that their times agree with the cloud's."""
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from headrace.fallback.current import CURRENT
 
 
 def utcnow() -> datetime:
-    """Return the time as moto has it: of UTC, without a zone."""
+    """Return the time in moto's form: UTC, without a time zone."""
     return datetime.fromtimestamp(CURRENT.clock.now_ms() / 1000, UTC).replace(tzinfo=None)
 
 
@@ -27,7 +27,7 @@ def unix_time_millis(dt: datetime | None = None) -> float:
 
 
 def use_clock(*modules: ModuleType) -> None:
-    """Have modules of moto read the cloud's clock."""
+    """Make modules of moto read the cloud's clock."""
     for module in modules:
         names: dict[str, Any] = vars(module)
         for own in (utcnow, unix_time, unix_time_millis):

@@ -1,7 +1,7 @@
-"""Adds update calls to services of which moto has only those that create and delete.
+"""Adds update calls to services for which moto has only creations and deletions.
 
-Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`. What a thing
-has beside is kept: its ARN, when it was made, its runs, its tags.
+Each function patches the module that it is given, once that is imported: see `_LATER` in `__init__.py`. An update keeps
+the rest of a resource: its ARN, its creation time, its runs, its tags.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -18,19 +18,19 @@ from botocore import xform_name
 
 
 def _as_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return members as moto names its arguments and attributes."""
+    """Return members under moto's names of arguments and attributes."""
     return {xform_name(name): value for name, value in given.items()}
 
 
 def assign(thing: Any, given: Mapping[str, Any], leave: Collection[str] = ()) -> None:
-    """Set the attributes that a request has members of; one with an empty value is empty from now on."""
+    """Set the attributes for the members of a request; an empty value empties the attribute."""
     for name, value in _as_arguments(given).items():
         if name not in leave and hasattr(thing, name) and value is not None:
             setattr(thing, name, value)
 
 
 def _made_anew(make: Callable[..., Any], things: Any, key: str, given: Mapping[str, Any]) -> Any:
-    """Make a thing again with these members alone, in the place of the one that there is; return both."""
+    """Create a resource again from these members alone, in place of the old one; return both."""
     before = things[key]
     arguments = _as_arguments(given)
     named = {name: arguments.get(name) for name in inspect.signature(make).parameters}
@@ -44,7 +44,7 @@ def _made_anew(make: Callable[..., Any], things: Any, key: str, given: Mapping[s
 
 
 def autoscaling(module: Any) -> None:
-    """Let a group's rebalancing and termination policies be changed, which moto takes at its creation only."""
+    """Allow updates of a group's rebalancing and termination policies, which moto sets only at its creation."""
     response = module.AutoScalingResponse
     of_moto = response.update_auto_scaling_group
 
@@ -62,14 +62,14 @@ def autoscaling(module: Any) -> None:
 
 
 def glue(module: Any) -> None:
-    """Let jobs, crawlers, triggers, connections, registries be changed."""
+    """Allow updates of jobs, crawlers, triggers, connections and registries."""
     from moto.core.responses import ActionResult, EmptyResult
     from moto.core.utils import utcnow
 
     response = module.GlueResponse
 
     def update_job(self: Any) -> ActionResult:
-        # Documented: what JobUpdate does not say is removed, or is the default again.
+        # Documented: a member that JobUpdate omits is removed, or gets its default.
         backend, name = self.glue_backend, self._get_param("JobName")
         backend.get_job(name)
         given = {**self._get_param("JobUpdate"), "Name": name}
@@ -85,7 +85,7 @@ def glue(module: Any) -> None:
         return EmptyResult()
 
     def update_trigger(self: Any) -> ActionResult:
-        # Documented: TriggerUpdate takes the whole place of what there was.
+        # Documented: TriggerUpdate replaces the whole trigger.
         trigger = self.glue_backend.get_trigger(self._get_param("Name"))
         given = self._get_param("TriggerUpdate")
         predicate = given.get("Predicate")
@@ -125,7 +125,7 @@ _ENGINE = {"EffectiveEngineVersion": "Athena engine version 3", "SelectedEngineV
 
 
 def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a workgroup's configuration with updates, whose `Remove...` members take away."""
+    """Return a workgroup's configuration with updates, whose `Remove...` members remove settings."""
     now, given = dict(before), dict(updates)
     results = given.pop("ResultConfigurationUpdates", None)
     if given.pop("RemoveBytesScannedCutoffPerQuery", False):
@@ -144,7 +144,7 @@ def _workgroup_changed(before: Mapping[str, Any], updates: Mapping[str, Any]) ->
 
 
 def athena(module: Any) -> None:
-    """Let workgroups and data catalogs be changed."""
+    """Allow updates of workgroups and data catalogs."""
     from moto.core.exceptions import JsonRESTError
 
     def update_work_group(self: Any) -> str:
@@ -173,7 +173,7 @@ def athena(module: Any) -> None:
 
 
 def elasticache(module: Any) -> None:
-    """Let clusters and their subnet groups be changed: what a request does not say stays."""
+    """Allow updates of clusters and their subnet groups, which keep what a request omits."""
     from moto.core.responses import ActionResult
 
     def modify_cache_cluster(self: Any) -> ActionResult:
@@ -204,7 +204,7 @@ def elasticache(module: Any) -> None:
 
 
 def sagemaker(module: Any) -> None:
-    """Let endpoints take another configuration."""
+    """Allow endpoints to change their configuration."""
     from moto.core.responses import ActionResult
 
     def update_endpoint(self: Any) -> ActionResult:
@@ -223,14 +223,14 @@ def sagemaker(module: Any) -> None:
 
 
 def apigatewayv2(module: Any) -> None:
-    """Let stages of HTTP and WebSocket APIs be changed: what a request does not say stays."""
+    """Allow updates of stages of HTTP and WebSocket APIs, which keep what a request omits."""
     from moto.core.utils import utcnow
 
     def update_stage(self: Any) -> tuple[int, dict[str, Any], str]:
         parts = self.path.split("/")
         stage = self.apigatewayv2_backend.get_stage(parts[-3], module.unquote(parts[-1]))
         api = self.apigatewayv2_backend.get_api(parts[-3])
-        # Emptied, a member is what a stage has that was made without it.
+        # An empty member gets the value of a new stage without it.
         config = {**stage.config, **json.loads(self.body)}
         config = {key: value for key, value in config.items() if value not in ("", {}, None)}
         anew = type(stage)(api, {**config, "stageName": stage.name, "tags": stage.tags})
@@ -241,7 +241,7 @@ def apigatewayv2(module: Any) -> None:
     module.ApiGatewayV2Response.update_stage = update_stage
 
 
-# What a domain has that was made without them.
+# The defaults of a new domain.
 _ES: dict[str, dict[str, Any]] = {
     "CognitoOptions": {"Enabled": False},
     "EBSOptions": {"EBSEnabled": False},
@@ -252,7 +252,7 @@ _ES: dict[str, dict[str, Any]] = {
 
 
 def elasticsearch(module: Any) -> None:
-    """Let Elasticsearch's domains be changed, for which moto has the description alone at that path."""
+    """Allow updates of Elasticsearch's domains; at that path, moto has only the description."""
     from moto.es import urls
 
     response: Any = module.OpenSearchServiceResponse
@@ -265,7 +265,7 @@ def elasticsearch(module: Any) -> None:
         self.setup_class(request)
         name = request.url.partition("?")[0].split("/")[-2]
         backend = self.opensearch_backend
-        # Raises moto's error without such a domain.
+        # Raises moto's error for a missing domain.
         backend.describe_domain(name)
         domain = backend.domains[name]
         given = json.loads(self.body)
@@ -276,7 +276,7 @@ def elasticsearch(module: Any) -> None:
 
 
 def cognito_identity(module: Any) -> None:
-    """Let an identity pool have another name, which moto keeps as it was."""
+    """Allow an identity pool to change its name, which moto ignores."""
     backend = module.CognitoIdentityBackend
     update = backend.update_identity_pool
 
@@ -292,7 +292,7 @@ def cognito_identity(module: Any) -> None:
 
 
 def iam() -> None:
-    """Let a group have another path without another name."""
+    """Allow a group to change its path without its name."""
     from moto.iam.models import IAMBackend
 
     backend: Any = IAMBackend
@@ -312,7 +312,7 @@ def iam() -> None:
 
 
 def rds(module: Any) -> None:
-    """Have a subnet group be there still once it is changed: moto takes it away, and fails without one."""
+    """Keep a subnet group when it is updated: moto removes it, and fails without one."""
     from moto.rds.exceptions import DBSubnetGroupNotFoundError
 
     modify = module.RDSBackend.modify_db_subnet_group

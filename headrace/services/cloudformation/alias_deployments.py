@@ -1,8 +1,8 @@
-"""Shifts a Lambda alias to a new version step by step, as CodeDeploy does; a hook that fails ends the shift.
+"""Shifts a Lambda alias to a new version step by step, as CodeDeploy does; a failing hook rolls the shift back.
 
-A stack carries one out when an alias that has the UpdatePolicy CodeDeployLambdaAliasUpdate gets another version. A hook
-is a function that is told two ids, and answers by PutLifecycleEventHookExecutionStatus within an hour. Any failure
-gives all calls back to the old version.
+This happens when an alias with the UpdatePolicy CodeDeployLambdaAliasUpdate gets another version. A hook is a function
+that receives two ids, and answers by PutLifecycleEventHookExecutionStatus within an hour. Any failure sends all calls
+back to the old version.
 
 Sources: .../aws-attribute-updatepolicy.html#cfn-attributes-updatepolicy-codedeploylambdaaliasupdate,
 .../codedeploy/latest/userguide/deployment-configurations.html and
@@ -43,7 +43,7 @@ _MINUTE_S = 60
 def policy_of(
     definition: Mapping[str, Any], evaluated: Callable[[Any], Any] = lambda value: value
 ) -> dict[str, Any] | None:
-    """Return the policy of an alias; None of what is no alias, or has none. Raises TemplateError."""
+    """Return an alias's update policy; None for another type, or without a policy. Raises TemplateError."""
     policies: Any = definition.get("UpdatePolicy")
     if definition["Type"] != ALIAS or not isinstance(policies, dict) or POLICY not in policies:
         return None
@@ -54,7 +54,7 @@ def policy_of(
 
 
 def steps_of(config: str) -> list[tuple[int, int]]:
-    """Return (percent of the calls, minutes until the next step) before all calls go to the new version.
+    """Return the steps before all calls go to the new version: (percent of the calls, minutes until the next step).
 
     Raises ResourceFailed for a configuration that is not one of AWS's own.
     """
@@ -63,7 +63,7 @@ def steps_of(config: str) -> list[tuple[int, int]]:
     found = _CONFIG.fullmatch(config)
     if found is None:
         raise ResourceFailed(
-            f"headrace deploys aliases by CodeDeploy's own configurations for Lambda; {config} is none"
+            f"headrace deploys aliases by CodeDeploy's own configurations for Lambda; {config} is not one"
         )
     if found.group(1):
         return [(_STEP_PERCENT, int(found.group(2)))]
@@ -71,13 +71,13 @@ def steps_of(config: str) -> list[tuple[int, int]]:
 
 
 def execution_id(stack_id: str, logical_id: str, hook: str) -> str:
-    """Return the id that a hook answers with, which says what it is the hook of."""
+    """Return the id that a hook answers with; it encodes the stack, the resource and the hook."""
     return base64.urlsafe_b64encode(json.dumps([stack_id, logical_id, hook]).encode()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class AliasDeployment:
-    """The deployment of one alias, as its evaluated policy says. One thread uses it."""
+    """The deployment of one alias, by its evaluated policy. Used by one thread."""
 
     policy: Mapping[str, Any]
     change: Update
@@ -149,7 +149,7 @@ def _receiver(context: Context, hook: str) -> tuple[str, str]:
 
 
 def _invoke(context: Context, function: str, payload: bytes) -> None:
-    """Run a hook's function. Raises ResourceFailed, Cancelled."""
+    """Invoke a hook's function. Raises ResourceFailed, Cancelled."""
     if not function.startswith("arn:"):
         function = make_arn("lambda", context.region, context.account, f"function:{function}")
     while True:
@@ -173,7 +173,7 @@ def _alarms(group: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_alarms(context: Context, names: list[str]) -> None:
-    """Raise ResourceFailed when one of the deployment group's alarms is on."""
+    """Raise ResourceFailed when one of the deployment group's alarms is in ALARM."""
     if not names:
         return
     found = context.call("cloudwatch", "DescribeAlarms", {"AlarmNames": names})

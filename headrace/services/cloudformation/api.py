@@ -1,4 +1,4 @@
-"""CloudFormation as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Assembles CloudFormation: builds its parts, and describes it to the gateway."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def build_cloudformation(
     endpoint_url: Callable[[], str],
     strict: bool = False,
 ) -> CloudFormation:
-    """Return CloudFormation with its parts; nothing runs before `CloudFormation.start`."""
+    """Return CloudFormation with its parts; no operation runs before `CloudFormation.start`."""
     stacks = Stacks(database, clock, ids)
     exports = Exports(stacks)
     notifications = Notifications(control, supervisor)
-    stacks.told = notifications.tell
+    stacks.on_event = notifications.tell
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
     signals = Signals()
@@ -82,7 +82,7 @@ def build_cloudformation(
 
 
 def _as_https(url: str) -> str:
-    """Return the address of an object that `s3://bucket/key` names, as template addresses have it."""
+    """Return the HTTPS address of an object that `s3://bucket/key` names, in the form that TemplateURL takes."""
     return url.replace("s3://", "https://s3.amazonaws.com/", 1) if url.startswith("s3://") else url
 
 

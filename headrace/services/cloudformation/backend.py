@@ -1,4 +1,4 @@
-"""All stacks: starting and stopping the service, custom resources' answers, the fidelity report."""
+"""CloudFormation's state: all stacks, their start and stop, custom resources' answers, the fidelity report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.services.cloudformation.transforms.run import Transforms
 
 
 class CloudFormation:
-    """All stacks of all accounts and regions. Thread-safe: requests hold `lock`; a stack has one operation at once."""
+    """All stacks of all accounts and regions. Thread-safe: requests hold `lock`; a stack has one operation."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class CloudFormation:
         single_resources: SingleResources,
         notifications: Notifications,
     ) -> None:
-        # For those who make single resources.
+        # Cloud Control uses these.
         self.single_resources = single_resources
         self.ids = ids
         self.lock = stacks.lock
@@ -59,22 +59,22 @@ class CloudFormation:
         self._objects = objects
         self._endpoint_url = endpoint_url
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load the stacks, and go on with the operations that a kill cut short."""
+        """Load the stacks, and resume the operations that a kill interrupted."""
         self.stacks.load()
         self._notifications.start()
         self.operations.resume_all()
 
     def stop(self) -> None:
-        """End operations where they are; the next start resumes them."""
+        """Stop operations where they are; the next start resumes them."""
         self._responses.stop()
 
     # --- templates and custom resources -------------------------------------------------------
 
     def read_template(self, request: TemplateRequest) -> str:
-        """Return the template text that a request holds or gives the address of. Raises TemplateError."""
+        """Return the template text that a request contains or links to. Raises TemplateError."""
         return template_text(request, self._objects, self._endpoint_url())
 
     def read_object(self, url: str) -> str:
@@ -82,7 +82,7 @@ class CloudFormation:
         return object_text(url, self._objects, self._endpoint_url())
 
     def receive_response(self, token: str, body: bytes) -> bool:
-        """Take a custom resource's answer, or a signal to a wait condition's handle; return whether it was taken."""
+        """Take a custom resource's answer, or a wait condition's signal; return whether something waits for it."""
         return self._responses.receive(token, body) or self._receive_signal(token, body)
 
     def _receive_signal(self, token: str, body: bytes) -> bool:
@@ -95,12 +95,12 @@ class CloudFormation:
             if resource.type == HANDLE and resource.status != "DELETE_COMPLETE"
         ):
             return False
-        # One that is sent again counts once, and is no error (documented).
+        # A signal that is sent again counts once, and is no error (documented).
         self.operations.ports.signals.send(token, signal)
         return True
 
     def fidelity(self, stack_name: str) -> list[dict[str, str]]:
-        """Return the fidelity report of the stack of that name, or of every stack when the name is empty."""
+        """Return the fidelity report of the stack with this name, or of every stack when the name is empty."""
         rows: list[dict[str, str]] = []
         for stack in self.stacks.all():
             if stack.exists and stack.body and stack_name in ("", stack.name):

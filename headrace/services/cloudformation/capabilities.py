@@ -1,4 +1,4 @@
-"""Capabilities: what a request must acknowledge because its template makes IAM resources."""
+"""Capabilities: what a request must acknowledge when its template creates IAM resources."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def needed_capability(template: Template) -> str:
 
 
 def check_capabilities(template: Template, given: list[str], *, is_change_set: bool) -> None:
-    """Raise InsufficientCapabilitiesException when the template makes IAM resources, or is transformed, unasked.
+    """Raise InsufficientCapabilitiesException when the request does not acknowledge IAM resources or transforms.
 
-    A change set shows what transforms make, so that it need not be asked for (documented: API_CreateStack).
+    Creating a change set needs no acknowledgement of transforms: it shows their result (documented: API_CreateStack).
     """
     if template.original and not is_change_set and _AUTO_EXPAND not in given:
         raise AwsError(

@@ -1,8 +1,8 @@
 """The details of a change set: which properties of a resource change, and why.
 
-A change set has two views (recorded from AWS, tests/conformance/cloudformation). With property values, properties are
-compared as they will be. Without them, a property also counts as changed when it reads an attribute of a resource that
-changes in place, whatever that attribute is: the detail is Dynamic. A property that refers to a parameter whose value
+A change set has two views (recorded from AWS, tests/conformance/cloudformation). The view with property values compares
+the properties' values before and after. In the view without them, a property also counts as changed when it reads any
+attribute of a resource that changes in place: its detail is Dynamic. A property that refers to a parameter whose value
 differs, or to a resource that is replaced, has a Static detail that names the cause.
 """
 
@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.base import ResourceType
 Change = dict[str, Any]
 
 
-# What is said of a resource that only gets other tags of its stack.
+# The detail of a resource of which only the stack's tags change.
 TAGS_DETAIL: Change = {
     "Target": {"Attribute": "Tags", "RequiresRecreation": "Never"},
     "Evaluation": "Static",
@@ -29,7 +29,7 @@ TAGS_DETAIL: Change = {
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """What else changes: parameters with another value, resources that are replaced, resources that change in place."""
+    """The causes of other changes: changed parameters, replaced resources, resources changed in place."""
 
     parameters: Set[str]
     replaced: Set[str]
@@ -45,12 +45,12 @@ def property_details(
     *,
     with_values: bool,
 ) -> list[Change]:
-    """Return the details of a resource's properties; none: it does not change.
+    """Return the details of a resource's properties; an empty list when nothing changes.
 
     Args:
         kind: the resource's type.
-        expressions: the properties as the new template has them.
-        before: the values now.
+        expressions: the properties as the new template writes them.
+        before: the current values.
         after: the values that the new template gives.
         causes: what else changes.
         with_values: which of the two views.
@@ -86,7 +86,7 @@ def _of_changed(
 
 
 def attribute_detail(attribute: str, before: Any, after: Any) -> Change:
-    """Return the detail of a resource's Metadata, DeletionPolicy or another attribute beside its properties."""
+    """Return the detail of a resource's Metadata, DeletionPolicy or another attribute outside its Properties."""
     target: Change = {
         "Attribute": attribute,
         "Path": f"/{attribute}",
@@ -99,7 +99,7 @@ def attribute_detail(attribute: str, before: Any, after: Any) -> Change:
 
 
 def replacement(details: list[Change]) -> str:
-    """Return whether a resource with these details is replaced (documented: API_ResourceChange)."""
+    """Return `Replacement` of a resource with these details (documented: API_ResourceChange)."""
     recreating = [d for d in details if d["Target"]["RequiresRecreation"] == "Always"]
     if any(detail["Evaluation"] == "Static" for detail in recreating):
         return "True"
@@ -108,7 +108,7 @@ def replacement(details: list[Change]) -> str:
 
 
 def without_values(change: Change) -> Change:
-    """Return a change as it is shown when property values are not asked for."""
+    """Return a change in the view without property values."""
     shown = {key: value for key, value in change.items() if not key.endswith("Context")}
     kept = ("Attribute", "Name", "RequiresRecreation")
     shown["Details"] = [
@@ -155,7 +155,7 @@ def _detail(target: Change, evaluation: str, source: str, cause: str = "") -> Ch
 
 
 def _reads(value: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, change source, causing entity) of what an expression reads; a Ref may be of either kind."""
+    """Yield (name, change source, causing entity) for each name that an expression reads; a Ref may be either kind."""
     if isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from _reads(item)

@@ -1,4 +1,4 @@
-"""The changes that a template would make to a stack, as change sets show them."""
+"""Computes the changes that a template would make to a stack, in the form that change sets show."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from headrace.services.cloudformation.values import (
     is_unknown,
 )
 
-# Keys of a resource's definition that make a change even when no property differs.
+# Attributes of a resource, outside its Properties, whose difference is a change.
 _ATTRIBUTES = (
     "Metadata",
     "DeletionPolicy",
@@ -51,11 +51,11 @@ _INCOMPLETE = (
 
 
 class ResourceChanges:
-    """The changes that a template would make to a stack's resources. Raises TemplateError when it is made.
+    """The changes that a template would make to a stack's resources. The constructor raises TemplateError.
 
     Attributes:
         with_values, plain: the two views of a change set, each a list of ResourceChange.
-        warning: why a value of the first view is missing, or an empty text.
+        warning: why a value is missing in `with_values`, or an empty text.
     """
 
     def __init__(
@@ -115,14 +115,14 @@ class ResourceChanges:
         return scope
 
     def _dynamic(self, service: str, key: str) -> str:
-        """Return what a dynamic reference stands for; what cannot be read now is read when the change is made."""
+        """Return a dynamic reference's value; UNKNOWN when it cannot be read before the change is executed."""
         try:
             return self._lookups.dynamic(self._stack, service, key)
         except ResourceFailed:
             return f"{{{{resolve:{service}:{key}}}}}"
 
     def _imported(self, name: str) -> str:
-        """Return an export's value; one that does not exist may exist when the change set is executed (recorded)."""
+        """Return an export's value; a missing export may exist when the change set is executed (recorded)."""
         stack = self._stack
         found = self._lookups.exports.all(stack.account, stack.region).get(name)
         if found is not None:
@@ -164,7 +164,7 @@ class ResourceChanges:
                 self._scope.names[name] = UNKNOWN
 
     def _check_outputs(self) -> None:
-        """Refuse outputs that cannot be evaluated (recorded: those that read a resource that a condition skips)."""
+        """Refuse outputs that cannot be evaluated (recorded: those that read a resource whose condition is false)."""
         self._scope.allowance = Allowance()
         for output in self._template.outputs.values():
             if "Condition" in output and not self._scope.condition(output["Condition"]):
@@ -173,7 +173,7 @@ class ResourceChanges:
             try:
                 evaluate(output["Value"], self._scope)
             except ResourceFailed:
-                continue  # an attribute that only the made resource has, or not even that
+                continue  # The attribute exists only once the resource is created, or not at all.
             except TemplateError as error:
                 if not skipped:
                     raise
@@ -182,7 +182,7 @@ class ResourceChanges:
                 ) from error
 
     def _gone(self) -> list[Resource]:
-        """Return the stack's resources that the template does not have, or not on its conditions."""
+        """Return the stack's resources that the template lacks, or whose condition is false in it."""
         definitions = self._template.resources
         return [
             resource
@@ -191,7 +191,7 @@ class ResourceChanges:
         ]
 
     def _before(self, resource: Resource) -> Mapping[str, Any]:
-        """Return the properties of a resource to be removed; what they read of others is not looked up (recorded)."""
+        """Return the properties of a resource to remove; values that read other resources are UNKNOWN (recorded)."""
         there: Mapping[str, Any] = {}
         if self._stack.body:
             there = parse(self._stack.body).resources
@@ -214,7 +214,7 @@ class ResourceChanges:
         *,
         with_values: bool,
     ) -> Change | None:
-        """Return the change of a resource that both templates have, or None."""
+        """Return the change of a resource that is in both templates, or None."""
         kind = _known(definition["Type"])
         details = property_details(
             kind,
@@ -261,7 +261,7 @@ def _known(kind: str) -> ResourceType:
 
 
 def _joins_unknown(value: Any, scope: Scope) -> bool:
-    """Whether an Fn::Join gets its list from a function of what is not known yet (recorded: AWS warns of it)."""
+    """Whether a function with an unknown result gives an Fn::Join its list (recorded: AWS warns of it)."""
     if isinstance(value, list):
         return any(_joins_unknown(one, scope) for one in cast("list[Any]", value))
     if not isinstance(value, dict):
@@ -282,7 +282,7 @@ def _evaluated(logical_id: str, definition: Mapping[str, Any], scope: Scope) -> 
     except ResourceFailed as error:
         raise TemplateError(str(error)) from error
     if not isinstance(properties, dict):
-        # Assumed: a function that gives something else is refused as a value that is written out.
+        # Assumed: a function's result of another type is refused like a literal value.
         raise TemplateError(
             f"Template format error: [/Resources/{logical_id}/Properties] must be an object."
         )
@@ -290,7 +290,7 @@ def _evaluated(logical_id: str, definition: Mapping[str, Any], scope: Scope) -> 
 
 
 def outputs_differ(old_body: str, template: Template) -> bool:
-    """Whether a template's outputs differ from those of the stack's present template."""
+    """Whether a template's outputs differ from those of the stack's current template."""
     return not old_body or _canonical(parse(old_body).outputs) != _canonical(template.outputs)
 
 
@@ -308,7 +308,7 @@ def has_changes(
 
 
 def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[str, Any]) -> Change:
-    """Return the change of a new resource."""
+    """Return the change that adds a resource."""
     return {
         "Action": "Add",
         "LogicalResourceId": logical_id,
@@ -320,7 +320,7 @@ def _added(logical_id: str, definition: Mapping[str, Any], properties: Mapping[s
 
 
 def _removed(resource: Resource, before: Mapping[str, Any]) -> Change:
-    """Return the change of a resource that the new template does not have."""
+    """Return the change that removes a resource."""
     policy = resource.deletion_policy
     return {
         "PolicyAction": "Retain" if policy in RETAINING else policy,

@@ -1,17 +1,17 @@
-"""Creates one resource of a stack: it is complete when it is made, and the signals of its CreationPolicy have come."""
+"""Creates one resource of a stack, and waits for the signals that its CreationPolicy requires."""
 
 from __future__ import annotations
 
 import functools
 
 from headrace.services.cloudformation.alias_deployments import ALIAS
-from headrace.services.cloudformation.definitions import Defined
+from headrace.services.cloudformation.definitions import EvaluatedResource
 from headrace.services.cloudformation.making import INITIATED, make
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.signals import (
     SIGNALLED,
+    ExpectedSignals,
     Signal,
-    Wanted,
     check_policy,
     receiver_of,
     wait_for,
@@ -21,11 +21,11 @@ from headrace.services.cloudformation.state import Resource
 _STATUS = "CREATE_IN_PROGRESS"
 
 
-def create(states: ResourceStates, defined: Defined) -> None:
-    """Create a resource, and store how that ended. Raises what was wrong."""
+def create(states: ResourceStates, defined: EvaluatedResource) -> None:
+    """Create a resource, and store the result. Raises the error that occurred."""
     resource = defined.resource
     if resource.type in SIGNALLED or resource.type == ALIAS:
-        # Those that an earlier resource of that name got; from the next status on there may be new ones.
+        # Drop signals to an earlier resource of this name; once the status is set, new ones may come.
         states.ports.signals.forget(receiver_of(states.stack.stack_id, resource.logical_id))
     states.set_status(resource, _STATUS)
     keep = functools.partial(states.set_status, resource, _STATUS, INITIATED)
@@ -39,8 +39,8 @@ def create(states: ResourceStates, defined: Defined) -> None:
     states.made(resource, made, "CREATE_COMPLETE")
 
 
-def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Wanted) -> None:
-    """Wait for the signals that a resource's CreationPolicy asks for. Raises ResourceFailed, Cancelled."""
+def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: ExpectedSignals) -> None:
+    """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
     ports = states.ports
 
     def told(signal: Signal) -> None:

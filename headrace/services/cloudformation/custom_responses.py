@@ -1,4 +1,4 @@
-"""The answers of custom resources, which come as `PUT /_headrace/cfn-response/<token>` to this cloud."""
+"""Receives custom resources' answers: `PUT /_headrace/cfn-response/<token>` to this cloud."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headrace.services.cloudformation import limits
 
 PATH = "/_headrace/cfn-response/"
 CHECK_EVERY_S = 0.25
-# Takes the place of an answer that is larger than AWS accepts.
+# Replaces an answer that is larger than AWS accepts.
 TOO_LONG: dict[str, Any] = {"Status": "TOO_LONG"}
 
 
 class CloudStopped(BaseException):
-    """The cloud is being stopped: the operation ends where it is, and the next start resumes it."""
+    """The cloud is being stopped: the operation stops where it is, and the next start resumes it."""
 
 
 class Responses:
-    """Tokens whose answers resources wait for, and the answers that have come. Thread-safe; a restart loses them."""
+    """Tokens of the expected answers, and the answers that have arrived. Thread-safe; a restart loses them."""
 
     def __init__(self, clock: Clock, ids: Ids, endpoint_url: Callable[[], str]) -> None:
         self._clock = clock
@@ -34,7 +34,7 @@ class Responses:
         self._stopping = False
 
     def stop(self) -> None:
-        """End all waiting, because the cloud is being stopped."""
+        """End all waits, because the cloud is being stopped."""
         with self._lock:
             self._stopping = True
             for event in self._waiting.values():
@@ -48,7 +48,7 @@ class Responses:
         return token, f"{self._endpoint_url()}{PATH}{token}"
 
     def receive(self, token: str, body: bytes) -> bool:
-        """Take an answer; return False when no resource waits for it, or it is not a JSON object."""
+        """Take an answer; return False when no resource waits for it, or when it is not a JSON object."""
         answer: Any = TOO_LONG
         if len(body) <= limits.CUSTOM_RESPONSE_BYTES:
             try:

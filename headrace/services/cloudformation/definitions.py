@@ -1,4 +1,4 @@
-"""Evaluates what a template says of one resource: its properties, its metadata, and the policies beside them."""
+"""Evaluates a resource's definition in a template: its properties, metadata, CreationPolicy and UpdatePolicy."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.intrinsics import Scope, evaluate_whole
 from headrace.services.cloudformation.resource_states import type_of
 from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.signals import Wanted, creation_policy
+from headrace.services.cloudformation.signals import ExpectedSignals, creation_policy
 from headrace.services.cloudformation.state import Resource
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
+class EvaluatedResource:
     """A resource as its template defines it.
 
     Attributes:
-        resource: with its properties and metadata, and without a physical id.
+        resource: has its properties and metadata, and no physical id.
         kind: its type.
-        signals: those that its CreationPolicy waits for; None: it waits for none.
-        deployment: how an alias goes to its new version, by its UpdatePolicy; None: at once.
+        signals: what its CreationPolicy waits for; None: nothing.
+        deployment: how its UpdatePolicy shifts an alias to a new version; None: at once.
     """
 
     resource: Resource
     kind: ResourceType
-    signals: Wanted | None
+    signals: ExpectedSignals | None
     deployment: dict[str, Any] | None
 
 
 def outline(
     logical_id: str, definition: Mapping[str, Any], depends_on: set[str], now_ms: int
 ) -> Resource:
-    """Return a resource as its template defines it, without what is to be evaluated."""
+    """Return a resource as its template defines it, without the parts that need evaluation."""
     return Resource(
         logical_id,
         definition["Type"],
@@ -55,8 +55,8 @@ def outline(
 
 def evaluated(
     resource: Resource, definition: Mapping[str, Any], scope: Callable[[], Scope]
-) -> Defined:
-    """Evaluate a definition, and give `resource`, its outline, the properties and the metadata.
+) -> EvaluatedResource:
+    """Evaluate a definition, and set the properties and metadata of `resource`, which `outline` returned.
 
     `scope` returns a new one for each part. Raises TemplateError, ResourceFailed.
     """
@@ -75,6 +75,6 @@ def evaluated(
     def value_of(value: Any) -> Any:
         return evaluate_whole(value, scope())
 
-    return Defined(
+    return EvaluatedResource(
         resource, kind, creation_policy(definition, value_of), policy_of(definition, value_of)
     )

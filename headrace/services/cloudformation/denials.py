@@ -13,7 +13,7 @@ from headrace.core.wildcards import glob_matches
 
 
 def denial(policy: str, action: str, logical_id: str, kind: str) -> str:
-    """Return why a policy denies an update's action on a resource; an empty text: it allows it.
+    """Return why a policy denies an update action on a resource; an empty text: it is allowed.
 
     Args:
         policy: as `policy_of` returned it; an empty text allows everything.
@@ -40,7 +40,7 @@ def denial(policy: str, action: str, logical_id: str, kind: str) -> str:
                 f" [{', '.join(named)}];"
             )
         allowed = True
-    # A stack with a policy has all its resources protected that no statement allows to be updated (documented).
+    # A stack policy denies every update that no statement allows (documented).
     return "" if allowed else "Action not allowed by stack policy"
 
 
@@ -49,14 +49,14 @@ def _texts(value: Any) -> list[str]:
 
 
 def _is_meant(statement: Mapping[str, Any], member: str, value: str) -> bool:
-    """Whether a statement's Action or Resource, or their negations, names a value."""
+    """Whether a statement's Action or Resource, or NotAction or NotResource, applies to a value."""
     if f"Not{member}" in statement:
         return not any(glob_matches(each, value) for each in _texts(statement[f"Not{member}"]))
     return any(glob_matches(each, value) for each in _texts(statement.get(member, [])))
 
 
 def _holds(condition: Mapping[str, Any], kind: str) -> bool:
-    """Whether a condition on the resource's type holds; any other one does not."""
+    """Whether a condition on the resource's type is true; any other condition is false."""
     for operator, keys in condition.items():
         for key, values in cast("Mapping[str, Any]", keys).items():
             wanted = _texts(values)

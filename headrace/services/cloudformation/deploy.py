@@ -1,7 +1,7 @@
-"""Stack operations: create, update, delete, and the rollback when one fails.
+"""Stack operations: create, update, delete, import, and the rollback when one fails.
 
 One `Deployment` works on one stack on a thread of its own. It always ends: a failure leads to the rollback, and a
-failure of the rollback ends in AWS's FAILED state with the reason, from which the stack can be deleted.
+failure of the rollback ends in AWS's FAILED status with the reason, from which the stack can be deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.services.cloudformation.template_checks import parse
 
 log = logging.getLogger(__name__)
 
-# The status in which an operation ends that cannot go on.
+# The final status of an operation that fails in a way that no rollback handles.
 _GIVEN_UP = {
     "CREATE_IN_PROGRESS": "CREATE_FAILED",
     "ROLLBACK_IN_PROGRESS": "ROLLBACK_FAILED",
@@ -42,19 +42,20 @@ _GIVEN_UP = {
     "IMPORT_ROLLBACK_IN_PROGRESS": "IMPORT_ROLLBACK_FAILED",
     "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS": "UPDATE_ROLLBACK_COMPLETE",
 }
-# What an operation does next; None: it is done.
+# The next phase of an operation; None: the operation is done.
 Next = Callable[[], None] | None
-# What an operation does first: a method of its `Deployment`.
+# The first phase of an operation: a method of its `Deployment`.
 Work = Callable[["Deployment"], None]
 
 
 class Deployment:
     """A worker that carries out one operation on one stack, and then is done.
 
-    Any thread may call `cancel`, `time_out` and `look_at_triggers`; the worker's own calls the rest.
+    Any thread may call `cancel`, `time_out` and `check_triggers`; only the worker's own thread calls the other
+    methods.
 
     Attributes:
-        stack: the one that it works on.
+        stack: the stack that it works on.
         done: set when the operation has ended.
     """
 
@@ -71,18 +72,18 @@ class Deployment:
         self._removal = Removal(self._states)
         self._lookups = lookups
         self._triggers = RollbackTriggers(ports, stack)
-        self._overtaken = False
-        # Why the operation was ended from outside, where that is a failure.
+        self._interrupted = False
+        # Why another thread made the operation fail; empty while none did.
         self._ended_by = ""
 
     def step(self) -> float:
-        """Carry the operation out to its end; see `Worker.step`."""
+        """Run the operation to its end; see `Worker.step`."""
         try:
             self._work(self)
         except CloudStopped as stopped:
             raise WorkerDone from stopped
         except Exception as error:  # noqa: BLE001
-            # Whatever it is, the stack must not stay in progress for ever.
+            # Whatever the error, the stack must not stay in progress for ever.
             self._give_up(error)
         finally:
             self.done.set()
@@ -90,39 +91,39 @@ class Deployment:
 
     @functools.cached_property
     def _resources(self) -> Provisioner:
-        # Deletions and most rollbacks need none.
+        # Built on first use: deletions and most rollbacks do not need it.
         return Provisioner(self._states, self._removal, self._lookups)
 
     def time_out(self) -> None:
-        """End a creation that is still under way, because its time is over."""
+        """End a creation that is still in progress, because its timeout has passed."""
         with self._stacks.lock:
             if self.stack.status == "CREATE_IN_PROGRESS":
                 self._ended_by = "Stack creation time exceeded the specified timeout."  # observed
                 self._states.stop.set()
 
-    def look_at_triggers(self) -> None:
-        """End a creation or an update that is still under way, when an alarm of its rollback triggers is on."""
+    def check_triggers(self) -> None:
+        """End a creation or update that is still in progress when an alarm of its rollback triggers is in ALARM."""
         found = self._triggers.breach()
         with self._stacks.lock:
             if found and self.stack.status in ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS"):
                 self._ended_by = found
                 self._states.stop.set()
 
-    def take_up(self, work: Work) -> None:
-        """Go on after a kill: find what was made last, and then do `work`."""
+    def resume(self, work: Work) -> None:
+        """Resume after a kill: find the resource that was being created, and then do `work`."""
         find_interrupted(self._states)
         work(self)
 
     def cancel(self) -> None:
-        """Stop where it is and go on from the status that the caller, who holds the stacks' lock, has set."""
-        self._overtaken = True
+        """Stop the current phase; the next one follows the status that the caller has set under the stacks' lock."""
+        self._interrupted = True
         self._states.stop.set()
 
-    def _go_on(self, decide: Callable[[], Next], overtaken: Next) -> None:
-        """Go on with what `decide`, which sets the status, returns; with `overtaken` when `cancel` was called."""
+    def _go_on(self, decide: Callable[[], Next], interrupted: Next) -> None:
+        """Run the next phase: what `decide`, which sets the status, returns; after `cancel`, `interrupted`."""
         with self._stacks.lock:
-            was_overtaken, self._overtaken = self._overtaken, False
-            following = overtaken if was_overtaken else decide()
+            was_interrupted, self._interrupted = self._interrupted, False
+            following = interrupted if was_interrupted else decide()
             self._states.stop = threading.Event()
         if following is not None:
             following()
@@ -130,9 +131,9 @@ class Deployment:
     # --- creating -----------------------------------------------------------------------------
 
     def create(self) -> None:
-        """Make every resource; on failure delete them again, or leave them, as the stack's settings say."""
+        """Create every resource; after a failure delete or keep them, as the stack's settings say."""
         failure = self._apply_watched()
-        # Only DeleteStack overtakes a creation, or its rollback.
+        # Only DeleteStack interrupts a creation or its rollback.
         self._go_on(lambda: self._after_creation(failure), self.delete)
 
     def _after_creation(self, failure: str | None) -> Next:
@@ -152,15 +153,15 @@ class Deployment:
         return self.roll_back_creation
 
     def roll_back_creation(self) -> None:
-        """Delete the resources that a failed creation made."""
+        """Delete the resources that a failed creation created."""
         left = self._removal.delete_all(rolling_back=True)
 
         def end() -> Next:
             status = "ROLLBACK_FAILED" if left else "ROLLBACK_COMPLETE"
-            self.stack.deleted_ms = self._clock.now_ms()  # recorded, of both
+            self.stack.deleted_ms = self._clock.now_ms()  # recorded for both statuses
             if not left:
                 self.stack.change_set_id = ""
-                # It exports and imports nothing.
+                # The stack no longer exports or imports anything.
                 self.stack.outputs, self.stack.imports = [], []
             self._stacks.set_status(self.stack, status, left)
             return None
@@ -170,9 +171,9 @@ class Deployment:
     # --- updating -----------------------------------------------------------------------------
 
     def update(self) -> None:
-        """Make new resources, change those that differ, then delete those left over; on failure undo it all."""
+        """Create new resources, update those that differ, then delete those left over; after a failure undo it all."""
         failure = self._apply_watched()
-        # Only CancelUpdateStack overtakes an update.
+        # Only CancelUpdateStack interrupts an update.
         self._go_on(lambda: self._after_update(failure), self.roll_back_update)
 
     def _after_update(self, failure: str | None) -> Next:
@@ -188,7 +189,7 @@ class Deployment:
         return self.roll_back_update
 
     def roll_back_update(self) -> None:
-        """Bring every resource back to what it was before the update, but for those to be skipped."""
+        """Restore every resource to its state before the update, except those to skip."""
         stack = self.stack
         previous = stack.previous or {}
         before = {name: Resource(**value) for name, value in previous.get("resources", {}).items()}
@@ -202,14 +203,14 @@ class Deployment:
             now = stack.resources[logical_id]
             try:
                 self._removal.restore(logical_id, before.get(logical_id))
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other resources are brought back
+            except Exception as error:  # noqa: BLE001 - whatever the error, the other resources are restored
                 failed.append(logical_id)
                 self._states.fail(now, "UPDATE", error)
             else:
                 self._stacks.save(
                     stack, *(r for r in [stack.resources.get(logical_id)] if r is not None)
                 )
-        # Dependents first: the clean-up begins at the end.
+        # Dependents first: the clean-up deletes from the end of the list.
         place = {name: number for number, name in enumerate(order)}
         stack.obsolete.sort(key=lambda resource: place.get(resource.logical_id, 0))
         stack.resources = {**before, **stack.resources}
@@ -223,7 +224,7 @@ class Deployment:
         self.clean_up("UPDATE_ROLLBACK_COMPLETE")
 
     def _go_back(self, previous: dict[str, Any]) -> None:
-        """Give the stack the template and settings that it had before an operation."""
+        """Restore the template and settings that the stack had before an operation."""
         stack = self.stack
         for name in ("body", "description", "parameters", "tags", "capabilities", "outputs"):
             setattr(stack, name, previous[name])
@@ -231,25 +232,25 @@ class Deployment:
         stack.imports = previous["imports"]
 
     def clean_up(self, status: str) -> None:
-        """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
+        """Delete the resources that an update replaced or removed; resources that fail to delete stay, as on AWS."""
         self._removal.clean_up()
         self.stack.previous = None
         self._stacks.set_status(self.stack, status, whole=True)
 
     # --- importing ----------------------------------------------------------------------------
 
-    def take_in(self) -> None:
-        """Take over the resources of an import; on failure let them all go."""
+    def import_resources(self) -> None:
+        """Import the operation's resources; after a failure release them all."""
         failure = self._apply()
         if failure is None:
             self.stack.previous = None
             self._stacks.set_status(self.stack, "IMPORT_COMPLETE", whole=True)
             return
         self._stacks.set_status(self.stack, "IMPORT_ROLLBACK_IN_PROGRESS", failure)
-        self.let_go()
+        self.release_imports()
 
-    def let_go(self) -> None:
-        """Forget the resources of an import, which stay as they are."""
+    def release_imports(self) -> None:
+        """Remove the imported resources from the stack without changing them."""
         stack = self.stack
         for name in stack.importing:
             resource = stack.resources.pop(name, None)
@@ -282,7 +283,7 @@ class Deployment:
     # --- ending -------------------------------------------------------------------------------
 
     def _give_up(self, error: Exception) -> None:
-        """End an operation that cannot go on, in a status from which the user can delete the stack."""
+        """End an operation that cannot continue, in a status from which the user can delete the stack."""
         status = _GIVEN_UP.get(self.stack.status)
         log_defect(f"stack {self.stack.name}", error)
         if status is None:
@@ -290,27 +291,27 @@ class Deployment:
         try:
             self._stacks.set_status(self.stack, status, reason_of(error))
         except Exception:
-            # A full disk, say: the stack is shown as failed now, and the next start resumes the operation.
+            # The disk may be full: the stack is shown as failed now, and the next start resumes the operation.
             log.exception("the failure of stack %s could not be stored", self.stack.name)
             self.stack.status, self.stack.reason = status, reason_of(error)
 
     def _apply_watched(self) -> str | None:
-        """Apply the stack's template as its rollback triggers allow; return why it failed, or None."""
+        """Apply the stack's template under its rollback triggers; return the reason of a failure, or None."""
         try:
             if not self.stack.rollback_configuration:
                 failure = self._apply()
             else:
                 failure = self._triggers.breach() or self._apply()
                 failure = failure or self._triggers.monitor(self._states.stop)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the operation is rolled back
+        except Exception as error:  # noqa: BLE001 - whatever the error, the operation is rolled back
             log_defect(f"stack {self.stack.name}", error)
             failure = reason_of(error)
         return failure and (self._ended_by or failure)
 
     def _apply(self) -> str | None:
-        """Apply the stack's template; return why it failed, or None. Raises CloudStopped only."""
+        """Apply the stack's template; return the reason of a failure, or None. Raises CloudStopped only."""
         try:
             return self._resources.apply(parse(self.stack.body))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the operation is rolled back
+        except Exception as error:  # noqa: BLE001 - whatever the error, the operation is rolled back
             log_defect(f"stack {self.stack.name}", error)
             return reason_of(error)

@@ -1,4 +1,4 @@
-"""Detects drift: compares a stack's resources as they are with the properties that the stack gave them."""
+"""Detects drift: compares a stack's live resources with the properties that the stack gave them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CHECKED_IN = (
     "IMPORT_COMPLETE",
     "IMPORT_ROLLBACK_COMPLETE",
 )
-# No value: what a difference shows of a side that has none (observed by many).
+# What a difference shows for a missing value (observed by many).
 _NOTHING = "null"
 
 
 def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -> dict[str, Any]:
-    """Return how a resource differs from its template: a StackResourceDrift without its time. Raises AwsError."""
+    """Return a resource's drift: a StackResourceDrift without its timestamp. Raises AwsError."""
     about: dict[str, Any] = {
         "StackId": stack.stack_id,
         "LogicalResourceId": resource.logical_id,
@@ -71,7 +71,7 @@ def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
     found = stack_tags.tags_now(ports, stack, resource)
     own = resource.properties["Tags"]
     names = stack_tags.all_tags({"Tags": own}, {})
-    # The template's first, in its order.
+    # The template's tags first, in its order.
     order = [*(k for k in names if k in found), *(k for k in found if k not in names)]
     rest = {k: found[k] for k in order}
     if isinstance(own, Mapping):
@@ -80,7 +80,7 @@ def _tags(ports: Ports, stack: Stack, resource: Resource) -> Any:
 
 
 def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
-    """Return the tags that are the resource's: not CloudFormation's, nor those that its stack gave it."""
+    """Return the resource's own tags, without CloudFormation's and those of its stack."""
     named = tags_of(wanted)
 
     def is_own(key: str, value: Any) -> bool:
@@ -98,7 +98,7 @@ def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
 
 
 def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[dict[str, str]]:
-    """Yield the PropertyDifferences of two values; ABSENT is no value."""
+    """Yield the PropertyDifferences of two values; ABSENT stands for a missing value."""
     if isinstance(wanted, dict) and isinstance(seen, dict):
         left, right = cast("dict[str, Any]", wanted), cast("dict[str, Any]", seen)
         for name in [*left, *(each for each in right if each not in left)]:
@@ -142,7 +142,7 @@ def _json(value: Any) -> str:
 
 
 def _present(value: Any) -> Any:
-    """Return a value without what is ABSENT in it."""
+    """Return a value without its ABSENT members."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
         return {key: _present(each) for key, each in items if each is not ABSENT}
@@ -152,7 +152,7 @@ def _present(value: Any) -> Any:
 
 
 def stack_status(drifts: list[dict[str, Any]]) -> str:
-    """Return a stack's drift status by those of its resources."""
+    """Return a stack's drift status, derived from its resources' statuses."""
     found = {drift["StackResourceDriftStatus"] for drift in drifts}
     return "DRIFTED" if found & {"MODIFIED", "DELETED"} else "IN_SYNC"
 

@@ -1,4 +1,4 @@
-"""CloudFormation's errors, with AWS's codes and words."""
+"""CloudFormation's errors, with AWS's codes and sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TemplateError(Exception):
 
 
 class TransformFailed(TemplateError):
-    """A transform could not be run; a change set is made all the same, and has failed (recorded)."""
+    """A transform failed; the change set is created with status FAILED (recorded)."""
 
 
 class ResourceFailed(Exception):
@@ -32,15 +32,15 @@ class NoSuchAttribute(ResourceFailed):
 
 
 class Cancelled(ResourceFailed):
-    """A resource was given up because the operation was cancelled, or because another resource failed."""
+    """A resource was given up because the operation was cancelled or another resource failed."""
 
 
-# The longest reason of an event: a client's text can be part of it.
+# The longest reason of an event; it may contain a client's text.
 _REASON_CHARACTERS = 4096
 
 
 def reason_of(error: BaseException) -> str:
-    """Return the reason of a failure as one sentence for an event."""
+    """Return an error as the status reason of an event, in one sentence."""
     if isinstance(error, AwsError):
         reason = f"{error.message} (Service: {error.code}, Status Code: {error.status})"
     elif isinstance(error, ResourceFailed | TemplateError):
@@ -55,7 +55,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def log_defect(what: str, error: BaseException) -> None:
-    """Log an error that is neither a service's refusal nor a template's; without its trace where that says no more."""
+    """Log an error that is not a service's or a template's refusal; without the traceback when it says nothing more."""
     if isinstance(error, AwsError | ResourceFailed | TemplateError):
         return
     trace = None if isinstance(error, RecursionError | MemoryError) else error
@@ -78,12 +78,12 @@ def validation_error(message: str) -> AwsError:
 
 
 def stack_not_found(name: str) -> AwsError:
-    """Return the error of a stack that does not exist. The CDK CLI looks for this sentence."""
+    """Return the error for a stack that does not exist. The CDK CLI looks for this sentence."""
     return validation_error(f"Stack with id {name} does not exist")
 
 
 def stack_missing(name: str) -> AwsError:
-    """Return the same error in the words of the operations on a stack's parts."""
+    """Return the same error with the sentence of the operations on a stack's parts."""
     return validation_error(f"Stack [{name}] does not exist")
 
 
@@ -95,7 +95,7 @@ def change_set_not_found(name: str) -> AwsError:
 def translate(error: Exception) -> AwsError | None:
     """Return AWS's error for a wrong template; None for any other error.
 
-    A resource's failure is the template's while a request is looked at: nothing has been made yet.
+    A ResourceFailed also counts as the template's error here: while a request is checked, nothing has been created yet.
     """
     if isinstance(error, TemplateError | ResourceFailed):
         return validation_error(str(error))

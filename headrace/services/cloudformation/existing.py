@@ -1,7 +1,7 @@
-"""Refuses to create a resource that exists already, since a stack would otherwise take over what it did not create.
+"""Refuses to create a resource that exists already; otherwise a stack would take over what it did not create.
 
 AWS's sentences: `Resource of type ... with identifier ... already exists.` from the handlers of its types, and `...
-already exists in stack ...` when another stack made it (both observed by many users).
+already exists in stack ...` when another stack created it (both observed by many users).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.store import Stacks
 
-# The codes by which services say that a name is taken.
+# The error codes that mean that a name is taken.
 _CODES = frozenset(
     {
         "AlreadyExists",
@@ -32,12 +32,12 @@ _CODES = frozenset(
 
 
 def means_existing(error: Exception) -> bool:
-    """Whether a service refused to make something because it exists already."""
+    """Whether a service refused to create something because it exists already."""
     return isinstance(error, AwsError) and error.code in _CODES
 
 
 def owner_of(stacks: Stacks, stack: Stack, kind: str, identifier: str) -> Stack | None:
-    """Return the other stack that has a resource."""
+    """Return the other stack that owns a resource, or None."""
     for other, resource in stacks.resources_of_type(stack.account, stack.region, kind):
         is_another = other.exists and other.stack_id != stack.stack_id
         if (
@@ -52,7 +52,7 @@ def owner_of(stacks: Stacks, stack: Stack, kind: str, identifier: str) -> Stack 
 def already_exists(
     stacks: Stacks, ids: Ids, stack: Stack, kind: str, identifier: str
 ) -> ResourceFailed:
-    """Return the refusal to make a resource that exists already."""
+    """Return the error for a resource that exists already."""
     owner = owner_of(stacks, stack, kind, identifier)
     if owner is not None:
         return ResourceFailed(f"{identifier} already exists in stack {owner.stack_id}")

@@ -27,7 +27,7 @@ StackRequest = CreateStackInput | UpdateStackInput | CreateChangeSetInput
 
 
 def check_name(name: str) -> None:
-    """Raise TemplateError for a name that no stack can have (the first sentence is recorded)."""
+    """Raise TemplateError for an invalid stack name (the first sentence is recorded)."""
     wrong = "1 validation error detected: Value '{}' at 'stackName' failed to satisfy constraint: Member must"
     if not _NAME.fullmatch(name):
         raise TemplateError(
@@ -42,21 +42,21 @@ def check_name(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """What a request's template becomes, or why it becomes nothing."""
+    """The template that a request's text expands to, or the error that prevents it."""
 
     template: Template | None = None
     error: Exception | None = None
 
     def refusal(self) -> Exception:
-        """Return why there is no template: an AwsError, TemplateError or ResourceFailed."""
+        """Return the error: an AwsError, TemplateError or ResourceFailed."""
         return self.error or TemplateError("Template format error: there is no template")
 
 
 def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
     """Read a request's template and run its transforms; the caller does not hold the lock.
 
-    A macro's function may take minutes, and other stacks go on meanwhile. What is wrong is raised by `prepare`, after
-    what is wrong with the stack.
+    A macro's function may take minutes, and other stacks continue meanwhile. `prepare` raises the errors that are found
+    here, after the errors about the stack.
     """
     name = request["StackName"]
     try:
@@ -82,7 +82,7 @@ def given_parameters(request: StackRequest) -> list[Any]:
     """Return the parameters that a request gives. Raises TemplateError when one has no key."""
     given = listed(request, "Parameters")
     for place, parameter in enumerate(given, 1):
-        if not parameter.get("ParameterKey"):  # assumed to read as other missing members do
+        if not parameter.get("ParameterKey"):  # assumed, like other missing members
             raise TemplateError(
                 f"1 validation error detected: Value null at 'parameters.{place}.member.parameterKey' failed to satisfy"
                 " constraint: Member must not be null"

@@ -23,7 +23,7 @@ class Exports:
         self._stacks = stacks
 
     def all(self, account: str, region: str) -> dict[str, tuple[Stack, str]]:
-        """Return export name to (stack, value)."""
+        """Return every export: name -> (stack, value)."""
         return {
             output["ExportName"]: (stack, output["OutputValue"])
             for stack in self._stacks.all(account, region)
@@ -35,9 +35,10 @@ class Exports:
     def missing(
         self, stack: Stack, template: Template, wanted: set[str], scope: Scope
     ) -> str | None:
-        """Return the failure of a template whose wanted resources import what no stack exports, or None.
+        """Return the failure of a template that imports a name that no stack exports, or None.
 
-        The stack fails before a resource is begun, and has no event but its own (observed: widdix/aws-s3-virusscan#39).
+        Only resources in `wanted` count. The stack fails before any resource is begun, and has only its own events
+        (observed: widdix/aws-s3-virusscan#39).
         """
         if "ImportValue" not in template.body:
             return None
@@ -54,7 +55,7 @@ class Exports:
         return found[1]
 
     def importers(self, stack: Stack, export_name: str) -> list[Stack]:
-        """Return the stacks that exist and use an export of `stack`."""
+        """Return the existing stacks that import an export of `stack`."""
         return [
             other
             for other in self._stacks.all(stack.account, stack.region)
@@ -62,10 +63,10 @@ class Exports:
         ]
 
     def check(self, stack: Stack, outputs: list[dict[str, str]]) -> None:
-        """Raise ResourceFailed when new outputs take or change an export that others have or use."""
+        """Raise ResourceFailed when new outputs claim another stack's export, or change an export in use."""
         new: dict[str, str] = {}
         for output in (output for output in outputs if "ExportName" in output):
-            if output["ExportName"] in new:  # assumed to read as that of another stack
+            if output["ExportName"] in new:  # assumed: like another stack's export
                 raise ResourceFailed(
                     f"Export with name {output['ExportName']} is already exported by stack {stack.name}."
                 )
@@ -100,7 +101,7 @@ def _missing_import(
     def unknown(*_: str) -> str:
         return UNKNOWN
 
-    # What an import's name is made of is known before any resource is made.
+    # The names of imports depend on no resource, so they are known now.
     before = replace(
         scope,
         names=scope.names | dict.fromkeys(template.resources, UNKNOWN),
@@ -114,5 +115,5 @@ def _missing_import(
             try:
                 evaluate(template.resources[name].get("Properties", {}), before)
             except (TemplateError, ResourceFailed):
-                continue  # the resource fails for it when it is made
+                continue  # The resource itself fails with this error when it is created.
     return _MISSING.format(missing[0]) if missing else None

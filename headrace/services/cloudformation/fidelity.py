@@ -1,4 +1,4 @@
-"""What CloudFormation accepts without acting on it: parameters of operations, properties of resources."""
+"""What CloudFormation accepts without acting on it: request parameters and resource properties."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateChangeSet": {
         "DeploymentConfig": "stored",
         "DisableValidation": "ignored",
-        # A nested stack is one change; what changes in it is not shown.
+        # A nested stack is shown as one change, without the changes in it.
         "IncludeNestedStacks": "stored",
     },
     # AWS's own types have one version and no publisher.
@@ -56,7 +56,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
 
 
 def fidelity_of(template: Template) -> list[dict[str, str]]:
-    """Return every property in `template` that is not enforced: its level, and a remark where there is one."""
+    """Return each property in `template` that is not enforced, with its level and any remark."""
     rows: list[dict[str, str]] = []
     for logical_id, resource in template.resources.items():
         kind = resource_type(str(resource["Type"]))
@@ -99,11 +99,11 @@ def _dropped(kind: ResourceType, properties: dict[str, Any]) -> Sequence[str]:
     try:
         return kind.dropped(properties) if kind.dropped is not None else ()
     except ResourceFailed:
-        return ()  # a value of the wrong form, which the resource is refused for when it is made
+        return ()  # The value has the wrong type; the resource fails with that error when it is created.
 
 
 def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
-    """Return the policies of a resource that are not acted on: updates in steps, and signals of other types."""
+    """Return a resource's policies that have no effect: rolling updates, and signals to other types."""
     updates: Any = resource.get("UpdatePolicy")
     dropped = [
         f"UpdatePolicy.{name}"
@@ -116,7 +116,7 @@ def _policies_dropped(kind: str, resource: Mapping[str, Any]) -> list[str]:
 
 
 def log_ignored(stack_name: str, template: Template) -> None:
-    """Write to the log which properties of a template are ignored."""
+    """Log which properties of a template are ignored."""
     rows = [row for row in fidelity_of(template) if row["level"] == "ignored"]
     if rows:
         shown = ", ".join(f"{row['resource']}.{row['property']}" for row in rows)

@@ -1,7 +1,7 @@
-"""Checks the forms of functions in a template before any of them is evaluated, as ValidateTemplate does.
+"""Checks the arguments of a template's functions before any function is evaluated, as ValidateTemplate does.
 
 Pure functions. The sentences are AWS's, as its users report them and as Eucalyptus imitates them; where neither has
-one, it is assumed. What a function's argument becomes is checked when it is evaluated (`functions`).
+one, it is assumed. `functions` checks the values of arguments when it evaluates them.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ CIDR = (
 EQUALS = "every Fn::Equals object requires a list of 2 string parameters."
 NOT = "Fn::Not requires a list argument with one element"
 _BOOLEANS = "every {} object requires a list of at least 2 and at most 10 boolean parameters."
-# How many arguments functions have, and what is said of another number.
+# The number of arguments that each function takes, and AWS's error for another number.
 _COUNTS: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "Fn::Join": (lambda n: n == 2, JOIN),
     "Fn::Split": (lambda n: n == 2, SPLIT),
     "Fn::Select": (lambda n: n == 2, SELECT),
     "Fn::Equals": (lambda n: n == 2, EQUALS),
     "Fn::Not": (lambda n: n == 1, NOT),
-    # With the default that AWS::LanguageExtensions adds.
+    # The fourth is the default that AWS::LanguageExtensions adds.
     "Fn::FindInMap": (lambda n: n in (3, 4), FIND_IN_MAP),
     "Fn::Cidr": (lambda n: n in (2, 3), CIDR),
     "Fn::If": (lambda n: n == 3, "Fn::If requires a list argument with three elements"),
@@ -58,29 +58,29 @@ _LISTS = ("Fn::Split", "Fn::GetAZs", "Fn::Cidr")
 
 
 def template_error(sentence: str) -> TemplateError:
-    """Return the refusal of a function."""
+    """Return the error for a function."""
     return TemplateError(f"Template error: {sentence}")
 
 
 def unsupported_function(name: str) -> TemplateError:
-    """Return the refusal of a function that there is not (reported by many)."""
+    """Return the error for an unknown function (reported by many)."""
     return template_error(
         f"Encountered unsupported function: {name} Supported functions are: [{', '.join(FUNCTIONS)}]"
     )
 
 
 def no_string_ref() -> TemplateError:
-    """Return the refusal of a Ref of something else than a name (observed by many)."""
+    """Return the error for a Ref whose argument is not a name (observed by many)."""
     return TemplateError("Template format error: Every Ref object must have a single String value.")
 
 
 def string_typed(name: str) -> TemplateError:
-    """Return the refusal of a function whose argument is no text."""
+    """Return the error for a function whose argument is not a string."""
     return template_error(f"every {name} object must have a String-typed value.")
 
 
 def check_count(name: str, argument: Any) -> None:
-    """Raise TemplateError unless a function has as many arguments as it takes."""
+    """Raise TemplateError when a function has the wrong number of arguments."""
     if name in _COUNTS:
         fits, sentence = _COUNTS[name]
         if not isinstance(argument, list) or not fits(len(cast("list[Any]", argument))):
@@ -88,7 +88,7 @@ def check_count(name: str, argument: Any) -> None:
 
 
 def check_forms(template: Template) -> None:
-    """Raise TemplateError for a function that no value can make right."""
+    """Raise TemplateError for a function that is wrong whatever its arguments' values are."""
     for resource in template.resources.values():
         _check_values(resource.get("Properties"), template)
     for output in template.outputs.values():
@@ -99,7 +99,7 @@ def check_forms(template: Template) -> None:
 
 
 def check_export(output: str, name: Any, template: Template) -> None:
-    """Raise TemplateError for the name of an export that cannot be right, as a template has it."""
+    """Raise TemplateError for an export whose name, as the template writes it, can never be valid."""
     _check_values(name, template)
     if isinstance(name, dict) and _depends(name, template):
         # Reported with two spaces: aws-cloudformation/cfn-lint#1632.
@@ -112,7 +112,7 @@ def check_export(output: str, name: Any, template: Template) -> None:
 
 
 def check_export_name(output: str, name: Any) -> None:
-    """Raise TemplateError for an export of another name than AWS takes (reported: aws/aws-cdk#28563 and others)."""
+    """Raise TemplateError for an export name that AWS refuses (reported: aws/aws-cdk#28563 and others)."""
     if not isinstance(name, str) or not _EXPORT.fullmatch(name):
         raise TemplateError(
             f"Template format error: Output {output} is malformed. The Name field of every Export member must be"
@@ -157,13 +157,13 @@ def _check_arguments(name: str, arguments: list[Any], template: Template) -> Non
         )
     if name == "Fn::If" and first not in template.conditions:
         raise template_error(f"unresolved condition dependency {first} in Fn::If")
-    # The default of AWS::LanguageExtensions also stands for a map that is not there.
+    # AWS::LanguageExtensions' DefaultValue also replaces a missing map.
     if name == "Fn::FindInMap" and len(arguments) == 3 and isinstance(first, str):
         check_map(first, template.mappings)
 
 
 def check_map(name: str, mappings: Mapping[str, Any]) -> None:
-    """Raise TemplateError unless there is such a map."""
+    """Raise TemplateError when the template has no such map."""
     if name not in mappings:
         raise template_error(
             f"Mapping named '{name}' is not present in the 'Mappings' section of template."
@@ -171,7 +171,7 @@ def check_map(name: str, mappings: Mapping[str, Any]) -> None:
 
 
 def _depends(argument: Any, template: Template) -> bool:
-    """Whether the name of an import is known only once resources are there."""
+    """Whether the name of an import depends on resources, other imports or Fn::GetAZs."""
     if any(name in template.resources for _, name, _ in mentions(argument)):
         return True
     pending = [argument]
@@ -188,7 +188,7 @@ def _depends(argument: Any, template: Template) -> bool:
 
 
 def _check_output(value: Any, template: Template) -> None:
-    """Raise TemplateError for an output's value that cannot be a text."""
+    """Raise TemplateError for an output's value that cannot be a string."""
     sentence = (
         "Template format error: The Value field of every Outputs member must evaluate to a String"
     )

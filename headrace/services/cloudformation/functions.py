@@ -1,7 +1,7 @@
-"""Intrinsic functions of arguments that have been evaluated: Fn::Join, Fn::Select, Fn::Cidr and others.
+"""Intrinsic functions whose arguments have been evaluated: Fn::Join, Fn::Select, Fn::Cidr and others.
 
-A function takes the size of its result from the allowance before it makes the result. The result of a value that is
-only known later is only known later.
+A function takes the size of its result from the allowance before it builds the result. With an UNKNOWN argument, the
+result is UNKNOWN.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TemplateContext(Protocol):
 
     @property
     def allowance(self) -> Allowance:
-        """What functions may still produce."""
+        """How many bytes functions may still produce."""
         ...
 
 
@@ -80,7 +80,7 @@ def select(arguments: list[Any], context: TemplateContext) -> Any:
 
 
 def _not_selectable() -> TemplateError:
-    # Recorded for all three: no number, no list, and no such place in the list.
+    # Recorded for all three: the index is not a number, there is no list, or the index is out of range.
     return forms.template_error(forms.SELECT)
 
 
@@ -102,7 +102,7 @@ def equals(arguments: list[Any], context: TemplateContext) -> bool:
 
 
 def _loosely(value: Any) -> Any:
-    # CloudFormation compares texts: 1 equals "1", true equals "true".
+    # CloudFormation compares strings: 1 equals "1", true equals "true".
     return cast("Any", value) if isinstance(value, dict | list) else scalar(value)
 
 
@@ -118,7 +118,7 @@ def contains(arguments: list[Any], context: TemplateContext) -> bool:
 
 
 def find_in_map(keys: list[Any], context: TemplateContext) -> Any:
-    """Fn::FindInMap; with `DefaultValue` as its fourth argument, as AWS::LanguageExtensions has it."""
+    """Fn::FindInMap; AWS::LanguageExtensions adds `DefaultValue` as a fourth argument."""
     value: Any = context.mappings
     for key in keys[:3]:
         if is_unknown(key):

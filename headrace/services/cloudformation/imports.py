@@ -1,7 +1,7 @@
 """Imports existing resources into a stack, unchanged.
 
-Which resource is meant is said by identifiers (GetTemplateSummary names them for each type), or found by the names that
-a template gives. AWS's sentences were observed by many, but for those that are marked as assumed.
+Identifiers name the resource (GetTemplateSummary lists them for each type), or the names in the template find it. AWS's
+sentences were observed by many, except those marked as assumed.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def identifiers_of(kind: str) -> tuple[str, ...]:
-    """Return the properties by which a resource of a type is named in an import."""
+    """Return the properties that identify a resource of this type in an import."""
     return named_in(kind, "primary")
 
 
 def is_importable(kind: str) -> bool:
-    """Whether resources of a type can be taken over."""
+    """Whether resources of a type can be imported."""
     known = resource_type(kind)
     reading = None if known is None else known.reading
     return reading is not None and reading.named and len(identifiers_of(kind)) == 1
 
 
 def check_request(template: Template, requested: list[Mapping[str, Any]]) -> dict[str, str]:
-    """Return logical id to physical id of the resources that a request imports. Raises TemplateError."""
+    """Return the resources that a request imports: logical id -> physical id. Raises TemplateError."""
     if not requested:  # the words are assumed
         raise TemplateError("ResourcesToImport is required when ChangeSetType is IMPORT")
     found: dict[str, str] = {}
@@ -120,7 +120,7 @@ def obstacle(
     template: Template,
     importing: Mapping[str, str],
 ) -> str:
-    """Return why the resources cannot be taken over; an empty text: they can. Raises AwsError."""
+    """Return why the resources cannot be imported; an empty text: they can. Raises AwsError."""
     for name, identifier in importing.items():
         kind = str(template.resources[name]["Type"])
         owner = owner_of(stacks, stack, kind, identifier)
@@ -134,7 +134,7 @@ def obstacle(
 
 
 def adopt(context: Context, kind: str, identifier: str, properties: dict[str, Any]) -> Made:
-    """Return a resource that exists as a stack keeps it. Raises ResourceFailed, AwsError."""
+    """Return an existing resource in the form that a stack stores. Raises ResourceFailed, AwsError."""
     known = resource_type(kind)
     reading = None if known is None else known.reading
     made = None if reading is None else reading.adopt(context, identifier, properties)
@@ -147,14 +147,14 @@ def adopt(context: Context, kind: str, identifier: str, properties: dict[str, An
 
 
 def _named(context: Context, kind: str, properties: dict[str, Any]) -> str:
-    """Return the identifier of the resource that has the name that a template gives; an empty text: it gives none."""
+    """Return the identifier of the resource with the name in the template; an empty text without a name."""
     known = resource_type(kind)
     name = "" if known is None or is_unknown(properties) else known.name_of(properties)
     if not name or known is None:
         return ""
     if identifiers_of(kind)[0] in properties or known.find is None:
         return name
-    # The identifier, such as a queue's address, is not the name.
+    # The identifier, such as a queue's URL, is not the name.
     return known.find(context, properties) or ""
 
 
@@ -165,10 +165,10 @@ def found_existing(
     template: Template,
     added: Mapping[str, dict[str, Any]],
 ) -> tuple[dict[str, str], str]:
-    """Return which new resources exist already, logical id to physical id, and why they cannot be taken over.
+    """Return the new resources that exist already (logical id -> physical id), and why they cannot be imported.
 
-    They exist under names that the template gives. Those of other stacks are not among them: their creation fails.
-    `added` are the new resources' properties.
+    The names in the template identify them. Resources of other stacks are left out: creating them fails. `added` holds
+    the new resources' properties.
     """
     found: dict[str, str] = {}
     for name, properties in added.items():
@@ -199,7 +199,7 @@ def found_existing(
 
 
 def as_imports(changes: list[dict[str, Any]], importing: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a change set's changes, in which resources that exist are imported and not added."""
+    """Return a change set's changes, in which existing resources are imported instead of added."""
     return [
         {**change, "Action": "Import", "PhysicalResourceId": importing[change["LogicalResourceId"]]}
         if change["Action"] == "Add" and change["LogicalResourceId"] in importing

@@ -1,10 +1,10 @@
-"""Intrinsic functions (Ref, Fn::Sub, ...): they turn a template's values into plain ones.
+"""Evaluates intrinsic functions (Ref, Fn::Sub, ...) in a template's values.
 
-A `Scope` gives the values of names. A value that is only known after a resource has been made is UNKNOWN, and so is
-every value that it is part of: a change set shows it as known after apply.
+A `Scope` gives the values of names. A value that is only known after a resource has been created is UNKNOWN, and so is
+every value that contains it: a change set shows it as known after apply.
 
 The size of what functions produce is bounded: a function takes the size of its result from its scope's allowance before
-it makes the result. The depth of values is bounded by that of the template (`template_text`).
+it builds the result. The depth of values is bounded by that of the template (`template_text`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headrace.services.cloudformation.references import (
 from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, Allowance, is_unknown
 
 _DYNAMIC_START, _DYNAMIC_END = "{{resolve:", "}}"
-# Room for a parameter's name, or a secret's ARN with field and version; a longer text is no reference.
+# Long enough for a parameter's name, or a secret's ARN with field and version; longer text is no reference.
 _DYNAMIC_CHARACTERS = 4096
 _DYNAMIC_SERVICES = ("ssm", "ssm-secure", "secretsmanager")
 
@@ -38,7 +38,7 @@ class Scope:
         attribute: (logical id, attribute) to value; raises TemplateError.
         imported: export name to value; raises TemplateError.
         dynamic: (service, key) of a dynamic reference to its value.
-        allowance: what functions may still produce.
+        allowance: how many bytes functions may still produce.
         decided: the conditions whose values are known.
     """
 
@@ -67,7 +67,7 @@ _Evaluated = Callable[[Any, Scope], Any]
 
 
 def unresolved(name: str) -> TemplateError:
-    """Return the refusal of a name whose resource does not exist, or is skipped by its condition."""
+    """Return the error for a name whose resource does not exist, or whose condition is false."""
     return TemplateError(
         f"Template format error: Unresolved resource dependencies [{name}] in the Resources block of the template"
     )
@@ -78,7 +78,7 @@ def evaluate(value: Any, scope: Scope) -> Any:
     try:
         return _evaluate(value, scope)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        # A function has an argument of the wrong type: a map for a name, a text for a number.
+        # A function has an argument of the wrong type: a map instead of a name, text instead of a number.
         raise TemplateError(
             f"Template error: a function has an argument that it does not take ({error})"
         ) from error
@@ -87,7 +87,7 @@ def evaluate(value: Any, scope: Scope) -> Any:
 
 
 def evaluate_whole(value: Any, scope: Scope) -> Any:
-    """Return the value of a resource's whole part, and an empty object where that is `AWS::NoValue`.
+    """Return the value of a whole section of a resource; an empty object for `AWS::NoValue`.
 
     Raises as `evaluate`.
     """
@@ -116,7 +116,7 @@ def _evaluate(value: Any, scope: Scope) -> Any:
 
 
 def _dynamic(text: str, scope: Scope) -> str:
-    """Replace each `{{resolve:<service>:<key>}}`, from left to right, but none inside a replacement."""
+    """Replace each `{{resolve:<service>:<key>}}` once, from left to right; a replacement is not resolved again."""
     pieces: list[str] = []
     place = 0
     while (start := text.find(_DYNAMIC_START, place)) >= 0:
@@ -193,7 +193,7 @@ def _conditions(name: str, argument: Any, scope: Scope) -> list[bool]:
 
 
 def _condition(argument: Any, scope: Scope) -> Any:
-    # `Condition` is also an ordinary key, for instance of an IAM statement.
+    # `Condition` is also an ordinary key, for instance in an IAM statement.
     return (
         scope.condition(argument)
         if isinstance(argument, str)
@@ -211,12 +211,12 @@ def _import_value(argument: Any, scope: Scope) -> Any:
 
 
 def _of_list(name: str, function: _Evaluated) -> _Function:
-    """Return a function of a list, whose items are evaluated first."""
+    """Return the evaluation of a function of a list, whose items are evaluated first."""
     return lambda argument, scope: function(_list_argument(name, argument, scope), scope)
 
 
 def _of_value(function: _Evaluated) -> _Function:
-    """Return a function of a value, which is evaluated first."""
+    """Return the evaluation of a function of a value, which is evaluated first."""
     return lambda argument, scope: function(_evaluate(argument, scope), scope)
 
 
@@ -224,7 +224,7 @@ _plain_join = _of_list("Fn::Join", functions.join)
 
 
 def _join(argument: Any, scope: Scope) -> Any:
-    """Join, and replace a dynamic reference that the parts make up together, as CDK writes those to its own secrets."""
+    """Join, and resolve a dynamic reference that the parts form, as CDK writes those to its own secrets."""
     joined = _plain_join(argument, scope)
     parts: Any = cast("list[Any]", argument)[1]
     begins = isinstance(parts, list) and any(

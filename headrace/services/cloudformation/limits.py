@@ -1,4 +1,4 @@
-"""Quotas of CloudFormation, and headrace's own limits of templates and their values.
+"""CloudFormation's quotas, and headrace's own limits on templates and their values.
 
 AWS's quotas: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html (documented).
 """
@@ -20,24 +20,24 @@ DESCRIPTION_BYTES = 1_024
 DYNAMIC_REFERENCES = 60
 # Fn::Cidr's count: .../intrinsic-function-reference-cidr.html (documented).
 CIDRS = 256
-# Size of a custom resource's answer, and time until it comes: .../aws-resource-cloudformation-customresource.html.
+# Size of a custom resource's answer, and how long to wait for it: .../aws-resource-cloudformation-customresource.html.
 CUSTOM_RESPONSE_BYTES = 4_096
 CUSTOM_TIMEOUT_SECONDS = 3_600
-# A wait condition's time-out: .../aws-resource-cloudformation-waitcondition.html; a creation policy's is the same.
+# A wait condition's timeout: .../aws-resource-cloudformation-waitcondition.html; a creation policy's is the same.
 WAIT_SECONDS = 43_200
 
 # --- headrace's own, where AWS names none -----------------------------------------------------
 
-# Events in an answer of DescribeStackEvents, changes in one of DescribeChangeSet.
+# Page sizes: events in DescribeStackEvents, changes in DescribeChangeSet.
 PAGE_ITEMS = 100
-# Signals that a resource waits for.
+# The most signals that a resource waits for.
 SIGNALS = 10_000
-# Levels of lists and maps in a template. The deepest that CDK makes has some thirty.
+# Levels of lists and maps in a template. The deepest that CDK generates has about thirty.
 NESTED = 100
 # Bytes that the functions in one resource's properties, in all outputs or in all conditions may produce. A template has
-# a megabyte at most; a result of several is a mistake or an attack.
+# a megabyte at most; a larger result is a mistake or an attack.
 PRODUCED_BYTES = 4_000_000
-# Bytes of the properties of all resources of one operation: they are stored with every event.
+# Bytes of the properties of all resources of one operation: every event stores them.
 OPERATION_BYTES = 8_000_000
 # Digits of a number in a template; a longer one is text.
 NUMBER_CHARACTERS = 40

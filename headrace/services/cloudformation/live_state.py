@@ -1,9 +1,9 @@
-"""Reads the present state of a stack's resources, for change sets that revert drift (DeploymentMode REVERT_DRIFT).
+"""Reads the live state of a stack's resources, for change sets that revert drift (DeploymentMode REVERT_DRIFT).
 
-Such a change set compares the template with the resources as they are, not with the last deployment; carried out, it
-changes what has drifted, makes what is gone again, and leaves alone what the template now says as it is. When it fails,
-the resources become what they were before, drift and all. Source: the user guide's drift-aware-change-sets.html; what
-a change says of a resource that is gone is assumed.
+Such a change set compares the template with the live resources, not with the last deployment. Executing it changes
+resources that have drifted, creates missing ones again, and leaves alone those that already match the template. When it
+fails, the resources return to their previous state, drift included. Source: the user guide's
+drift-aware-change-sets.html; what a change says of a deleted resource is assumed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _DEPLOYED = ("physical_id", "properties", "attributes")
 
 @dataclass(frozen=True, slots=True)
 class LiveState:
-    """What was read of a stack's resources.
+    """The live state that was read of a stack's resources.
 
     Attributes:
-        drifts: a StackResourceDrift of each resource; its status is UNKNOWN where a service refused to tell.
-        read_ms: when.
+        drifts: a StackResourceDrift for each resource; its status is UNKNOWN where a service refused the read.
+        read_ms: when the state was read.
     """
 
     drifts: dict[str, Drift] = field(default_factory=dict[str, Drift])
@@ -44,7 +44,7 @@ class LiveState:
         return "UNKNOWN" if unknown and found == "IN_SYNC" else found
 
     def properties(self, resource: Resource) -> dict[str, Any] | None:
-        """Return a resource's properties as they are; None: it is gone."""
+        """Return a resource's live properties; None: it is deleted."""
         drift = self.drifts.get(resource.logical_id, {})
         match drift.get("StackResourceDriftStatus"):
             case "DELETED":
@@ -58,7 +58,7 @@ class LiveState:
                 return resource.properties
 
     def of(self, stack: Stack) -> Stack:
-        """Return a copy of a stack whose resources are what they are now; those that are gone are not there."""
+        """Return a copy of a stack with its live resources; deleted ones are left out."""
         found = {name: self.properties(each) for name, each in stack.resources.items()}
         resources = {
             name: replace(stack.resources[name], properties=properties)
@@ -68,7 +68,7 @@ class LiveState:
         return replace(stack, resources=resources)
 
     def changes(self, stack: Stack, changes: list[Change]) -> list[Change]:
-        """Return the changes of a change set with what is said of drift, and those that only take note of it."""
+        """Return a change set's changes with their drift, and the changes that only record the live state."""
         shown = [self._shown(stack, change) for change in changes]
         changed = {change["LogicalResourceId"] for change in changes}
         return [
@@ -118,7 +118,7 @@ class LiveState:
 def live_state(
     ports: Ports, context: Callable[[Stack, Resource], Context], stack: Stack, now_ms: int
 ) -> LiveState:
-    """Read a stack's resources; those whose service refuses are UNKNOWN. The caller does not hold the stacks' lock."""
+    """Read a stack's resources; UNKNOWN where a service refuses. The caller does not hold the stacks' lock."""
     drifts: dict[str, Drift] = {}
     for name, resource in list(stack.resources.items()):
         try:
@@ -129,9 +129,9 @@ def live_state(
 
 
 def take_over(stack: Stack, live: Mapping[str, Any]) -> dict[str, Any]:
-    """Have a stack's resources be what a change set found them to be: what it changes, and what a rollback restores.
+    """Set a stack's resources to the live state that a change set found; a rollback restores this state.
 
-    `live` has the properties of each that has drifted; None: it is gone. Returns what the stack had of these, for
+    `live` has the properties of each resource that has drifted; None: it is deleted. Returns the replaced values, for
     `give_back`.
     """
     deployed: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def take_over(stack: Stack, live: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def give_back(resources: Mapping[str, Resource], deployed: Mapping[str, Any]) -> None:
-    """Have resources that a rollback restored say again what the last deployment made of them: they drift."""
+    """Set restored resources back to the values of the last deployment after a rollback, so that they show drift."""
     for name, values in deployed.items():
         for each, value in values.items():
             setattr(resources[name], each, value)
@@ -165,7 +165,7 @@ def _status(drift: Drift) -> str:
 
 
 def _sync(resource: Resource, drift: Drift) -> Change:
-    """Return the change of a resource that the template now describes as it is: nothing is done to it."""
+    """Return the change of a resource that already matches the template: nothing is done to it."""
     return {
         "Action": "SyncWithActual",
         "LogicalResourceId": resource.logical_id,

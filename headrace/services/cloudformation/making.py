@@ -1,4 +1,4 @@
-"""Makes one resource: by its type's calls, each noted before its answer is used, and its physical id stored at once."""
+"""Creates one resource: notes each of its type's calls before the answer is used, stores the physical id."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from headrace.services.cloudformation.existing import already_exists, means_exis
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts
-from headrace.services.cloudformation.state import Begun, Resource
+from headrace.services.cloudformation.state import CreationNotes, Resource
 
-# Tells, in an event of the status in which a resource is, that its physical id is known.
+# The reason of the event that announces the physical id.
 INITIATED = "Resource creation Initiated"
 
 
 def make(
     states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
 ) -> Made:
-    """Create a resource that does not exist yet; `resource` has its physical id as soon as it has one.
+    """Create a new resource; `resource` gets its physical id as soon as it is known.
 
-    `keep` stores the id, and the event of it.
+    `keep` stores the id and its event.
     """
     if kind.find is not None:
         properties = with_texts(kind.name, resource.properties)
         found = kind.find(states.context(resource), properties)
         if found:
             raise _already_exists(states, kind, found)
-    noting = _Noting(states, resource, keep)
+    noting = _CallNotes(states, resource, keep)
     try:
         made = kind.create(noting.context(), with_texts(kind.name, resource.properties))
     except Exception as error:
@@ -51,18 +51,18 @@ def _already_exists(states: ResourceStates, kind: ResourceType, identifier: str)
 
 
 @dataclass(slots=True)
-class _Noting:
-    """Notes what is done to make one resource, until its physical id is stored. One thread uses it at a time."""
+class _CallNotes:
+    """Notes the calls that create one resource, until its physical id is stored. Used by one thread at a time."""
 
     states: ResourceStates
     resource: Resource
     keep: Callable[[], None]
-    begun: Begun = field(default_factory=Begun)
+    begun: CreationNotes = field(default_factory=CreationNotes)
     is_over: bool = False
     is_stored: bool = False
 
     def context(self) -> Context:
-        """Return a context whose calls and names are noted."""
+        """Return a context whose calls and generated names are noted."""
         context = self.states.context(self.resource, self.made)
         return replace(context, control=self, made_up=self._name, note_begun=self._begin)
 
@@ -79,7 +79,7 @@ class _Noting:
         """See `ControlPlane.call`."""
 
         def note(answer: dict[str, Any] | None) -> None:
-            # Times and bytes are in no physical id.
+            # Times and bytes never occur in a physical id.
             plain = json.loads(json.dumps(answer, default=str))
             call = {"service": service, "operation": operation, "answer": plain}
             self.begun.calls.append(call)
@@ -93,16 +93,16 @@ class _Noting:
             return control.call(service, operation, params, **where)
 
     def made(self, physical_id: str) -> None:
-        """Keep the physical id, with which the notes are over."""
+        """Set the physical id, and stop noting."""
         self.resource.physical_id = physical_id
         self.keep()
         self.end()
 
     def end(self) -> None:
-        """Forget the notes: the physical id is stored now, or nothing was made."""
+        """Delete the notes: the physical id is stored now, or nothing was created."""
         self.is_over = True
         if self.is_stored:
-            self.states.stacks.being_made.delete(self._key)
+            self.states.stacks.creation_notes.delete(self._key)
 
     def _name(self, make: Callable[[], str]) -> str:
         name = make()
@@ -114,8 +114,8 @@ class _Noting:
         self._store()
 
     def _store(self) -> None:
-        # It takes no lock but the database's.
-        self.states.stacks.being_made.put(self._key, asdict(self.begun))
+        # This takes no lock except the database's.
+        self.states.stacks.creation_notes.put(self._key, asdict(self.begun))
         self.is_stored = True
 
     @property

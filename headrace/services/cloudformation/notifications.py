@@ -1,7 +1,7 @@
-"""Notifications: each event of a stack goes to the SNS topics that the stack names.
+"""Sends each event of a stack to the SNS topics in the stack's NotificationARNs.
 
-The message's form was observed: a line `Name='value'` for each member. They are sent in order, by a worker; what has
-not been sent when the cloud is killed is lost, and what cannot be sent is logged.
+The message's form was observed: a line `Name='value'` for each member. A worker sends them in order; messages that are
+unsent when the cloud is killed are lost, and failures are logged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SUBJECT = "AWS CloudFormation Notification"
 
 
 def message_of(stack: Stack, event: Mapping[str, Any]) -> str:
-    """Return the text that tells of an event."""
+    """Return the text of an event's message."""
     properties = event.get("ResourceProperties")
     shown = {
         "StackId": stack.stack_id,
@@ -45,7 +45,7 @@ def message_of(stack: Stack, event: Mapping[str, Any]) -> str:
 
 
 class Notifications:
-    """What is to be sent to topics. Thread-safe."""
+    """The queue of messages to topics. Thread-safe."""
 
     def __init__(self, control: ControlPlane, supervisor: Supervisor) -> None:
         self.name = "stack notifications"
@@ -55,11 +55,11 @@ class Notifications:
         self._handle: WorkerHandle | None = None
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start the worker."""
         self._handle = self._supervisor.start(self)
 
     def tell(self, stack: Stack, event: Mapping[str, Any]) -> None:
-        """Send an event to the stack's topics, later."""
+        """Queue an event for the stack's topics."""
         if not stack.notification_arns:
             return
         text = message_of(stack, event)

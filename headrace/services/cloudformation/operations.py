@@ -1,4 +1,4 @@
-"""The stack operations under way: each on a thread of its own, ended when its time is over, taken up after a kill."""
+"""The stack operations in progress: each on its own thread, ended at its timeout, resumed after a kill."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from headrace.services.cloudformation.store import Stacks
 
 log = logging.getLogger(__name__)
 
-# An operation that ends within this time is answered when it has ended: the CDK CLI's first look then finds the end,
-# and the CLI saves its five seconds of waiting.
+# An operation that ends within this time is answered after its end: the CDK CLI's first poll then finds the result, and
+# the CLI skips its wait of five seconds.
 ANSWER_WITHIN_S = 2.0
-# How often a time limit looks whether its operation has ended.
+# How often a time limit checks whether its operation has ended.
 _LIMIT_LOOK_S = 30.0
-# Statuses in which rollback triggers are looked at.
+# Statuses in which rollback triggers are checked.
 _WATCHED = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 
 
 class Operations:
-    """The operations under way, at most one on a stack. Thread-safe."""
+    """The operations in progress, at most one for each stack. Thread-safe."""
 
     def __init__(
         self, stacks: Stacks, lookups: Lookups, ports: Ports, supervisor: Supervisor
@@ -55,11 +55,11 @@ class Operations:
             self.ports.clock.wait(done, ANSWER_WITHIN_S)
 
     def context(self, stack: Stack, resource: Resource) -> Context:
-        """Return what a resource type may use to read a resource of a stack."""
+        """Return the context in which a resource type reads a resource of a stack."""
         return ResourceStates(self._stacks, self.ports, stack).context(resource)
 
-    def overtake(self, stack: Stack, status: str) -> bool:
-        """Let the operation on a stack go on from another status; return False when there is none.
+    def interrupt(self, stack: Stack, status: str) -> bool:
+        """Interrupt a stack's operation, which continues from its new status; return False when there is none.
 
         The caller holds the stacks' lock.
         """
@@ -71,12 +71,12 @@ class Operations:
         return True
 
     def resume_all(self) -> None:
-        """Go on with the operations that a kill cut short: deletions go on, creations and updates are rolled back."""
+        """Resume the operations that a kill interrupted: deletions continue, creations and updates are rolled back."""
         for stack in list(self._stacks.all()):
             if stack.in_progress:
                 log.warning("stack %s was %s when the cloud was killed", stack.name, stack.status)
                 work = self._resumption(stack)
-                self.run(stack, functools.partial(Deployment.take_up, work=work), wait=False)
+                self.run(stack, functools.partial(Deployment.resume, work=work), wait=False)
 
     def _resumption(self, stack: Stack) -> Work:
         why = "The cloud was stopped during the operation."
@@ -94,9 +94,9 @@ class Operations:
                 return lambda deployment: deployment.clean_up("UPDATE_ROLLBACK_COMPLETE")
             case "IMPORT_IN_PROGRESS":
                 self._stacks.set_status(stack, "IMPORT_ROLLBACK_IN_PROGRESS", why)
-                return Deployment.let_go
+                return Deployment.release_imports
             case "IMPORT_ROLLBACK_IN_PROGRESS":
-                return Deployment.let_go
+                return Deployment.release_imports
             case "UPDATE_IN_PROGRESS":
                 self._stacks.set_status(stack, "UPDATE_ROLLBACK_IN_PROGRESS", why)
                 return Deployment.roll_back_update
@@ -124,7 +124,7 @@ class _TimeLimit:
 
 
 class _Watch:
-    """A worker that ends an operation when an alarm of its rollback triggers goes off while resources are made."""
+    """A worker that ends an operation when an alarm of its rollback triggers goes off while resources are created."""
 
     def __init__(self, deployment: Deployment) -> None:
         self.name = f"rollback triggers of stack {deployment.stack.name}"
@@ -133,5 +133,5 @@ class _Watch:
     def step(self) -> float:
         if self._deployment.done.is_set():
             raise WorkerDone
-        self._deployment.look_at_triggers()
+        self._deployment.check_triggers()
         return LOOK_EVERY_S

@@ -1,4 +1,4 @@
-"""A template's outputs, evaluated. Pure functions of a scope."""
+"""Evaluates a template's outputs. Pure functions of a scope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.services.cloudformation.template import Template
 
 
 def evaluated_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
-    """Return a template's outputs as AWS's list. Raises TemplateError, ResourceFailed."""
+    """Return a template's outputs in the API's form. Raises TemplateError, ResourceFailed."""
     outputs: list[dict[str, str]] = []
     for name, output in template.outputs.items():
         if "Condition" in output and not scope.condition(output["Condition"]):
@@ -31,7 +31,7 @@ def evaluated_outputs(template: Template, scope: Scope) -> list[dict[str, str]]:
 
 
 def check_exports(template: Template, scope: Scope) -> None:
-    """Raise TemplateError for the names of exports that AWS refuses; they depend on no resource."""
+    """Raise TemplateError for export names that AWS refuses; they depend on no resource."""
     for name, output in template.outputs.items():
         if output.get("Export") and (
             "Condition" not in output or scope.condition(output["Condition"])
@@ -40,7 +40,7 @@ def check_exports(template: Template, scope: Scope) -> None:
 
 
 def _at_its_place(path: str, value: Any, error: NoSuchAttribute) -> ResourceFailed:
-    """Return the failure of an attribute with where it stands in the template (recorded)."""
+    """Return the error for an attribute, with the path of its Fn::GetAtt in the template (recorded)."""
     wanted = [error.logical_id, *error.name.split(".")]
     for where, found in _attributes(path, value):
         parts = found.split(".") if isinstance(found, str) else ".".join(map(str, found)).split(".")

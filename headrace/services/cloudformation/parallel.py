@@ -1,4 +1,4 @@
-"""Runs a function on the nodes of a dependency graph, several at once, each after those it depends on."""
+"""Runs a function on the nodes of a dependency graph in parallel, each after its dependencies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,10 @@ def run_in_order(
     """Run `work` on each node after its dependencies; return the nodes that failed with their errors.
 
     Args:
-        depends_on: node to the nodes before it.
-        work: raises when it fails; then no node is begun that depends on this one.
-        stop: once it is set no node is begun; those under way end first.
-        keep_going: whether the nodes that do not depend on a failed one are still worked on. Otherwise a failure sets
-            `stop`.
+        depends_on: node -> its dependencies.
+        work: raises when it fails; nodes that depend on this one are then not begun.
+        stop: once it is set, no node is begun; running ones end first.
+        keep_going: whether nodes that do not depend on a failed one are still begun. Otherwise a failure sets `stop`.
         pool: runs the work; it is shut down at the end.
 
     Raises CloudStopped.

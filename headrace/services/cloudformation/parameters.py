@@ -1,4 +1,4 @@
-"""Parameters: the values that a request gives, checked against the template's declarations, in AWS's words."""
+"""Checks the parameter values of a request against the template's declarations, with AWS's sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SSM_VALUE = re.compile(r"AWS::SSM::Parameter::Value<(.+)>")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter's value as given, the value that SSM has for it when its type says so, and whether to show it."""
+    """A parameter's value as given, its SSM value if its type reads SSM, and whether to hide it."""
 
     value: str
     resolved: str | None = None
@@ -27,13 +27,13 @@ class Parameter:
 
     @property
     def effective(self) -> Any:
-        """The value that `Ref` gives."""
+        """The value that `Ref` returns."""
         text = self.value if self.resolved is None else self.resolved
         return [item.strip() for item in text.split(",")] if self.is_list else text
 
 
 def effective_values(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `Ref` gives for each of a stack's stored parameters."""
+    """Return what `Ref` returns for each of a stack's stored parameters."""
     return {name: Parameter(**value).effective for name, value in stored.items()}
 
 

@@ -1,4 +1,4 @@
-"""What stack operations are given of the rest of the cloud: clock, ids, API calls, functions, answers."""
+"""What stack operations use of the rest of the cloud: clock, ids, API calls, functions, answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Ports:
 
     Attributes:
         endpoint_url: returns the cloud's address once its port is known.
-        executor: returns what works on several resources of one operation at a time.
+        executor: returns the thread pool that works on the resources of one operation.
     """
 
     clock: Clock

@@ -1,7 +1,7 @@
 """Creates and updates the resources of one stack.
 
 Every step is stored before the next begins, so that a restarted cloud can roll back from where the killed one stopped.
-A resource with which anything goes wrong ends in a FAILED state with the reason.
+A resource that fails ends in a FAILED status with the reason.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from headrace.services.cloudformation import denials, stack_tags
 from headrace.services.cloudformation.alias_deployments import AliasDeployment
 from headrace.services.cloudformation.creation import create
-from headrace.services.cloudformation.definitions import Defined, evaluated, outline
+from headrace.services.cloudformation.definitions import EvaluatedResource, evaluated, outline
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope
 from headrace.services.cloudformation.making import INITIATED, make
@@ -31,9 +31,9 @@ from headrace.services.cloudformation.values import OperationSize
 
 
 class Provisioner:
-    """Makes and changes the resources of one stack, for one operation. One thread calls the public methods.
+    """Creates and updates the resources of one stack, for one operation. One thread calls the public methods.
 
-    A few threads of its own work on resources that do not depend on each other.
+    Its own threads work on resources that do not depend on each other.
     """
 
     def __init__(self, states: ResourceStates, removal: Removal, lookups: Lookups) -> None:
@@ -44,12 +44,12 @@ class Provisioner:
         self._size = OperationSize()
         self._decided: dict[str, bool] = {}
 
-    # --- making and changing ------------------------------------------------------------------
+    # --- creating and updating ----------------------------------------------------------------
 
     def apply(self, template: Template) -> str | None:
-        """Create or update every resource of `template`; return why it failed, or None. Raises CloudStopped.
+        """Create or update every resource of `template`; return the reason of a failure, or None. Raises CloudStopped.
 
-        The caller stores the stack, which has the new outputs, with the status that follows.
+        The caller stores the stack, which has the new outputs, together with its next status.
         """
         scope = self._scope(template)
         decide(template, scope)
@@ -140,7 +140,7 @@ class Provisioner:
             self._update(present, defined)
 
     def _check_policy(self, present: Resource, action: str) -> None:
-        """Raise ResourceFailed when the stack's policy denies what the update does to a resource."""
+        """Raise ResourceFailed when the stack's policy denies the update's action on a resource."""
         policy = self._stack.enforced_policy
         reason = denials.denial(policy, action, present.logical_id, present.type)
         if reason:
@@ -149,7 +149,7 @@ class Provisioner:
             raise refusal
 
     def _check_removals(self, wanted: set[str]) -> list[str]:
-        """Return the resources that the update removes and the stack's policy keeps."""
+        """Return the resources that the update would remove and the stack's policy protects."""
         kept: list[str] = []
         for name, resource in list(self._stack.resources.items()):
             if name not in wanted:
@@ -159,8 +159,8 @@ class Provisioner:
                     kept.append(name)
         return kept
 
-    def _make_again(self, half_made: Resource, defined: Defined) -> None:
-        """Make a resource again that a creation which was not rolled back left half made."""
+    def _make_again(self, half_made: Resource, defined: EvaluatedResource) -> None:
+        """Create a resource again that a failed creation, not rolled back, left incomplete."""
         try:
             self._removal.delete_one(half_made)
         except Exception as error:
@@ -169,11 +169,11 @@ class Provisioner:
         defined.resource.updated_ms = self._states.ports.clock.now_ms()
         create(self._states, defined)
 
-    def _update(self, present: Resource, defined: Defined) -> None:
+    def _update(self, present: Resource, defined: EvaluatedResource) -> None:
         wanted, kind = defined.resource, defined.kind
         assert kind.update is not None
         now_ms = self._states.ports.clock.now_ms()
-        # With the new properties from here on: a rollback after a kill brings back what was begun.
+        # The new properties are stored before the update: after a kill, a rollback restores what was begun.
         resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
         self._states.set_status(resource, "UPDATE_IN_PROGRESS")
         try:
@@ -193,7 +193,7 @@ class Provisioner:
             self._states.fail(resource, "UPDATE", error)
             raise
         _redefine(resource, wanted)
-        # A custom resource may answer with another id: the clean-up deletes the old one.
+        # A custom resource may answer with another id: the clean-up deletes the resource with the old id.
         retired = present if made.physical_id != present.physical_id else None
         self._states.made_anew(resource, made, retired=retired)
 
@@ -208,14 +208,14 @@ class Provisioner:
             stack_tags.all_tags(wanted.properties, stack.tags),
         )
 
-    def _replace(self, present: Resource, defined: Defined) -> None:
+    def _replace(self, present: Resource, defined: EvaluatedResource) -> None:
         resource = defined.resource
         reason = (
             "Requested update requires the creation of a new physical resource; hence creating one."
         )
         shown = replace(present, properties=resource.properties)
         self._states.event(shown, "UPDATE_IN_PROGRESS", reason)
-        # Listed for deletion as soon as it exists, even if the rest of its creation fails.
+        # Listed for deletion as soon as it exists, even when its replacement fails later.
         half_made = replace(resource, deletion_policy="Delete")
 
         def keep() -> None:
@@ -237,7 +237,7 @@ class Provisioner:
         self._states.made_anew(resource, made, retired=retired, half_made=half_made)
 
     def _drop(self, half_made: Resource) -> None:
-        """Forget a resource that was to take another's place, and was not made."""
+        """Forget a replacement that was not created."""
         with self._states.lock:
             self._stack.obsolete = [r for r in self._stack.obsolete if r is not half_made]
             self._states.save()
@@ -253,7 +253,7 @@ class Provisioner:
         stack = self._stack
         for name in [name for name in stack.resources if name not in wanted]:
             stack.obsolete.append(stack.resources.pop(name))
-        # Dependents first: the clean-up begins at the end.
+        # Dependents first: the clean-up deletes from the end of the list.
         order = {name: place for place, name in enumerate((stack.previous or {}).get("order", []))}
         stack.obsolete.sort(key=lambda resource: order.get(resource.logical_id, 0))
 
@@ -269,7 +269,7 @@ class Provisioner:
 
 
 def _redefine(resource: Resource, wanted: Resource) -> None:
-    """Give a resource all of its new definition but the properties."""
+    """Set a resource's new definition, except its properties."""
     resource.depends_on = wanted.depends_on
     resource.deletion_policy = wanted.deletion_policy
     resource.replace_policy = wanted.replace_policy

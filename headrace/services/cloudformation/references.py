@@ -11,11 +11,11 @@ from headrace.services.cloudformation.template import Template
 
 SUB_NAME = re.compile(r"\$\{([^!${}][^${}]*)\}")
 
-# What is evaluated of a resource beside its properties.
+# The parts of a resource, other than its Properties, that are evaluated.
 _READ_BESIDE = ("Metadata", "CreationPolicy", "UpdatePolicy")
 
 
-# As AWS lists them, whatever the template's transforms add.
+# In AWS's order; the list is the same whatever transforms add.
 FUNCTIONS = (
     "Fn::Base64", "Fn::GetAtt", "Fn::GetAZs", "Fn::ImportValue", "Fn::Join", "Fn::Split", "Fn::FindInMap", "Fn::Select",
     "Ref", "Fn::Equals", "Fn::If", "Fn::Not", "Condition", "Fn::And", "Fn::Or", "Fn::Contains", "Fn::EachMemberEquals",
@@ -85,7 +85,8 @@ def sub_names(text: str) -> list[str]:
 def get_att_parts(item: Any) -> tuple[str, Any]:
     """Return (logical id, attribute) of an Fn::GetAtt's argument; the attribute may be a Ref. Raises TemplateError.
 
-    Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference-getatt.html
+    Source:
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference-getatt.html
     """
     if isinstance(item, str) and "." in item:
         name, _, attribute = item.partition(".")
@@ -107,7 +108,7 @@ def _is_attribute(given: Any) -> bool:
 
 
 def dependencies(template: Template, logical_id: str) -> set[str]:
-    """Return the resources that must be made before this one. Raises TemplateError."""
+    """Return the resources that must be created before this one. Raises TemplateError."""
     resource = template.resources[logical_id]
     explicit: Any = resource.get("DependsOn") or []
     named: list[str] = [explicit] if isinstance(explicit, str) else list(explicit)
@@ -118,9 +119,9 @@ def dependencies(template: Template, logical_id: str) -> set[str]:
                 " template"
             )
     found = {*named, *references(resource.get("Properties", {}))}
-    # What stands beside the properties is read too, and may name the resource itself.
+    # Parts outside the Properties are read too, and may name the resource itself.
     beside = {*references([resource.get(key) for key in _READ_BESIDE])} - {logical_id}
-    # A resource that names itself is a circle of one.
+    # A resource that names itself is a cycle of one.
     return {name for name in found | beside if name in template.resources}
 
 
@@ -142,5 +143,5 @@ def conditions_in(value: Any) -> Iterator[str]:
 
 
 def all_dependencies(template: Template) -> dict[str, set[str]]:
-    """Return every resource with those that must be made before it. Raises TemplateError."""
+    """Return every resource with the resources that must be created before it. Raises TemplateError."""
     return {name: dependencies(template, name) for name in template.resources}

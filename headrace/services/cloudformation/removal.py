@@ -14,7 +14,7 @@ from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import Resource
 
-# States in which a resource of a stack is no longer the stack's.
+# Statuses in which a resource no longer belongs to its stack.
 _GONE = ("DELETE_COMPLETE", "DELETE_SKIPPED", "DELETE_IN_PROGRESS")
 RETAINING = ("Retain", "RetainExceptOnCreate")
 
@@ -22,7 +22,7 @@ RETAINING = ("Retain", "RetainExceptOnCreate")
 class Removal:
     """Deletions and restorations of one operation. One thread calls the methods.
 
-    A few threads of its own work on resources that do not depend on each other.
+    Its own threads work on resources that do not depend on each other.
     """
 
     def __init__(self, states: ResourceStates) -> None:
@@ -30,7 +30,7 @@ class Removal:
         self._stack = states.stack
 
     def restore(self, logical_id: str, old: Resource | None) -> None:
-        """Bring one resource back to `old`, its state before an update; None: it did not exist. Raises."""
+        """Restore one resource to `old`, its state before an update; None: it did not exist. Raises."""
         stack = self._stack
         now = stack.resources[logical_id]
         if old is None:
@@ -41,7 +41,7 @@ class Removal:
                 added.deletion_policy = "Delete"
             stack.obsolete.append(added)
         elif now.physical_id and (retired := self._retired(now, old)) is not None:
-            # It was replaced: the old one still exists, and the new one is deleted.
+            # The resource was replaced: the old one still exists, and the new one is deleted.
             stack.obsolete = [r for r in stack.obsolete if r is not retired]
             stack.obsolete.append(now)
             stack.resources[logical_id] = old
@@ -71,29 +71,29 @@ class Removal:
             stack.resources[logical_id] = old
 
     def _put_back(self, old: Resource) -> None:
-        """Make a resource again that was replaced by one in its place. Raises."""
+        """Create a resource again whose replacement took its name. Raises."""
         kind = type_of(old.type)
         if kind.put_back is not None:
             properties = with_texts(kind.name, old.properties)
             kind.put_back(self._states.context(old), properties)
 
     def _is_undone(self, resource: Resource) -> bool:
-        """Whether the rollback of an operation that made a resource deletes it, whatever it retains otherwise."""
+        """Whether rolling back its creation deletes a resource that its policy otherwise retains."""
         policy = resource.deletion_policy
         return policy == "RetainExceptOnCreate" or (
             self._stack.retain_except_on_create and policy == "Retain"
         )
 
     def leave_behind(self) -> None:
-        """Give up the resources that cannot be deleted."""
+        """Drop the resources that cannot be deleted from the stack."""
         for resource in self._stack.resources.values():
             if resource.status == "DELETE_FAILED":
                 self._states.set_status(resource, "DELETE_SKIPPED")
 
     def _retired(self, now: Resource, old: Resource) -> Resource | None:
-        """Return what `old` is among those to be deleted, when another took its place; `now` if it is not there."""
+        """Return the entry of `old` in the stack's list of replaced resources; `now` when it has none."""
         for resource in self._stack.obsolete:
-            # Two of them may have one physical id, such as log streams of one name in two groups.
+            # Two entries may have one physical id, such as log streams of one name in two groups.
             if (resource.logical_id, resource.type, resource.physical_id, resource.properties) == (
                 old.logical_id,
                 old.type,
@@ -104,7 +104,7 @@ class Removal:
         return now if now.physical_id != old.physical_id else None
 
     def delete_all(self, *, rolling_back: bool = False) -> str:
-        """Delete the stack's resources, dependents first; return why some are left, or an empty text."""
+        """Delete the stack's resources, dependents first; return why some remain, or an empty text."""
         resources = self._stack.resources
         depends_on = {name: set(resource.depends_on) for name, resource in resources.items()}
         run_in_order(
@@ -136,7 +136,7 @@ class Removal:
         self._states.set_status(resource, "DELETE_COMPLETE")
 
     def clean_up(self) -> None:
-        """Delete the resources that an update replaced or removed; failures leave them, as on AWS."""
+        """Delete the resources that an update replaced or removed; resources that fail to delete stay, as on AWS."""
         stack = self._stack
         while stack.obsolete:
             resource = stack.obsolete[-1]
@@ -147,7 +147,7 @@ class Removal:
                 try:
                     self.delete_one(resource)
                     self._states.event(resource, "DELETE_COMPLETE", cleaning_up=True)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the clean-up goes on
+                except Exception as error:  # noqa: BLE001 - whatever the error, the clean-up continues
                     log_defect(f"resource {resource.logical_id}", error)
                     reason = reason_of(error)
                     self._states.event(resource, "DELETE_FAILED", reason, cleaning_up=True)
@@ -155,15 +155,15 @@ class Removal:
             self._states.save()
 
     def delete_one(self, resource: Resource) -> None:
-        """Delete a resource, if it was made, with a snapshot of it where its policy says so. Raises."""
+        """Delete a resource if it was created, after a snapshot where its policy says so. Raises."""
         if not resource.physical_id:
             return
         kind = type_of(resource.type)
         properties = with_texts(kind.name, resource.properties)
         others = list(self._others(resource))
-        # The answers of custom resources name what they like.
+        # Custom resources choose their physical ids freely.
         if not kind.any_property and any(_is_the_same(resource, other) for other in others):
-            # Another resource has become this one, such as by another logical id.
+            # Another logical id now has this physical resource.
             return
         if kind.shared:
             properties = _unshared(kind.shared, properties, others)
@@ -173,7 +173,7 @@ class Removal:
         kind.delete(context, resource.physical_id, properties)
 
     def _others(self, resource: Resource) -> Iterator[Resource]:
-        """Yield the resources of the same type that stacks have, but for this one and those that are being deleted."""
+        """Yield the other resources of this type in all stacks, except those being deleted."""
         own = self._stack
         for stack in self._states.stacks.all(own.account, own.region):
             if not stack.exists:
@@ -181,7 +181,7 @@ class Removal:
             for other in list(stack.resources.values()):
                 if other.type != resource.type or other.status in _GONE or not other.physical_id:
                     continue
-                # One to be cleaned up is not the one of its name that took its place.
+                # A replaced resource is not the one that has its name now.
                 if other is not resource:
                     yield other
 
@@ -189,7 +189,7 @@ class Removal:
 def _unshared(
     shared: tuple[str, ...], properties: dict[str, Any], others: list[Resource]
 ) -> dict[str, Any]:
-    """Return properties without the items that other resources have too; see `ResourceType.shared`."""
+    """Return properties without the items that other resources also have; see `ResourceType.shared`."""
     name, *common = shared
     alike = [
         other.properties
@@ -202,7 +202,7 @@ def _unshared(
 
 
 def _is_the_same(resource: Resource, other: Resource) -> bool:
-    """Whether two resources of one type are one thing in its service."""
+    """Whether two resources of one type are the same thing in their service."""
     if resource.physical_id != other.physical_id:
         return False
     named = named_in(resource.type, "identifier")

@@ -1,4 +1,4 @@
-"""Checks what a request says beside its template: the types it allows, rollback triggers, tags, topics."""
+"""Checks a request's settings beside its template: allowed resource types, rollback triggers, tags, topics."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headrace.services.cloudformation.template import Template
 
 
 def check_settings(template: Template, request: StackRequest) -> None:
-    """Raise TemplateError for the types, the triggers or the tags of a request."""
+    """Raise TemplateError for a request's resource types, rollback triggers or tags."""
     _check_allowed_types(template, listed(request, "ResourceTypes"))
     _check_triggers(request.get("RollbackConfiguration") or {})
     _check_tags(request)
 
 
 def _check_allowed_types(template: Template, allowed: list[str]) -> None:
-    """Raise TemplateError when a resource's type is none of those that the request allows (recorded)."""
+    """Raise TemplateError when the request does not allow a resource's type (recorded)."""
     for resource in template.resources.values():
         kind = str(resource["Type"])
         if allowed and not any(glob_matches(pattern, kind) for pattern in allowed):
@@ -35,7 +35,7 @@ def _check_allowed_types(template: Template, allowed: list[str]) -> None:
 
 
 def _check_triggers(configuration: Mapping[str, Any]) -> None:
-    """Raise TemplateError for rollback triggers that are no alarms (recorded)."""
+    """Raise TemplateError for rollback triggers that are not alarms (recorded)."""
     for trigger in listed(configuration, "RollbackTriggers"):
         if trigger["Type"] not in ("AWS::CloudWatch::Alarm", "AWS::CloudWatch::CompositeAlarm"):
             raise TemplateError("Rollback Trigger Type not supported")
@@ -51,23 +51,23 @@ def _is_alarm(text: str) -> bool:
 
 
 def _check_tags(request: StackRequest) -> None:
-    """Raise TemplateError when a stack's tag has a key that is AWS's own (aws-quickstart/quickstart-examples#39)."""
+    """Raise TemplateError when a stack's tag has a key that AWS reserves (aws-quickstart/quickstart-examples#39)."""
     if any(is_system(tag["Key"]) for tag in listed(request, "Tags")):
         raise TemplateError("aws: prefixed tag key names are not allowed for external use.")
 
 
 def check_topics(cfn: CloudFormation, stack: Stack, request: Mapping[str, Any]) -> None:
-    """Raise TemplateError when a request names a topic, to be told of the stack's events, that SNS refuses.
+    """Raise TemplateError when SNS refuses a topic in the request's NotificationARNs.
 
-    CloudFormation answers in SNS' words (observed: aws/aws-cdk#20806, of a wrong ARN; that those of a missing topic are
-    passed on too is assumed). Topics of other accounts are not asked for: their policies may allow publishing alone.
+    CloudFormation passes on SNS's sentence (observed: aws/aws-cdk#20806, for a wrong ARN; for a missing topic it is
+    assumed). Topics of other accounts are not checked: their policies may allow publishing alone.
     """
     for topic in listed(request, "NotificationARNs"):
         try:
             if Arn.parse(topic).account not in ("", stack.account):
                 continue
         except InvalidArn:
-            pass  # SNS says what is wrong with it
+            pass  # SNS gives the reason
         try:
             cfn.lookups.control.call(
                 "sns",

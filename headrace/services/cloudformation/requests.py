@@ -1,4 +1,4 @@
-"""Copies the settings of a request into a stack: the part that creations, updates and change sets share."""
+"""Copies a request's settings into a stack: shared by creations, updates and change sets."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ UPDATABLE = (
 
 
 def tags_of(request: StackRequest, stack: Stack) -> dict[str, str]:
-    """Return the tags that a request gives the stack, or those that the stack has."""
+    """Return the tags that a request gives the stack; without any, the stack's own."""
     given = request.get("Tags")
     return stack.tags if given is None else {tag["Key"]: tag["Value"] for tag in given}
 
 
 def disables_rollback(request: CreateStackInput | UpdateStackInput) -> bool:
-    """Whether a request has what a failed operation made stay as it is."""
+    """Whether a request keeps the resources of a failed operation as they are."""
     configured = request.get("DeploymentConfig") or {}
     return bool(request.get("DisableRollback") or configured.get("DisableRollback"))
 
@@ -47,10 +47,10 @@ def disables_rollback(request: CreateStackInput | UpdateStackInput) -> bool:
 def take_over(
     stack: Stack, template: Template, values: dict[str, Any], request: StackRequest
 ) -> None:
-    """Take a request's template and settings over into the stack; the caller stores it by setting its status."""
+    """Copy a request's template and settings into the stack; the caller stores it when it sets the status."""
     tags = tags_of(request, stack)
     if stack.body:
-        # The state to which an update that fails goes back.
+        # The state that a failed update restores.
         stack.previous = {
             "body": stack.body,
             "original_body": stack.original_body,
@@ -82,13 +82,13 @@ def take_over(
     if request.get("NotificationARNs") is not None:
         stack.notification_arns = listed(request, "NotificationARNs")
     if configuration := request.get("RollbackConfiguration"):
-        # What it does not say stands (documented: API_RollbackConfiguration).
+        # A request without a member keeps the stack's value (documented: API_RollbackConfiguration).
         stack.rollback_configuration = {**stack.rollback_configuration, **configuration}
     log_ignored(stack.name, template)
 
 
 def fail_change_set(change_set: ChangeSet, reason: str) -> None:
-    """Mark a change set as one that cannot be executed."""
+    """Set a change set to FAILED, so that it cannot be executed."""
     change_set.status = "FAILED"
     change_set.reason = reason
     change_set.execution_status = "UNAVAILABLE"

@@ -8,7 +8,7 @@ from headrace.services.cloudformation.state import Resource
 
 
 def import_resource(states: ResourceStates, resource: Resource) -> None:
-    """Take over the resource that the stack's operation imports under this name. Raises ResourceFailed, AwsError."""
+    """Import the existing resource that the operation names for this logical id. Raises ResourceFailed, AwsError."""
     identifier = states.stack.importing[resource.logical_id]
     resource.physical_id, resource.imported = identifier, True
     states.set_status(resource, "IMPORT_IN_PROGRESS", "Resource import started.")
@@ -24,7 +24,7 @@ def import_resource(states: ResourceStates, resource: Resource) -> None:
 
 
 def _tag(states: ResourceStates, resource: Resource) -> None:
-    """Give a resource that was taken over its stack's tags."""
+    """Put the stack's tags on an imported resource."""
     reason = "Apply stack-level tags to imported resource if applicable."
     states.set_status(resource, "UPDATE_IN_PROGRESS", reason)
     try:

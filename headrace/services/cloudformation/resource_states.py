@@ -1,4 +1,4 @@
-"""The states of one stack's resources: each change is stored and becomes a stack event."""
+"""The statuses of one stack's resources: each change is stored and becomes a stack event."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from headrace.services.cloudformation.resources.base import Context, Made, Resou
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 
-# What is given up by verb; the words of a deletion are assumed to be like the others.
+# The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}
 
 
 def type_of(name: str) -> ResourceType:
-    """Return a resource type. Raises ResourceFailed."""
+    """Return the resource type of this name. Raises ResourceFailed."""
     kind = resource_type(name)
     if kind is None:
         raise ResourceFailed(f"Resource type {name} is not supported by headrace")
@@ -32,17 +32,17 @@ def type_of(name: str) -> ResourceType:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether a resource was given up, and did not fail."""
+    """Whether a resource was cancelled, rather than failed."""
     return isinstance(error, Cancelled)
 
 
 @dataclass(slots=True)
 class ResourceStates:
-    """The resources of one stack, for one operation. Thread-safe: whoever reads or changes several holds `lock`.
+    """The resources of one stack, for one operation. Thread-safe: hold `lock` to read or change several of them.
 
     Attributes:
-        stop: set by any thread: nothing more is begun, and resources that wait for an answer are given up. A new event
-            lets the work go on.
+        stop: any thread may set it: then nothing more is begun, and resources that wait for an answer are cancelled. A
+            new event lets the work continue.
     """
 
     stacks: Stacks
@@ -54,7 +54,7 @@ class ResourceStates:
     def context(
         self, resource: Resource, note_made: Callable[[str], None] = lambda _: None
     ) -> Context:
-        """Return what a resource type may use to make a resource; see `Context` for `note_made`."""
+        """Return the context in which a resource type creates a resource; see `Context` for `note_made`."""
         return Context(
             control=self.ports.control,
             clock=self.ports.clock,
@@ -84,7 +84,7 @@ class ResourceStates:
         self.stacks.add_resource_event(self.stack, resource, status, reason)
 
     def made(self, resource: Resource, made: Made, status: str, reason: str = "") -> None:
-        """Store what a resource type gave for a resource, and its status."""
+        """Store what a resource type returned for a resource, and its status."""
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
         resource.updated_ms = self.ports.clock.now_ms()
@@ -98,10 +98,10 @@ class ResourceStates:
         retired: Resource | None = None,
         half_made: Resource | None = None,
     ) -> None:
-        """Store what an update gave for a resource: `retired` is to be deleted from now on, and `half_made` is not.
+        """Store the result of an update: `retired` is to be deleted from now on, and `half_made` is not.
 
-        All of it lasts, or nothing: whoever stores the stack, another resource or a request that cancels the update,
-        does so before or after. A kill in between would leave behind what was made, or what it replaces.
+        All of it is stored in one transaction, so that no other thread stores the stack in between. A kill in between
+        would leave behind the new resource, or the one that it replaces.
         """
         with self.lock, self.stacks.together():
             resource.physical_id = made.physical_id
@@ -115,7 +115,7 @@ class ResourceStates:
         self.event(resource, resource.status)
 
     def fail(self, resource: Resource, verb: str, error: BaseException) -> None:
-        """Store that `verb` failed for a resource, and the event of it."""
+        """Store that `verb` failed for a resource, and the event."""
         log_defect(f"resource {resource.logical_id}", error)
         if is_cancelled(error):
             resource.reason = f"Resource {_GIVEN_UP[verb]} cancelled"
@@ -126,8 +126,8 @@ class ResourceStates:
     def failed_ones(self, failed: Mapping[str, BaseException]) -> str:
         """Return which resources an operation failed to create, and which to update.
 
-        Both sentences, in this order: observed (serverless/serverless#1745). What was given up because of another is
-        named when nothing else is.
+        Both sentences, in this order: observed (serverless/serverless#1745). Cancelled resources are named when no
+        other has failed.
         """
         at_fault = [name for name, error in failed.items() if not is_cancelled(error)]
         by_verb: dict[str, list[str]] = {"create": [], "update": []}
@@ -144,7 +144,7 @@ class ResourceStates:
     def event(
         self, resource: Resource, status: str, reason: str = "", *, cleaning_up: bool = False
     ) -> None:
-        """Store an event of a resource; `cleaning_up`: of one that an update replaced or removed."""
+        """Store an event of a resource; `cleaning_up`: the resource was replaced or removed by an update."""
         self.stacks.add_resource_event(
             self.stack, resource, status, reason, cleaning_up=cleaning_up
         )

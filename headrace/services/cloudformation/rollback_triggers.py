@@ -1,8 +1,8 @@
-"""Rollback triggers: alarms that roll back a stack's creation or update when they go off meanwhile, or soon after.
+"""Rollback triggers: alarms that roll back a stack's creation or update when they go off during it or soon after.
 
-Documented: API_RollbackConfiguration and the user guide's using-cfn-rollback-triggers.html: alarms are looked at while
-resources are made, and for the monitoring time after that; one that does not exist fails the operation. The sentences
-are assumed, and that an alarm which is on already when the operation begins counts.
+Documented: API_RollbackConfiguration and the user guide's using-cfn-rollback-triggers.html: alarms are checked while
+resources are created, and for the monitoring time after that; a missing alarm fails the operation. The sentences are
+assumed, and also that an alarm counts which is already in ALARM when the operation begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.core.values import listed
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.state import Stack
 
-# How often the alarms are looked at.
+# How often the alarms are checked.
 LOOK_EVERY_S = 1.0
 _KINDS = ("MetricAlarm", "CompositeAlarm")
 
@@ -35,9 +35,9 @@ class RollbackTriggers:
         return [str(trigger["Arn"]) for trigger in triggers]
 
     def breach(self) -> str:
-        """Return why the operation is to be rolled back: alarms that are missing or on; or an empty text.
+        """Return why the operation must be rolled back: missing alarms, or alarms in ALARM; otherwise an empty text.
 
-        Raises AwsError when CloudWatch refuses to tell.
+        Raises AwsError when CloudWatch refuses the call.
         """
         states = {arn: self._state(arn) for arn in self.arns}
         missing = [arn for arn, state in states.items() if not state]
@@ -49,9 +49,9 @@ class RollbackTriggers:
         return ""
 
     def monitor(self, stop: threading.Event) -> str | None:
-        """Look at the alarms for the monitoring time; return why the operation is to be rolled back, or None.
+        """Check the alarms for the monitoring time; return why the operation must be rolled back, or None.
 
-        `stop` ends the time early: the operation is given up.
+        `stop` ends the wait early: the operation is cancelled.
         """
         clock = self.ports.clock
         minutes = int(self.stack.rollback_configuration.get("MonitoringTimeInMinutes") or 0)
@@ -66,7 +66,7 @@ class RollbackTriggers:
                 return "The operation was cancelled."
 
     def _state(self, arn: str) -> str:
-        """Return an alarm's state; an empty text: there is no such alarm."""
+        """Return an alarm's state; an empty text: the alarm does not exist."""
         alarm = Arn.parse(arn)
         answer: dict[str, Any] = self.ports.control.call(
             "cloudwatch",

@@ -1,4 +1,4 @@
-"""The values of names in a template: parameters, resources, exports of other stacks, dynamic references."""
+"""Resolves the names in a template: parameters, resources, exports of other stacks, dynamic references."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.services.cloudformation.values import NO_VALUE, UNKNOWN, Allowance
 
 @dataclass(frozen=True, slots=True)
 class Lookups:
-    """Reads values that stand outside a template: in other stacks, in SSM and in Secrets Manager."""
+    """Reads values from outside a template: from other stacks, SSM and Secrets Manager."""
 
     exports: Exports
     control: ControlPlane
@@ -96,10 +96,10 @@ def scope_of(
 ) -> Scope:
     """Return the scope in which `template`'s values are evaluated.
 
-    `parameters` are effective values by name; `resources` are those of the stack that exist; `later` says whether a
-    resource's values are only known after the template is applied, for change sets; `skipped` whether its condition
-    does not hold; `imported` reads an export in
-    place of `Exports.read`, which notes that the stack uses it; `decided` are conditions whose values are known.
+    `parameters` are effective values by name; `resources` are the stack's existing ones; `later` says whether a
+    resource's values are only known after the template is applied, for change sets; `skipped` whether its condition is
+    false; `imported` replaces `Exports.read`, which also notes that the stack uses the export; `decided` are conditions
+    whose values are known.
     """
     names: dict[str, Any] = {**pseudo_parameters(stack), **parameters}
     for logical_id in template.resources:
@@ -141,7 +141,7 @@ def scope_of(
 
 
 def _at_path(value: Any, path: str) -> Any:
-    """Return the member at a path such as `Endpoint.Address`, or None when there is none."""
+    """Return the member at a path such as `Endpoint.Address`; None when it is missing."""
     for part in path.split("."):
         if not isinstance(value, Mapping):
             return None
@@ -150,7 +150,7 @@ def _at_path(value: Any, path: str) -> Any:
 
 
 def decide(template: Template, scope: Scope) -> None:
-    """Decide every condition, those first that others refer to. Raises TemplateError."""
+    """Evaluate every condition, each after those that it refers to. Raises TemplateError."""
     conditions = template.conditions.items()
     for name in graph.in_order({name: set(conditions_in(value)) for name, value in conditions}):
         scope.condition(name)

@@ -1,7 +1,7 @@
-"""Signals, by which something outside reports to a stack that it is ready: SignalResource, or a handle's address.
+"""Signals, which tell a stack that something outside is ready: by SignalResource, or by a PUT to a handle's URL.
 
-A signal is kept in memory, for as long as the cloud runs: an operation that waits for one is rolled back when the cloud
-is started again. Sentences: observed by many users of wait conditions and creation policies.
+Signals are kept in memory while the cloud runs: an operation that waits for one is rolled back after a restart.
+Sentences: observed by many users of wait conditions and creation policies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DURATION_DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A signal: who sent it, whether all went well, and what it says."""
+    """A signal: its sender's id, whether it reports success, and its text."""
 
     unique_id: str
     status: str
@@ -39,14 +39,14 @@ class Signal:
 
 
 class Signals:
-    """The signals that have come, by receiver: a resource's stack and name, or a handle's token. Thread-safe."""
+    """The signals received, by receiver: a resource's stack and name, or a handle's token. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._received: dict[str, dict[str, Signal]] = {}
 
     def send(self, receiver: str, signal: Signal) -> bool:
-        """Keep a signal; return False when there is one of that id, which only a failure takes the place of."""
+        """Keep a signal; return False for a known id, unless the signal is a failure, which replaces the old one."""
         with self._lock:
             found = self._received.setdefault(receiver, {})
             if signal.unique_id in found and signal.status != "FAILURE":
@@ -55,23 +55,23 @@ class Signals:
             return True
 
     def of(self, receiver: str) -> list[Signal]:
-        """Return the signals that a receiver got."""
+        """Return the signals of a receiver."""
         with self._lock:
             return list(self._received.get(receiver, {}).values())
 
     def forget(self, receiver: str) -> None:
-        """Drop a receiver's signals."""
+        """Delete a receiver's signals."""
         with self._lock:
             self._received.pop(receiver, None)
 
 
 def receiver_of(stack_id: str, logical_id: str) -> str:
-    """Return under which name a resource gets the signals of SignalResource."""
+    """Return the receiver under which a resource gets the signals of SignalResource."""
     return f"{stack_id} {logical_id}"
 
 
 def signal_in(body: bytes) -> Signal | None:
-    """Return the signal that was put to a handle's address; None when it is none (documented: its JSON)."""
+    """Return the signal in a PUT to a handle's URL; None when the body is invalid (documented: its JSON)."""
     if len(body) > limits.CUSTOM_RESPONSE_BYTES:
         return None
     try:
@@ -94,8 +94,8 @@ def signal_in(body: bytes) -> Signal | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """How many signals are waited for, for how long."""
+class ExpectedSignals:
+    """How many signals to wait for, and for how long."""
 
     count: int
     timeout_s: int
@@ -103,8 +103,8 @@ class Wanted:
 
 def creation_policy(
     definition: Mapping[str, Any], evaluated: Callable[[Any], Any]
-) -> Wanted | None:
-    """Return the signals that a resource's CreationPolicy waits for; None: none. Raises TemplateError."""
+) -> ExpectedSignals | None:
+    """Return the signals that a resource's CreationPolicy waits for, or None. Raises TemplateError."""
     if definition["Type"] not in SIGNALLED or "CreationPolicy" not in definition:
         return None
     policy: Any = evaluated(definition["CreationPolicy"])
@@ -112,14 +112,14 @@ def creation_policy(
     if signal is None:
         return None
     given = cast("dict[str, Any]", signal)
-    return Wanted(
+    return ExpectedSignals(
         whole_number("Count", given.get("Count", 1), 0, limits.SIGNALS),
         _duration_s(str(given.get("Timeout", "PT5M"))),
     )
 
 
 def whole_number(name: str, value: Any, least: int, most: int) -> int:
-    """Return a number of a template, which may be text. Raises TemplateError."""
+    """Return a template's integer, which may be text. Raises TemplateError."""
     text = str(value)
     if not (text.isascii() and text.isdigit() and len(text) <= _DURATION_DIGITS) or not (
         least <= int(text) <= most
@@ -154,15 +154,15 @@ def _duration_s(text: str) -> int:
 def wait_for(
     signals: Signals,
     receiver: str,
-    wanted: Wanted,
+    wanted: ExpectedSignals,
     *,
     monotonic_s: Callable[[], float],
     pause: Callable[[float], None],
     told: Callable[[Signal], None],
 ) -> list[Signal]:
-    """Return a receiver's signals when enough have come, or one that failed, or the time is over.
+    """Return a receiver's signals once there are enough, one reports a failure, or the time is over.
 
-    `pause` waits and raises Cancelled when the operation is given up; `told` is called once for each signal.
+    `pause` waits and raises Cancelled when the operation is cancelled; `told` is called once for each signal.
     """
     deadline_s = monotonic_s() + wanted.timeout_s
     seen: set[str] = set()
@@ -179,7 +179,7 @@ def wait_for(
         pause(min(_LOOK_EVERY_S, left_s))
 
 
-def check_policy(found: list[Signal], wanted: Wanted) -> None:
+def check_policy(found: list[Signal], wanted: ExpectedSignals) -> None:
     """Raise ResourceFailed when a CreationPolicy has not been met."""
     failures = [signal for signal in found if signal.status == "FAILURE"]
     if failures:
@@ -194,7 +194,7 @@ def check_policy(found: list[Signal], wanted: Wanted) -> None:
         )
 
 
-def check_condition(found: list[Signal], wanted: Wanted) -> None:
+def check_condition(found: list[Signal], wanted: ExpectedSignals) -> None:
     """Raise ResourceFailed when a wait condition has not been met."""
     for signal in found:
         if signal.status == "FAILURE":

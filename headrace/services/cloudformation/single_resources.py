@@ -1,6 +1,6 @@
 """Gives Cloud Control the resource types: creates, changes and deletes single resources outside of stacks.
 
-Implements `headrace.core.resource_types.ResourceTypes`. A change that would make a new resource is refused, as on AWS.
+Implements `headrace.core.resource_types.ResourceTypes`. A change that would replace the resource is refused, as on AWS.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from headrace.services.cloudformation.resources.base import (
 )
 from headrace.services.cloudformation.store import Stacks
 
-# Of a stack only; or nothing is behind them.
+# These exist only in a stack, or have nothing behind them.
 _OF_STACKS = (
     *("Custom::", "AWS::CloudFormation::", "AWS::CDK::"),
     *("AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"),
 )
-# What names made up for resources begin with, where a stack's name stands otherwise.
+# The prefix of generated names, in place of a stack's name.
 _NAME = "cloudcontrol"
 
 
@@ -116,7 +116,7 @@ class SingleResources:
     def _known(
         self, kind: ResourceType, made: Made, properties: Mapping[str, Any]
     ) -> KnownResource:
-        # The name that was made up is a property of the resource, too.
+        # A generated name is also a property of the resource.
         name = {kind.named_by[0]: made.physical_id} if len(kind.named_by) == 1 else {}
         shown = name if name and kind.named_by[0] not in properties else {}
         return KnownResource(
@@ -151,7 +151,7 @@ def _exists(kind: str, identifier: str) -> ResourceRefused:
 
 @contextlib.contextmanager
 def _refusals(kind: str, identifier: str) -> Generator[None]:
-    """Raise what a resource type raises as ResourceRefused, with the code that says what kind of refusal it is."""
+    """Convert a resource type's errors to ResourceRefused, with the code for the kind of refusal."""
     try:
         yield
     except Cancelled as error:

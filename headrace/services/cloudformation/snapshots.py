@@ -1,7 +1,7 @@
-"""Snapshots that are taken of a database before a stack deletes it, where its policy is Snapshot.
+"""Takes snapshots of databases before a stack deletes them, if their policy is Snapshot.
 
-Source: .../aws-attribute-deletionpolicy.html (documented): the types that have snapshots, and which of them are deleted
-with one unless a template says otherwise. The form of a snapshot's name was observed in users' accounts.
+Source: .../aws-attribute-deletionpolicy.html (documented): the types that have snapshots, and which of them have
+Snapshot as their default policy. The form of a snapshot's name was observed in users' accounts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.services.cloudformation.resources.base import Context
 SNAPSHOT = "Snapshot"
 _DATABASE = "AWS::RDS::DBInstance"
 _DATABASES = "AWS::RDS::DBCluster"
-# All types that have snapshots on AWS: the resource types that headrace does not know are refused before.
+# All types that have snapshots on AWS; a template with types that headrace does not have is refused earlier.
 WITH_SNAPSHOTS = frozenset(
     {
         "AWS::DocDB::DBCluster",
@@ -45,14 +45,14 @@ _LONGEST_NAME = 50
 
 
 def default_policy(definition: Mapping[str, Any]) -> str:
-    """Return the DeletionPolicy of a resource whose template gives none."""
+    """Return the DeletionPolicy of a resource without one in its template."""
     kind, properties = definition["Type"], definition.get("Properties", {})
     in_cluster = "DBClusterIdentifier" in properties
     return SNAPSHOT if kind == _DATABASES or (kind == _DATABASE and not in_cluster) else "Delete"
 
 
 def take(context: Context, kind: str, physical_id: str) -> None:
-    """Take a snapshot of a resource; one that is gone has none. Raises AwsError."""
+    """Take a snapshot of a resource, unless it no longer exists. Raises AwsError."""
     service, operation, member, named = _CALLS[kind]
     suffix = context.ids.alnum_upper(12)
     name = f"{context.stack_name}-snapshot-{context.logical_id}"[: _LONGEST_NAME - len(suffix) - 1]

@@ -1,4 +1,4 @@
-"""Stack policies: read from a request, and checked. What they say of an update is decided in `denials.py`."""
+"""Reads stack policies from requests, and validates them. `denials.py` applies them to updates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
 
-# The members of a request that give or name a policy: the stack's, and the one for one update.
+# The members of a request that contain or link to a policy: the stack's, and the one for one update.
 STANDING = ("StackPolicyBody", "StackPolicyURL")
 FOR_NOW = ("StackPolicyDuringUpdateBody", "StackPolicyDuringUpdateURL")
 
@@ -17,9 +17,9 @@ FOR_NOW = ("StackPolicyDuringUpdateBody", "StackPolicyDuringUpdateURL")
 def policy_of(
     cfn: CloudFormation, request: Mapping[str, Any], members: tuple[str, str] = STANDING
 ) -> str | None:
-    """Return the policy that a request gives or names, or None when there is none. Raises TemplateError."""
+    """Return the policy that a request contains or links to, or None. Raises TemplateError."""
     body, url = (request.get(member) for member in members)
-    if body and url:  # recorded, as is the other sentence
+    if body and url:  # recorded, like the other sentence
         raise TemplateError(f"You cannot specify both {members[1]} and {members[0]}")
     if not body and not url:
         return None
@@ -41,7 +41,7 @@ def _is_policy(text: str) -> bool:
 
 
 def _is_statement(statement: Any) -> bool:
-    """Whether a statement allows or denies everybody updates of resources (documented: protect-stack-resources)."""
+    """Whether a statement allows or denies updates to everybody (documented: protect-stack-resources)."""
     if not isinstance(statement, dict):
         return False
     given = cast("dict[str, Any]", statement)

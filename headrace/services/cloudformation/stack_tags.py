@@ -1,4 +1,4 @@
-"""Puts a stack's tags on its resources, and changes and removes them there when the stack's tags change.
+"""Puts a stack's tags on its resources, and updates and removes them when the stack's tags change.
 
 Documented: CloudFormation propagates the stack's tags to the resources that can have tags (API_UpdateStack, Tags).
 """
@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.state import Resource, Stack
 
-# The types whose tags the tagging API changes, and the attribute that holds the ARN; empty: it is made of the id.
+# The types whose tags the tagging API changes, with the attribute that holds the ARN; empty: the physical id gives it.
 _ARNS = {
     "AWS::DynamoDB::Table": "Arn",
     "AWS::EMR::Cluster": "",
@@ -29,7 +29,7 @@ _ARNS = {
     "AWS::SQS::Queue": "Arn",
 }
 
-# The types on which AWS was recorded to show the template's tags alone.
+# The types for which AWS was recorded to show only the template's tags.
 _WITHOUT = {
     "AWS::DynamoDB::Table",
     "AWS::EC2::TransitGateway",
@@ -43,12 +43,12 @@ _WITHOUT = {
 
 
 def follows(kind: str) -> bool:
-    """Whether resources of a type get the stack's tags when these change."""
+    """Whether resources of a type follow changes of the stack's tags."""
     return kind in _ARNS
 
 
 def differ(stack: Stack, tags: Mapping[str, str]) -> bool:
-    """Whether the stack's tags before its update were others than these."""
+    """Whether the stack's tags before its update differ from these."""
     return stack.previous is not None and dict(stack.previous["tags"]) != dict(tags)
 
 
@@ -96,7 +96,7 @@ def retag(
 
 
 def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
-    """Return the tags that a resource has, without AWS's own. Raises AwsError."""
+    """Return a resource's tags, without AWS's own. Raises AwsError."""
     answer = ports.control.call(
         "resourcegroupstaggingapi",
         "GetResources",

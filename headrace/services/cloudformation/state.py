@@ -1,4 +1,4 @@
-"""Stacks, their resources and change sets: the records that CloudFormation keeps."""
+"""CloudFormation's records: stacks, their resources and change sets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from headrace.aws.operation import Call
 from headrace.core.ports import Acting
 
-# The name of the session in which CloudFormation acts as a stack's role (observed in CloudTrail by many users).
+# The session name with which CloudFormation assumes a stack's role (observed in CloudTrail by many users).
 ROLE_SESSION = "AWSCloudFormation"
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
@@ -17,7 +17,7 @@ EXECUTED = "EXECUTE_COMPLETE"
 
 @dataclass(slots=True)
 class Resource:
-    """A resource of a stack: the properties that it was last made with, and the attributes that GetAtt gives."""
+    """A resource of a stack: its last applied properties, and the attributes that GetAtt returns."""
 
     logical_id: str
     type: str
@@ -33,18 +33,18 @@ class Resource:
     updated_ms: int = 0
     # Its Metadata, evaluated.
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
-    # What the last drift detection found: a StackResourceDrift whose time is in milliseconds; empty: none was made.
+    # The last drift detection's result: a StackResourceDrift whose time is in milliseconds; empty: none was made.
     drift: dict[str, Any] = field(default_factory=dict[str, Any])
-    # Whether the stack took it over from outside: the rollback of that leaves it as it is.
+    # Whether the stack imported it: a rollback of the import leaves it unchanged.
     imported: bool = False
 
 
 @dataclass(slots=True)
-class Begun:
-    """What has been done to make a resource whose physical id is not stored yet.
+class CreationNotes:
+    """The calls made to create a resource whose physical id is not stored yet.
 
     Attributes:
-        names: the random parts of the names that were made up for it, in order.
+        names: the random parts of its generated names, in order.
         calls: the calls that have changed something, in order: service, operation and, where it is known, answer.
     """
 
@@ -73,53 +73,53 @@ class Stack:
     notification_arns: list[str] = field(default_factory=list[str])
     rollback_configuration: dict[str, Any] = field(default_factory=dict[str, Any])
     role_arn: str = ""
-    # Who asked for the last operation, as whom resources are made without a role; empty for the account itself.
+    # The caller of the last operation, who creates resources without a role; empty for the account itself.
     caller_arn: str = ""
     caller_session: str = ""
     termination_protection: bool = False
     disable_rollback: bool = False
     on_failure: str = "ROLLBACK"
     timeout_minutes: int = 0
-    # The token of the request that began the operation, which its events carry.
+    # The token of the operation's request, which its events carry.
     request_token: str = ""
     change_set_id: str = ""
     policy: str = ""
-    # The policy that the update under way is held against, and the one that stands only while it is.
+    # The policy of the update in progress, and the temporary one that overrides it for this update.
     enforced_policy: str = ""
     temporary_policy: str = ""
-    # Whether a rollback deletes what the operation made, whatever its deletion policy.
+    # Whether a rollback deletes what the operation created, whatever its deletion policy.
     retain_except_on_create: bool = False
-    # Whether resources that cannot be deleted are left behind.
+    # Whether resources that cannot be deleted are dropped from the stack.
     force_delete: bool = False
-    # What `body` was made from by transforms; empty when there are none.
+    # The text from which transforms produced `body`; empty without transforms.
     original_body: str = ""
     outputs: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     imports: list[str] = field(default_factory=list[str])
     resources: dict[str, Resource] = field(default_factory=dict[str, Resource])
-    # Resources that an update replaced or removed, and that its clean-up has yet to delete.
+    # Resources that an update replaced or removed, and that its clean-up has still to delete.
     obsolete: list[Resource] = field(default_factory=list[Resource])
     previous: dict[str, Any] | None = None
     drift_status: str = "NOT_CHECKED"
     drift_checked_ms: int | None = None
-    # Logical id to physical id of the resources that the operation takes over from outside.
+    # The resources that the operation imports: logical id -> physical id.
     importing: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def acting(self) -> Acting | None:
-        """As whom its resources are made: its role, else whoever asked; None for the account itself."""
+        """The identity that creates its resources: its role, else the last caller; None for the account itself."""
         if self.role_arn:
             return Acting(self.role_arn, ROLE_SESSION)
         return Acting(self.caller_arn, self.caller_session) if self.caller_arn else None
 
     def note_caller(self, call: Call) -> None:
-        """Keep who asks for an operation."""
+        """Store the caller of an operation."""
         acting = None if call.permit is None else call.permit.acting
         self.caller_arn = "" if acting is None else acting.arn
         self.caller_session = "" if acting is None else acting.session
 
     @property
     def in_progress(self) -> bool:
-        """Whether an operation on the stack is under way."""
+        """Whether an operation on the stack is in progress."""
         return self.status.endswith(IN_PROGRESS) and self.status != "REVIEW_IN_PROGRESS"
 
     @property
@@ -130,7 +130,7 @@ class Stack:
 
 @dataclass(slots=True)
 class DriftDetection:
-    """A detection of a stack's drift that has been made."""
+    """The result of a stack's drift detection."""
 
     detection_id: str
     stack_id: str
@@ -170,19 +170,19 @@ class ChangeSet:
     changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     original_body: str = ""
     plain_changes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    # Why a property's value is missing in the first view.
+    # Why a property's value is missing in the view with values.
     values_warning: str = ""
     include_nested_stacks: bool = False
     importing: dict[str, str] = field(default_factory=dict[str, str])
     imports_existing: bool = False
     client_token: str = ""
-    # Of one that takes drift back: its mode, the stack's drift status, and the properties of what has drifted as they
-    # were when it was made; None: the resource was gone.
+    # For a REVERT_DRIFT change set: its mode, the stack's drift status, and the live properties of drifted resources at
+    # its creation; None: the resource was deleted.
     deployment_mode: str = ""
     drift_status: str = ""
     live: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def is_executed(self) -> bool:
-        """Whether it was carried out: then it is described, and not listed."""
+        """Whether it was executed: then it can be described, but is not listed."""
         return self.execution_status == EXECUTED

@@ -1,4 +1,4 @@
-"""How stacks, change sets and events last: in the cloud's database."""
+"""Stores stacks, change sets and events in the cloud's database."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 def resource_document(resource: Resource) -> dict[str, Any]:
-    """Return what is stored of a resource; the values are the resource's own."""
+    """Return the stored form of a resource; it shares the resource's values."""
     return {each.name: getattr(resource, each.name) for each in fields(resource)}
 
 
 def stack_document(stack: Stack) -> dict[str, Any]:
-    """Return what is stored in a stack's own document: all but its resources and `previous`."""
+    """Return the stored form of a stack, without its resources and `previous`."""
     apart = ("resources", "previous")
     value = {each.name: getattr(stack, each.name) for each in fields(stack)}
     value["obsolete"] = [resource_document(resource) for resource in stack.obsolete]
@@ -41,7 +41,7 @@ def stack_document(stack: Stack) -> dict[str, Any]:
 
 
 def _stack(document: dict[str, Any]) -> Stack:
-    """Return the stack of a stored document; its resources are stored apart, unless the document is an old one."""
+    """Return the stack in a stored document; resources are stored separately, except in old documents."""
     given = dict(document)
     given["resources"] = {
         name: Resource(**resource) for name, resource in document.get("resources", {}).items()
@@ -51,7 +51,7 @@ def _stack(document: dict[str, Any]) -> Stack:
 
 
 def _change_set(document: dict[str, Any]) -> ChangeSet:
-    """Return the change set of a stored document; an old one has one view of its changes, each wrapped."""
+    """Return the change set in a stored document; an old one has one view of its changes, each wrapped."""
     if "plain_changes" not in document:
         changes = [change["ResourceChange"] for change in document["changes"]]
         plain = [without_values(change) for change in changes]
@@ -60,16 +60,16 @@ def _change_set(document: dict[str, Any]) -> ChangeSet:
 
 
 class Stacks:
-    """All stacks, change sets and events. Thread-safe as the database is; what `save...` wrote lasts on return.
+    """All stacks, change sets and events. Thread-safe as the database is; what `save...` wrote is durable on return.
 
-    `lock` is held by whoever reads a stack's status and then acts on it. A stack's resources are stored one by one: to
-    store all of them at every step of each would take time with the square of their number.
+    `lock` is held by whoever reads a stack's status and then acts on it. Each resource is stored separately: storing
+    all of them at every step of each would take quadratic time.
     """
 
     def __init__(self, database: Database, clock: Clock, ids: Ids) -> None:
         self.lock = threading.RLock()
-        # Is told each event, once it is stored.
-        self.told: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
+        # Called with each event after it is stored.
+        self.on_event: Callable[[Stack, Mapping[str, Any]], None] = lambda _, __: None
         self._clock = clock
         self._ids = ids
         self._last_ms: dict[str, int] = {}
@@ -79,9 +79,9 @@ class Stacks:
         self._previous = database.documents("cfn_previous")
         self._change_sets = database.documents("cfn_change_sets")
         self._detections = database.documents("cfn_drift_detections")
-        # By stack id and logical id, what has been done to make resources that have no physical id yet: `making` writes
-        # it, and after a kill `begun` reads it.
-        self.being_made = database.documents("cfn_begun")
+        # (stack id, logical id) -> the calls made to create a resource that has no physical id yet: `making` writes
+        # them, and after a kill `begun` reads them.
+        self.creation_notes = database.documents("cfn_begun")
         database.migrate(
             "cfn_events",
             [
@@ -98,7 +98,7 @@ class Stacks:
         documents = dict(self._stacks.items())
         self._by_id = {key: _stack(value) for key, value in documents.items()}
         for key, value in documents.items():
-            if "resources" in value:  # an old document, which has the resources too
+            if "resources" in value:  # An old document also contains the resources.
                 self.save_all(self._by_id[key])
         for key, value in self._resources.items():
             stack_id, _, name = key.rpartition(" ")
@@ -110,7 +110,7 @@ class Stacks:
         self._sets = {key: _change_set(value) for key, value in self._change_sets.items()}
 
     def save(self, stack: Stack, *resources: Resource) -> None:
-        """Store a stack, and some of its resources with it; `previous` and its other resources stay as they are."""
+        """Store a stack, and some of its resources; `previous` and the other resources keep their stored values."""
         self._by_id[stack.stack_id] = stack
         with self._database.transaction():
             self._stacks.put(stack.stack_id, stack_document(stack))
@@ -118,11 +118,11 @@ class Stacks:
                 self.save_resource(stack, resource)
 
     def save_resource(self, stack: Stack, resource: Resource) -> None:
-        """Store one resource of a stack that is stored."""
+        """Store one resource of a stored stack."""
         self._resources.put(f"{stack.stack_id} {resource.logical_id}", resource_document(resource))
 
     def save_all(self, stack: Stack) -> None:
-        """Store a stack with its state before an update and exactly the resources that it has now."""
+        """Store a stack with its state before an update, and exactly its current resources."""
         with self._database.transaction():
             self.save(stack, *stack.resources.values())
             kept = {f"{stack.stack_id} {name}" for name in stack.resources}
@@ -135,11 +135,11 @@ class Stacks:
                 self._previous.put(stack.stack_id, stack.previous)
 
     def together(self) -> AbstractContextManager[None]:
-        """Return a context in which everything that is stored lasts, or nothing of it."""
+        """Return a transaction: everything stored in it is durable, or nothing."""
         return self._database.transaction()
 
     def find(self, account: str, region: str, name_or_id: str) -> Stack | None:
-        """Return a stack by id, deleted ones too, or the existing one by name."""
+        """Return a stack by id, even a deleted one, or an existing one by name."""
         if name_or_id.startswith("arn:"):
             return self._by_id.get(name_or_id)
         for stack in list(self._by_id.values()):
@@ -160,7 +160,7 @@ class Stacks:
     def resources_of_type(
         self, account: str, region: str, kind: str
     ) -> Iterator[tuple[Stack, Resource]]:
-        """Yield the resources of a type in all stacks of an account and region, deleted stacks among them."""
+        """Yield the resources of a type in all stacks of an account and region, deleted stacks included."""
         for stack in self.all(account, region):
             for resource in list(stack.resources.values()):
                 if resource.type == kind:
@@ -173,7 +173,7 @@ class Stacks:
         self._change_sets.put(change_set.change_set_id, document)
 
     def delete_change_set(self, change_set: ChangeSet) -> None:
-        """Forget a change set."""
+        """Delete a change set."""
         self._sets.pop(change_set.change_set_id, None)
         self._change_sets.delete(change_set.change_set_id)
 
@@ -190,11 +190,11 @@ class Stacks:
         return self._sets.get(change_set_id)
 
     def save_detection(self, detection: DriftDetection) -> None:
-        """Store a detection of drift."""
+        """Store a drift detection."""
         self._detections.put(detection.detection_id, asdict(detection))
 
     def detection(self, detection_id: str) -> DriftDetection | None:
-        """Return a detection of drift by its id."""
+        """Return a drift detection by its id."""
         found = self._detections.get(detection_id)
         return None if found is None else DriftDetection(**found)
 
@@ -219,7 +219,7 @@ class Stacks:
                 else:
                     self.save(stack)
             except BaseException:
-                # An operation that is not stored is not carried out.
+                # An operation that could not be stored is not carried out.
                 stack.status, stack.reason = before
                 raise
         self._add_event(
@@ -240,7 +240,7 @@ class Stacks:
         *,
         cleaning_up: bool = False,
     ) -> None:
-        """Store an event of a stack's resource; `cleaning_up`: of one that an update replaced or removed."""
+        """Store an event of a stack's resource; `cleaning_up`: the resource was replaced or removed by an update."""
         self._add_event(
             stack,
             logical_id=resource.logical_id,
@@ -262,11 +262,11 @@ class Stacks:
         reason: str = "",
         properties: Mapping[str, Any] | None = None,
     ) -> None:
-        """Store an event of a stack; `properties` of None: those of a stack, or of a resource being cleaned up.
+        """Store an event of a stack; `properties` of None: the event of a stack, or of a resource being cleaned up.
 
         No two events of a stack have the same time: the CDK CLI sorts by it.
         """
-        # The transaction orders the times as it does the numbers.
+        # In the transaction, times increase with the numbers.
         with self._database.transaction():
             now_ms = self._next_ms(stack.stack_id)
             event_id = self._ids.uuid()
@@ -291,7 +291,7 @@ class Stacks:
                 "INSERT INTO cfn_events (stack, event) VALUES (?, ?)",
                 (stack.stack_id, json.dumps(event)),
             )
-        self.told(stack, event)
+        self.on_event(stack, event)
         log.info("%s %s %s %s %s", stack.name, logical_id, kind, status, reason)
 
     def _next_ms(self, stack_id: str) -> int:

@@ -1,4 +1,4 @@
-"""A template: its sections as one value. Pure functions."""
+"""A parsed template: its sections as one value. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import TemplateError
 
-# The only one that there is (documented: format-version-structure).
+# The only version (documented: format-version-structure).
 VERSION = "2010-09-09"
 SECTIONS = frozenset(
     {
@@ -67,17 +67,17 @@ class Template:
     outputs: Mapping[str, Any]
     metadata: Mapping[str, Any]
     version: str
-    # What `body` was made from by transforms; empty when there are none.
+    # The text from which transforms produced `body`; empty without transforms.
     original: str = ""
 
     @classmethod
     def empty(cls, body: str) -> Template:
-        """Return a template without anything in it, of a text that could not be read or transformed."""
+        """Return an empty template, for a text that could not be read or transformed."""
         return cls(body, "", {}, {}, {}, {}, {}, {}, {}, "")
 
 
 def template_of(body: str, value: Any) -> Template:
-    """Return the template that `value`, the loaded `body`, holds; its sections are unchecked. Raises TemplateError."""
+    """Return the template in `value`, the loaded `body`, without checking its sections. Raises TemplateError."""
     if not isinstance(value, dict):
         raise TemplateError("Template format error: unsupported structure.")
     template = cast("dict[str, Any]", value)

@@ -1,4 +1,4 @@
-"""Checks of a template: shapes, names, references, and AWS's quotas. Pure functions.
+"""Checks a template's form, names, references and AWS's quotas. Pure functions.
 
 The sentences of the errors are AWS's, recorded or observed; those about mapping attributes, conditions and names that
 are too long are assumed.
@@ -25,12 +25,12 @@ from headrace.services.cloudformation.template import (
 )
 from headrace.services.cloudformation.template_text import load
 
-# What a template may say is done with a resource that goes, and with one that another takes the place of.
+# The allowed policies for a deleted resource, and for a replaced one.
 _POLICIES = {
     "DeletionPolicy": ("Delete", "Retain", "RetainExceptOnCreate", SNAPSHOT),
     "UpdateReplacePolicy": ("Delete", "Retain", SNAPSHOT),
 }
-# The types of parameters; those of AWS's own are many, and what they stand for is looked up.
+# The types of parameters; AWS-specific and SSM types are matched by their forms.
 _PLAIN_TYPES = ("String", "Number", "CommaDelimitedList", "List<Number>", "List<String>")
 _AWS_TYPES = ("AWS::", "List<AWS::")
 _PARAMETER_KEYS = frozenset(
@@ -107,7 +107,7 @@ def _check_parameters(template: Template) -> None:
                 "Template format error: Every Parameters object must contain a Type member."
             )
         for key in mapping_in(declaration).keys() - _PARAMETER_KEYS:
-            # Observed with Type beside Properties: a resource among the parameters.
+            # Observed for Type beside Properties: a resource in the Parameters section.
             raise TemplateError(f"Invalid template parameter property '{key}'")
         kind = str(mapping_in(declaration)["Type"])
         if kind not in _PLAIN_TYPES and not kind.startswith(_AWS_TYPES):
@@ -208,7 +208,7 @@ def _check_resources(template: Template) -> None:
 
 
 def _check_policies(name: str, resource: Mapping[str, Any]) -> None:
-    """Check what is done with a resource when it goes. Sentences: observed, that of UpdateReplacePolicy assumed."""
+    """Check a resource's deletion policies. Sentences: observed; the one for UpdateReplacePolicy is assumed."""
     for key, policies in _POLICIES.items():
         if key not in resource:
             continue
@@ -250,7 +250,7 @@ def _check_condition(template: Template, definition: Mapping[str, Any], block: s
 
 
 def _check_references(template: Template) -> None:
-    """Raise TemplateError for names that stand for nothing, in the words that AWS has for each function."""
+    """Raise TemplateError for names that refer to nothing, with AWS's sentence for each function."""
     known = {*template.resources, *template.parameters, *PSEUDO_PARAMETERS}
     for block in ("resources", "outputs"):
         found = [one for one in mentions(getattr(template, block)) if one[1] not in known]

@@ -1,4 +1,4 @@
-"""The text of a request's template: its TemplateBody, or the object that its TemplateURL names in this cloud's S3."""
+"""Finds a request's template text: its TemplateBody, or the object that its TemplateURL names in this cloud's S3."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATH_STYLE = re.compile(r"s3[.-].*")
 
 
 def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: str) -> str:
-    """Return the template text that a request holds or gives the address of. Raises TemplateError."""
+    """Return the template text that a request contains or links to. Raises TemplateError."""
     body, url = request.get("TemplateBody"), request.get("TemplateURL")
     if body and url:
         raise TemplateError("You cannot specify both Template URL and Template Body")
@@ -44,7 +44,7 @@ def template_text(request: TemplateRequest, objects: ObjectStore, endpoint_url: 
 
 
 def included_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
-    """Return the text of what a template includes. Raises TemplateError, which names a missing bucket (recorded)."""
+    """Return the text that AWS::Include inserts. Raises TemplateError, which names a missing bucket (recorded)."""
     bucket, key = _bucket_and_key(url, endpoint_url)
     try:
         objects.file(bucket, key)
@@ -59,7 +59,7 @@ def object_text(url: str, objects: ObjectStore, endpoint_url: str) -> str:
     """Return the text of the object at an S3 address. Raises TemplateError."""
     bucket, key = _bucket_and_key(url, endpoint_url)
     try:
-        # The size comes first: an object may have terabytes.
+        # The size is checked first: an object may have terabytes.
         if objects.file(bucket, key).stat().st_size > limits.URL_BODY_BYTES:
             raise TemplateError(f"Template may not exceed {limits.URL_BODY_BYTES} bytes in size.")
         return objects.get(bucket, key).decode("utf-8-sig")

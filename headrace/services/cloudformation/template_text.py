@@ -17,7 +17,7 @@ import yaml
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError
 
-# JSON can write halves of surrogate pairs, which are no text.
+# JSON can contain halves of surrogate pairs, which are not valid text.
 _HALVES = re.compile("[\ud800-\udfff]")
 _TOO_DEEP = f"Template format error: the template is nested more than {limits.NESTED} levels deep"
 
@@ -70,7 +70,7 @@ def _load_json(body: str) -> Any:
             parse_constant=_refuse_constant,
         )
     except json.JSONDecodeError as error:
-        # AWS names the place behind the character that is wrong (recorded).
+        # AWS gives the position after the wrong character (recorded).
         raise TemplateError(
             f"Template format error: JSON not well-formed. (line {error.lineno}, column {error.colno + 1})"
         ) from error
@@ -105,13 +105,13 @@ def _refuse_constant(text: str) -> Any:
 # --- YAML -------------------------------------------------------------------------------------
 
 _REFUSED_HERE = ("duplicate key", "a key is no text")
-# libyaml's parser is ten times as fast; PyYAML's own serves where the wheel has none.
+# libyaml's parser is ten times as fast; PyYAML's own is used where the wheel lacks libyaml.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def _load_yaml(body: str) -> Any:
     try:
-        # Checked before nodes are composed, which recurses once a level and copies aliases.
+        # Checked before nodes are composed, since composing recurses at each level and copies aliases.
         _check_events(body)
         return yaml.load(body, Loader=_Loader)
     except yaml.YAMLError as error:
@@ -123,7 +123,7 @@ def _load_yaml(body: str) -> Any:
 
 
 def _place(error: yaml.YAMLError) -> str:
-    """Return where a text is no YAML, as AWS says it (reported by many); of what is refused here alone, why."""
+    """Return the position of a YAML error in AWS's form (reported by many), or headrace's own reason."""
     mark = getattr(error, "problem_mark", None)
     place = f"line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
     problem = str(getattr(error, "problem", ""))
@@ -149,7 +149,7 @@ def _check_events(body: str) -> None:
 
 
 class _Loader(_Base):
-    """YAML with CloudFormation's short forms; dates stay text, and a key may stand only once."""
+    """YAML with CloudFormation's short forms; dates stay text, and duplicate keys are refused."""
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def _short_form(loader: Any, suffix: str, node: yaml.Node) -> Any:
 
 
 def _yaml_number(loader: Any, node: yaml.ScalarNode) -> Any:
-    """Return a number; a text that is too long for one, or is none (.nan, .inf), stays text."""
+    """Return a number; text that is too long for one, or is not a finite number (.nan, .inf), stays text."""
     text = str(loader.construct_scalar(node))
     if len(text) > limits.NUMBER_CHARACTERS:
         return text

@@ -1,4 +1,4 @@
-"""Refuses templates with resource types that headrace does not know, and says what to do instead.
+"""Refuses templates with unknown resource types, and says what to do instead.
 
 In strict mode it also refuses properties that would be ignored.
 """
@@ -16,14 +16,14 @@ from headrace.services.cloudformation.template import Template
 
 
 def check_types(template: Template, *, strict: bool) -> None:
-    """Raise AwsError when headrace does not know a resource type, or, if strict, would ignore a property."""
+    """Raise AwsError for an unknown resource type or, in strict mode, for a property that would be ignored."""
     kinds = {str(resource["Type"]) for resource in template.resources.values()}
     unknown = sorted(kind for kind in kinds if resource_type(kind) is None)
     if unknown:
         raise AwsError(
             "ValidationError",
             f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]"
-            f" ({_whose_fault(unknown)}{_what_instead(unknown)})",
+            f" ({_unknown_sentence(unknown)}{_what_instead(unknown)})",
         )
     if strict:
         dropped = [row for row in fidelity_of(template) if row["level"] == "ignored"]
@@ -35,20 +35,20 @@ def check_types(template: Template, *, strict: bool) -> None:
             )
 
 
-def _whose_fault(unknown: list[str]) -> str:
-    """Return which unknown types headrace lacks, and which are the template's mistake, as a sentence."""
+def _unknown_sentence(unknown: list[str]) -> str:
+    """Return a sentence: which unknown types exist on AWS and headrace lacks, and which do not exist on AWS."""
     lacking = [name for name in unknown if name in aws_types()]
     wrong = [name for name in unknown if name not in lacking]
     parts: list[str] = []
     if lacking:
         parts.append(f"AWS has {', '.join(lacking)}, which headrace does not support")
     if wrong:
-        parts.append(f"no types of AWS: {', '.join(wrong)}{_nearest(wrong)}")
+        parts.append(f"AWS has no such types: {', '.join(wrong)}{_nearest(wrong)}")
     return "; ".join(parts)
 
 
 def _nearest(unknown: list[str]) -> str:
-    """Return which known types have nearly the names of unknown ones, as the end of a sentence."""
+    """Return a suggestion of known types with similar names, as the end of a sentence."""
     known = [*TYPES, *(declared.type for declared in DECLARED)]
     near = [found for name in unknown for found in difflib.get_close_matches(name, known, 1, 0.85)]
     return f"; nearest: {', '.join(near)}" if near else ""
@@ -61,7 +61,7 @@ _INSTEAD = {
 
 
 def _what_instead(unknown: list[str]) -> str:
-    """Return what to do about modules and stack sets, as the end of a sentence."""
+    """Return the alternatives to modules and stack sets, as the end of a sentence."""
     advice = (
         sentence
         for end, sentence in _INSTEAD.items()

@@ -1,4 +1,4 @@
-"""Values in templates: one that is known only after deployment, one that removes its property; texts and sizes."""
+"""Values in templates: UNKNOWN before deployment, and AWS::NoValue; converts values to text, and measures them."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ def is_unknown(value: Any) -> bool:
 
 
 def scalar(item: Any) -> str:
-    """Return a value as the text that it becomes inside another. Raises TemplateError."""
+    """Return a value as text, as it appears inside another text. Raises TemplateError."""
     if isinstance(item, bool):
         return "true" if item else "false"
     if isinstance(item, dict | list):
         raise TemplateError("Template error: every Fn::Join value must be a string")
-    # Assumed: no value inside a text is an empty one.
+    # Assumed: inside a text, AWS::NoValue becomes an empty text.
     return "" if item is NO_VALUE else str(item)
 
 
 def substitute(text: str, values: Mapping[str, Any]) -> str:
-    """Replace `${name}` in a Sub's text, and `${!x}` by `${x}`."""
+    """Replace `${name}` in a Sub's text, and turn `${!x}` into `${x}`."""
     filled = SUB_NAME.sub(lambda match: str(values[match.group(1).strip()]), text)
     return filled.replace("${!", "${")
 
 
 def size_of(value: Any) -> int:
-    """Return about how many bytes a value takes where it is written out."""
+    """Return the approximate size of a value as text, in bytes."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, list):
@@ -66,7 +66,7 @@ class Allowance:
     left_bytes: int = limits.PRODUCED_BYTES
 
     def take(self, size_bytes: int) -> None:
-        """Take the size of a function's result. Raises TemplateError."""
+        """Subtract the size of a function's result. Raises TemplateError when too little is left."""
         self.left_bytes -= size_bytes
         if self.left_bytes < 0:
             raise TemplateError(
@@ -75,18 +75,18 @@ class Allowance:
             )
 
     def take_value(self, value: Any) -> None:
-        """Take the size of a result that is there already. Raises TemplateError."""
+        """Subtract the size of an existing result. Raises TemplateError when too little is left."""
         self.take(size_of(value))
 
 
 @dataclass(slots=True)
 class OperationSize:
-    """How large the properties of an operation's resources are together. Used by one thread at a time."""
+    """The total size of the properties of an operation's resources. Used by one thread at a time."""
 
     bytes: int = 0
 
     def add(self, properties: Mapping[str, Any]) -> None:
-        """Add a resource's properties. Raises TemplateError when they are too large with those before."""
+        """Add a resource's properties. Raises TemplateError when the total is too large."""
         self.bytes += size_of(properties)
         if self.bytes > limits.OPERATION_BYTES:
             raise TemplateError(

@@ -193,7 +193,7 @@ def test_a_glue_job_that_nobody_runs_does_not_succeed(cloud: InProcessCloud):
     cloud.client("glue").create_job(Name="j", Role=ROLE, Command=command)
     done = ended(cloud, "glue", task("glue:startJobRun.sync", {"JobName": "j"}))
     assert (done["status"], done["error"]) == ("FAILED", "States.Runtime")
-    assert "does not run jobs of Glue" in done["cause"]
+    assert "does not run Glue jobs" in done["cause"]
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_target_that_headrace_has_not_says_so_and_harms_nobody(lab: MotoLab, c
     run = Run(lab)
     run.schedule("rate(1 minute)", target={"Arn": "arn:aws:ecs:us-east-1:000000000000:cluster/c"})
     assert run.after(61) == []
-    assert "no such target" in caplog.text
+    assert "does not deliver to such a target" in caplog.text
 
 
 def test_it_sleeps_without_a_schedule_and_is_woken_by_the_call_that_makes_one(lab: MotoLab):

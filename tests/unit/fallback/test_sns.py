@@ -82,7 +82,7 @@ def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endp
 
 def test_posting_has_a_scheme_and_says_what_was_answered(endpoint: Any):
     url, _, answers = endpoint
-    with pytest.raises(AwsError, match="no address of HTTP"):
+    with pytest.raises(AwsError, match="is not an HTTP address"):
         post("file:///etc/passwd", b"", {})
     answers.append(404)
     with pytest.raises(AwsError, match="answered 404"):

@@ -55,7 +55,7 @@ def create_change_set(
         sets = [c for c in cfn.stacks.change_sets(stack.stack_id) if not c.is_executed]
         same = next((c for c in sets if c.name == name), None)
         if same is not None:
-            if token and same.client_token == token:  # the same request once more
+            if token and same.client_token == token:  # The same request again.
                 return {"Id": same.change_set_id, "StackId": stack.stack_id}
             raise AwsError("AlreadyExistsException", f"ChangeSet {name} already exists", 400)
         failure = expanded.error if isinstance(expanded.error, TransformFailed) else None
@@ -109,7 +109,7 @@ def _compare(
     request: shapes.CreateChangeSetInput,
     live: LiveState,
 ) -> None:
-    """Note in a change set what its template would change. Raises TemplateError."""
+    """Store in a change set what its template would change. Raises TemplateError."""
     mode = request.get("DeploymentMode") or ""
     present_stack = live.of(stack) if mode else stack
     tags = change_set.tags
@@ -125,7 +125,7 @@ def _compare(
 
 
 def _live(cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput) -> LiveState:
-    """Read the resources of the stack that a change set is for, without the lock: other services are asked."""
+    """Read the live state of the stack's resources, without the lock, because this calls other services."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None or not stack.exists:
         return LiveState(read_ms=call.now_ms)
@@ -133,7 +133,7 @@ def _live(cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput)
 
 
 def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str) -> None:
-    """Note in a change set that takes drift back what has drifted."""
+    """Store in a REVERT_DRIFT change set which resources have drifted."""
     change_set.deployment_mode, change_set.drift_status = mode, live.status
     change_set.changes = live.changes(stack, change_set.changes)
     plain = live.changes(stack, change_set.plain_changes)
@@ -146,7 +146,7 @@ def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str)
 
 
 def _shown(change: dict[str, Any]) -> dict[str, Any]:
-    """Return a change as an answer has it: times as times."""
+    """Return a change with its times as datetimes."""
     details: list[dict[str, Any]] = []
     for detail in change["Details"]:
         drift = detail["Target"].get("Drift")
@@ -165,7 +165,7 @@ def _decide_imports(
     template: Template,
     request: shapes.CreateChangeSetInput,
 ) -> None:
-    """Decide which resources a change set takes over. Raises TemplateError, AwsError."""
+    """Decide which existing resources a change set imports. Raises TemplateError, AwsError."""
     contexts = cfn.operations.context
     changes = change_set.changes
     if change_set.type == "IMPORT":
@@ -192,7 +192,7 @@ def _decide_imports(
 def _stack_for(
     cfn: CloudFormation, call: Call, request: shapes.CreateChangeSetInput, kind: str
 ) -> Stack:
-    """Return the stack a change set is for; a new one, not stored, for type CREATE."""
+    """Return a change set's stack; for type CREATE, a new one that is not stored."""
     name = request["StackName"]
     stack = cfn.stacks.find(call.account, call.region, name)
     if kind == "CREATE":
@@ -232,7 +232,7 @@ def _find(cfn: CloudFormation, call: Call, request: _Named) -> ChangeSet:
             raise stack_missing(stack_name)
         sets = cfn.stacks.change_sets(stack.stack_id)
         named = [change_set for change_set in sets if change_set.name == name]
-        # An executed one is found by its name until there is another of that name.
+        # An executed change set keeps its name until a new one takes it.
         found = min(named, key=lambda change_set: change_set.is_executed, default=None)
     if found is None:
         raise change_set_not_found(name)
@@ -290,7 +290,7 @@ def describe_change_set(
 def execute_change_set(
     cfn: CloudFormation, call: Call, request: shapes.ExecuteChangeSetInput
 ) -> shapes.ExecuteChangeSetOutput:
-    """Carry a change set out in the background. Source: API_ExecuteChangeSet."""
+    """Execute a change set in the background. Source: API_ExecuteChangeSet."""
     with cfn.lock:
         change_set = _find(cfn, call, request)
         stack = cfn.stacks.find(call.account, call.region, change_set.stack_id)
@@ -332,9 +332,9 @@ def execute_change_set(
         status = "CREATE_IN_PROGRESS" if creating else "UPDATE_IN_PROGRESS"
         if change_set.type == "IMPORT":
             status = "IMPORT_IN_PROGRESS"
-        # In one go: an executed change set is one whose operation has begun, whatever is killed.
+        # In one transaction: a kill never leaves a change set marked as executed whose operation has not begun.
         with cfn.stacks.together():
-            # Those that it makes stale are gone (documented: API_ExecuteChangeSet), and the one executed before.
+            # The stack's other change sets are deleted (documented: API_ExecuteChangeSet), the executed one too.
             for other in cfn.stacks.change_sets(stack.stack_id):
                 if other is not change_set:
                     cfn.stacks.delete_change_set(other)
@@ -343,7 +343,7 @@ def execute_change_set(
             cfn.stacks.set_status(stack, status, "User Initiated", whole=True)
     work = Deployment.create if creating else Deployment.update
     if change_set.type == "IMPORT":
-        work = Deployment.take_in
+        work = Deployment.import_resources
     cfn.operations.run(stack, work)
     return {}
 

@@ -1,4 +1,4 @@
-"""Stacks, their events, resources and exports, described and listed."""
+"""Describes and lists stacks, their events, resources and exports."""
 
 import json
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from headrace.services.cloudformation.parameters import HIDDEN
 from headrace.services.cloudformation.state import STACK_TYPE, Resource, Stack
 
 MAX_ID = 1 << 62
-# No page begins at a longer number.
+# The digits of MAX_ID: a longer token is invalid.
 _TOKEN_DIGITS = 19
 
 
 def tag_list(tags: Mapping[str, str]) -> list[shapes.Tag]:
-    """Return tags as AWS's list."""
+    """Return tags in the API's form."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
-    """Return parameters as AWS's list; the values of NoEcho parameters are hidden."""
+    """Return parameters in the API's form; the values of NoEcho parameters are hidden."""
     rows: list[shapes.Parameter] = []
     for name, value in values.items():
         row: shapes.Parameter = {
@@ -42,7 +42,7 @@ def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
 
 
 def start_of(token: str | None, first: int = 0) -> int:
-    """Return where the page of a NextToken begins. Raises AwsError for any other text."""
+    """Return the offset that a NextToken holds. Raises AwsError when it holds none."""
     if not token:
         return first
     if not (token.isascii() and token.isdigit() and len(token) < _TOKEN_DIGITS):
@@ -97,7 +97,7 @@ def _resource_drift(resource: Resource) -> shapes.StackResourceDriftInformation:
 
 
 def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
-    """Return a stack, also a deleted one. Raises AwsError."""
+    """Return a stack, deleted or not. Raises AwsError."""
     stack = cfn.stacks.find(call.account, call.region, name)
     if stack is None:
         raise stack_missing(name)
@@ -105,7 +105,7 @@ def _find(cfn: CloudFormation, call: Call, name: str) -> Stack:
 
 
 def _with_parents(stack: Stack, outer: Mapping[str, Stack]) -> shapes.Stack:
-    """Return a stack's description; of a stack in a stack, also in which it is, and in which it all stands."""
+    """Return a stack's description; a nested stack's has ParentId and RootId."""
     description = _description(stack)
     parent = root = outer.get(stack.stack_id)
     if parent is None or root is None:
@@ -205,7 +205,7 @@ def describe_stack_resources(
         stack = next(
             (
                 candidate
-                # A stack that is there comes before one that had the same name in it and was deleted.
+                # An existing stack is preferred to a deleted one that had the same resource.
                 for candidate in sorted(
                     cfn.stacks.all(call.account, call.region), key=lambda s: not s.exists
                 )
@@ -244,7 +244,7 @@ def describe_stack_resource(
             "StackId": stack.stack_id,
             "Metadata": json.dumps(
                 resource.metadata
-            ),  # recorded: an empty object where there is none
+            ),  # recorded: an empty object when the resource has no metadata
             **_resource(resource),
         }
     }

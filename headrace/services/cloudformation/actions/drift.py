@@ -1,4 +1,4 @@
-"""Drift: detect it in a stack or in one resource, and describe what was found."""
+"""Detects drift in a stack or in one resource, and describes the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.services.cloudformation.state import DriftDetection, Resource, Sta
 
 
 def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:
-    """Return a stack whose drift can be detected. Raises AwsError."""
+    """Return a stack that is in a status in which drift can be detected. Raises AwsError."""
     stack = cfn.stacks.find(call.account, call.region, name)
     if stack is None or not stack.exists:
         raise stack_missing(name)
@@ -38,7 +38,7 @@ def _resource(stack: Stack, logical_id: str) -> Resource:
 
 
 def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -> dict[str, Any]:
-    """Detect one resource's drift, and store what was found. Raises AwsError."""
+    """Detect one resource's drift, and store the result. Raises AwsError."""
     context = cfn.operations.context(stack, resource)
     found = drift.drift_of(cfn.operations.ports, context, stack, resource)
     resource.drift = {**found, "Timestamp": call.now_ms}
@@ -56,7 +56,7 @@ def _shown(found: dict[str, Any]) -> shapes.StackResourceDrift:
 def detect_stack_drift(
     cfn: CloudFormation, call: Call, request: shapes.DetectStackDriftInput
 ) -> shapes.DetectStackDriftOutput:
-    """Compare a stack's resources with its template; it is done when this returns. Source: API_DetectStackDrift."""
+    """Compare a stack's resources with its template, before it returns. Source: API_DetectStackDrift."""
     stack = _checkable(cfn, call, request["StackName"])
     wanted = listed(request, "LogicalResourceIds") or list(stack.resources)
     resources = [_resource(stack, name) for name in wanted]
@@ -127,7 +127,7 @@ def detect_stack_resource_drift(
 def describe_stack_resource_drifts(
     cfn: CloudFormation, call: Call, request: shapes.DescribeStackResourceDriftsInput
 ) -> shapes.DescribeStackResourceDriftsOutput:
-    """Return a page of what the last detections found. Source: API_DescribeStackResourceDrifts."""
+    """Return a page of the results of the last detections. Source: API_DescribeStackResourceDrifts."""
     stack = cfn.stacks.find(call.account, call.region, request["StackName"])
     if stack is None:
         raise stack_missing(request["StackName"])

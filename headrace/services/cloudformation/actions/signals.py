@@ -1,4 +1,4 @@
-"""SignalResource: tell a stack that something outside is ready."""
+"""SignalResource: reports to a stack that a resource is ready, or has failed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_PROGRESS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")
 
 
 def _waits(stack: Stack, resource: Resource) -> bool:
-    # CodeDeploy hands the answers of an alias's hooks over as signals.
+    # CodeDeploy passes on the results of an alias's lifecycle hooks as signals.
     definition = parse(stack.body).resources.get(resource.logical_id, resource.definition)
     return resource.type in SIGNALLED or policy_of(definition) is not None
 

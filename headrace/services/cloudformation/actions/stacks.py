@@ -30,14 +30,14 @@ def living(cfn: CloudFormation, call: Call, name: str) -> Stack:
 def create_stack(
     cfn: CloudFormation, call: Call, request: shapes.CreateStackInput
 ) -> shapes.CreateStackOutput:
-    """Make a stack in the background. Source: API_CreateStack."""
+    """Create a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
     expanding.check_name(name)
     expanded = expanding.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
-            if token and present.request_token == token:  # the same request once more
+            if token and present.request_token == token:  # The same request again.
                 return {"StackId": present.stack_id}
             raise AwsError("AlreadyExistsException", f"Stack [{name}] already exists")
         stack = present or cfn.stacks.new(
@@ -48,7 +48,7 @@ def create_stack(
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
         stack.note_caller(call)
-        # It refuses what cannot be evaluated.
+        # This raises when a value cannot be evaluated.
         ResourceChanges(cfn.lookups, stack, template, values, stack.tags)
         stack.disable_rollback = requests.disables_rollback(request)
         requests.take_over(stack, template, values, request)
@@ -67,7 +67,7 @@ def create_stack(
 def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
-    """Change a stack in the background. Source: API_UpdateStack."""
+    """Update a stack in the background. Source: API_UpdateStack."""
     expanded = expanding.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
@@ -88,7 +88,7 @@ def update_stack(
         requests.take_over(stack, template, values, request)
         if temporary is not None:
             stack.enforced_policy = stack.temporary_policy = temporary
-        # The new policy is for the updates after this one.
+        # The new policy applies to later updates, not to this one.
         stack.policy = policy or stack.policy
         stack.disable_rollback = requests.disables_rollback(request)
         cfn.stacks.set_status(stack, "UPDATE_IN_PROGRESS", "User Initiated", whole=True)
@@ -96,15 +96,15 @@ def update_stack(
     return {"StackId": stack.stack_id}
 
 
-# The operations that DeleteStack overtakes; an update has to be cancelled first.
+# DeleteStack interrupts these operations; an update must be cancelled first.
 _DELETABLE_IN_PROGRESS = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS")
 
 
 @operation("DeleteStack")
 def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInput) -> None:
-    """Delete a stack in the background, also one that is being created; a missing one is no error.
+    """Delete a stack in the background, even while it is being created; a missing one is no error.
 
-    Source: API_DeleteStack; the refusal while an update is under way was observed.
+    Source: API_DeleteStack; the refusal during an update was observed.
     """
     with cfn.lock:
         stack = cfn.stacks.find(call.account, call.region, request["StackName"])
@@ -120,10 +120,10 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
         stack.request_token = request.get("ClientRequestToken") or ""
         stack.note_caller(call)
         if stack.in_progress:
-            overtaken = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.overtake(
+            interrupted = stack.status in _DELETABLE_IN_PROGRESS and cfn.operations.interrupt(
                 stack, "DELETE_IN_PROGRESS"
             )
-            if not overtaken:
+            if not interrupted:
                 raise validation_error(
                     f"Stack [{stack.stack_id}] cannot be deleted while in status {stack.status}"
                 )
@@ -132,7 +132,7 @@ def delete_stack(cfn: CloudFormation, call: Call, request: shapes.DeleteStackInp
             users = cfn.exports.importers(stack, output.get("ExportName", ""))
             if users:
                 shown = ", ".join(sorted(user.name for user in users))
-                # Observed by many: the stack stays as it was, and an event of that status says why.
+                # Observed by many: the stack keeps its status, and a stack event gives the reason.
                 reason = (
                     f"Delete canceled. Cannot delete export {output['ExportName']} as it is in use by"
                     f" {shown}."
@@ -168,7 +168,7 @@ def cancel_update_stack(
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.request_token = request.get("ClientRequestToken") or stack.request_token
-        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.overtake(
+        if stack.status != "UPDATE_IN_PROGRESS" or not cfn.operations.interrupt(
             stack, "UPDATE_ROLLBACK_IN_PROGRESS"
         ):
             # The sentence was observed.
@@ -179,11 +179,11 @@ def cancel_update_stack(
 def continue_update_rollback(
     cfn: CloudFormation, call: Call, request: shapes.ContinueUpdateRollbackInput
 ) -> shapes.ContinueUpdateRollbackOutput:
-    """Try a failed rollback again, without the resources to skip. Source: API_ContinueUpdateRollback."""
+    """Retry a failed rollback without the resources to skip. Source: API_ContinueUpdateRollback."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status != "UPDATE_ROLLBACK_FAILED" or stack.previous is None:
-            # Assumed to read as CancelUpdateStack's does.
+            # Assumed to read like CancelUpdateStack's.
             raise validation_error(
                 "ContinueUpdateRollback cannot be called from current stack status"
             )
@@ -243,7 +243,7 @@ def update_termination_protection(
 
 @operation("SetStackPolicy")
 def set_stack_policy(cfn: CloudFormation, call: Call, request: shapes.SetStackPolicyInput) -> None:
-    """Store a stack policy, which later updates are held against. Source: API_SetStackPolicy."""
+    """Store a stack policy, which later updates are checked against. Source: API_SetStackPolicy."""
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         stack.policy = policy_of(cfn, request) or stack.policy

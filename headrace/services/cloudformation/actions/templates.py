@@ -1,4 +1,4 @@
-"""Templates: return, check and summarise them."""
+"""Returns, validates and summarises templates."""
 
 import json
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ from headrace.services.cloudformation.type_checks import check_types
 def get_template(
     cfn: CloudFormation, call: Call, request: shapes.GetTemplateInput
 ) -> shapes.GetTemplateOutput:
-    """Return the text that a stack was made from, unchanged. Source: API_GetTemplate."""
+    """Return the text that a stack was created from, unchanged. Source: API_GetTemplate."""
     stages = ["Original", "Processed"]
     set_name = request.get("ChangeSetName")
     if set_name and set_name.startswith("arn:"):
@@ -52,18 +52,18 @@ def get_template(
 
 
 def _of_stage(request: shapes.GetTemplateInput, source: Stack | ChangeSet) -> str:
-    """Return the template as it was given, or as transforms made it: the default (documented)."""
+    """Return the original template, or the processed one, which is the default (documented)."""
     is_original = request.get("TemplateStage") == "Original"
     return source.original_body if is_original and source.original_body else source.body
 
 
 def _read(body: str) -> tuple[Template, list[str]]:
-    """Return a checked template; one with transforms, whose names come with it, before they are run."""
+    """Return the template, and the names of its transforms; with transforms it is not checked or expanded."""
     document = load(body)
     named = transforms_of(document)
     if not named:
         return parse(body), []
-    # Transforms take sections of their own, as SAM its Globals.
+    # Sections that only a transform knows, such as SAM's Globals, are left out.
     known = {name: value for name, value in document.items() if name in SECTIONS}
     return template_of(body, known), named
 
@@ -84,7 +84,7 @@ def _parameters(template: Template) -> list[shapes.TemplateParameter]:
 
 
 def _capabilities(template: Template) -> dict[str, Any]:
-    """Return the members that say what a request must acknowledge for a template; empty: nothing."""
+    """Return Capabilities and CapabilitiesReason, or an empty dictionary when the template needs no capability."""
     needed = needed_capability(template)
     if not needed:
         return {}
@@ -94,7 +94,7 @@ def _capabilities(template: Template) -> dict[str, Any]:
 
 
 def _auto_expand(transforms: list[str]) -> dict[str, Any]:
-    """Return the members that say what transforms need; what they make is not known yet."""
+    """Return the capability that transforms need; what they produce is not known yet."""
     shown = ", ".join(transforms)
     return {
         "Capabilities": ["CAPABILITY_AUTO_EXPAND"],
@@ -124,7 +124,7 @@ def validate_template(
 def get_template_summary(
     cfn: CloudFormation, call: Call, request: shapes.GetTemplateSummaryInput
 ) -> shapes.GetTemplateSummaryOutput:
-    """Return what is in a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
+    """Return a summary of a template. Source: API_GetTemplateSummary; the answer's form is recorded."""
     template, transforms = _read(_body(cfn, call, request))
     rows = [
         {
@@ -139,7 +139,7 @@ def get_template_summary(
     by_type: dict[str, list[str]] = {}
     for name, resource in template.resources.items():
         if name.startswith("Fn::"):
-            continue  # a loop, whose resources are not made yet
+            continue  # An Fn::ForEach loop, which is not unrolled yet, stands where a resource would.
         by_type.setdefault(str(resource["Type"]), []).append(name)
     answer = {
         "Description": template.description or None,
@@ -163,7 +163,7 @@ def get_template_summary(
 
 
 def _identifiers(kind: str) -> tuple[str, ...]:
-    """Return the properties by which an import names a resource of a type."""
+    """Return the properties that identify a resource of this type in an import."""
     return identifiers_of(kind) if is_importable(kind) else named_in(kind, "identifier")
 
 

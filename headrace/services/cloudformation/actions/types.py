@@ -1,4 +1,4 @@
-"""DescribeType, ListTypes, ListTypeVersions: AWS's public resource types that are here; nobody registers others."""
+"""DescribeType, ListTypes, ListTypeVersions: the AWS resource types that headrace has; no others can be registered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources import resource_type, type_names
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.schemas import schemas
 
-# AWS's own types have one version that is told (observed in answers that users have shown).
+# AWS's own types show a single version (observed in answers that users published).
 _VERSION = "00000001"
 _PUBLIC, _RESOURCE, _AWS_TYPES = "PUBLIC", "RESOURCE", "AWS_TYPES"
 _MUTABLE, _REPLACED = "FULLY_MUTABLE", "IMMUTABLE"
@@ -26,7 +26,7 @@ _MUTABLE, _REPLACED = "FULLY_MUTABLE", "IMMUTABLE"
 def describe_type(
     cfn: CloudFormation, call: Call, request: shapes.DescribeTypeInput
 ) -> shapes.DescribeTypeOutput:
-    """Return a resource type with its schema, as far as headrace goes by it."""
+    """Return a resource type with its schema, reduced to what headrace uses."""
     kind = _found(call, cast("Any", request))
     return {
         "Arn": _arn(call, kind.name),
@@ -46,7 +46,7 @@ def describe_type(
 def list_types(
     cfn: CloudFormation, call: Call, request: shapes.ListTypesInput
 ) -> shapes.ListTypesOutput:
-    """Return AWS's resource types that are here; by default the account's own, of which there are none."""
+    """Return headrace's AWS resource types; by default the account's private types, of which there are none."""
     filters = request.get("Filters") or {}
     is_wanted = (
         (request.get("Visibility") == _PUBLIC or filters.get("Category") == _AWS_TYPES)
@@ -125,7 +125,7 @@ def _provisioning(kind: ResourceType) -> str:
 
 
 def _schema(kind: ResourceType) -> dict[str, Any]:
-    """Return a type's schema: names of properties, and what becomes of them; their forms are not here."""
+    """Return a type's schema: its properties' names, which are read-only, required or createOnly; no types."""
     known: dict[str, Any] = schemas().get(kind.name, {})
     read_only = [name.replace(".", "/") for name in known.get("readOnly", ())]
     names = sorted({*kind.properties, *(name for name in read_only if "/" not in name)})

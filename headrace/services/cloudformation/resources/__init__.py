@@ -1,9 +1,9 @@
 """The resource types: a type turns a resource's properties into the service's API calls.
 
-The types of the services that headrace owns, and of those that its own stacks lean on, are code, a file for each
+The types of the services that headrace owns, and of those that its own stacks need, are code, a file for each
 service. Those of other services that moto runs are data (`declared.py`, `tables/`).
 
-A template with a type that is not here is refused before any of its resources is made.
+A template with an unknown type is refused before any of its resources is created.
 """
 
 import functools
@@ -80,12 +80,12 @@ def resource_type(name: str) -> ResourceType | None:
 
 @functools.cache
 def type_names() -> list[str]:
-    """Return the names of AWS's types that are here, sorted."""
+    """Return the names of AWS's types that headrace has, sorted."""
     return sorted(name for name in (*TYPES, *_DECLARED) if name.startswith("AWS::"))
 
 
 @functools.cache
 def _declared_type(name: str) -> ResourceType | None:
-    """Return a declared type, made when it is first asked for: botocore's model of its service is read for it."""
+    """Return a declared type, built on first use, because that reads botocore's model of its service."""
     declared = _DECLARED.get(name)
     return None if declared is None else resource_type_of(declared)

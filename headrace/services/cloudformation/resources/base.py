@@ -1,4 +1,4 @@
-"""What a resource type is, and what it may use to make, change and delete a resource."""
+"""What a resource type is, and what it may use to create, update and delete a resource."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Properties = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The stack and logical id of a resource that is being made, and what its type may call.
+    """The stack and logical id of a resource that is being created, and what its type may call.
 
     Attributes:
-        stop: set when the operation is given up; whoever waits for something checks it.
-        acting: as whom it is made; None for the account itself.
+        stop: set when the operation is cancelled; whoever waits for something checks it.
+        acting: the caller identity for its API calls; None for the account itself.
         signals: what wait conditions wait for.
         tags: the stack's.
         system_tags: CloudFormation's own, `aws:cloudformation:...`; none outside a stack.
-        note_made: stores the physical id of a resource that has been made, before the next call for it.
-        note_begun: stores the physical id of a resource that may be made from now on, for the case of a kill.
-        made_up: returns a name that is made up for the resource; after a kill, the one that was made up before.
+        note_made: stores the physical id of a resource that has been created, before the next call for it.
+        note_begun: stores a physical id before the resource is created, in case of a kill.
+        made_up: returns a generated name for the resource; after a kill, the name that was generated before.
     """
 
     control: ControlPlane
@@ -58,7 +58,7 @@ class Context:
     made_up: Callable[[Callable[[], str]], str] = lambda make: make()
 
     def pause(self, seconds: float) -> None:
-        """Wait; raise Cancelled when the operation is given up meanwhile."""
+        """Wait; raise Cancelled when the operation is cancelled meanwhile."""
         if self.clock.wait(self.stop, seconds):
             raise Cancelled("Resource creation cancelled")
 
@@ -75,13 +75,13 @@ class Context:
             )
 
     def with_tags(self, own: Mapping[str, str]) -> dict[str, str]:
-        """Return all tags of the resource: its stack's, its own, which win over these, and CloudFormation's."""
+        """Return all tags of the resource: its stack's, its own (which win), and CloudFormation's."""
         return {**self.tags, **own, **self.system_tags}
 
-    def gone_is_fine(
+    def delete_if_exists(
         self, service: str, operation: str, params: Mapping[str, Any], *codes: str
     ) -> None:
-        """Call a delete; that the resource no longer exists (one of `codes`) is no error."""
+        """Call a delete; an error that the resource no longer exists (one of `codes`) is ignored."""
         try:
             self.call(service, operation, params)
         except AwsError as error:
@@ -96,9 +96,9 @@ class Context:
         identifier: Any,
         member: str = "",
     ) -> str | None:
-        """Return `identifier` when a look-up finds it; with `member`, only when the answer's member is not empty.
+        """Return `identifier` when a read call finds it; with `member`, only when the answer's member is not empty.
 
-        An empty document, which Kinesis answers for no policy, is empty too.
+        An empty document, which is Kinesis's answer without a policy, counts as empty.
         """
         if not identifier:
             return None
@@ -127,26 +127,26 @@ class Context:
 
 
 class CustomResponses(Protocol):
-    """Hands out addresses to which custom resources answer, and waits for the answers."""
+    """Gives out the URLs to which custom resources answer, and waits for the answers."""
 
     def expect(self) -> tuple[str, str]:
         """Return (token, URL)."""
         ...
 
     def wait(self, token: str, timeout_s: float) -> dict[str, Any] | None:
-        """Return the answer sent to the URL, or None when there is none in time."""
+        """Return the answer sent to the URL, or None after the timeout."""
         ...
 
     def wait_or(
         self, token: str, timeout_s: float, check: Callable[[], None]
     ) -> dict[str, Any] | None:
-        """Wait as `wait` does, and meanwhile call `check` again and again, which raises to end the waiting."""
+        """Wait as `wait` does, and call `check` repeatedly, which raises to end the wait."""
         ...
 
 
 @dataclass(slots=True)
 class Made:
-    """A resource that was created or updated: its physical id, which Ref gives, and what GetAtt gives."""
+    """The result of a create or update: the physical id, which Ref returns, and the attributes for GetAtt."""
 
     physical_id: str
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -162,7 +162,7 @@ class Readable(Protocol):
     """Reads the resources of a type back.
 
     Attributes:
-        named: whether a resource's identifier is its physical id, so that it can be taken over by it.
+        named: whether a resource's identifier is its physical id, which an import can use.
     """
 
     @property
@@ -171,14 +171,14 @@ class Readable(Protocol):
         ...
 
     def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """Return what the resource has of the properties in `wanted`, None for one that it does not have.
+        """Return the live values of the properties in `wanted`, None for one that the resource does not have.
 
-        A property that cannot be read is not there. None: there is no such resource. Raises AwsError.
+        A property that cannot be read is left out. Returns None when the resource does not exist. Raises AwsError.
         """
         ...
 
     def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
-        """Return a resource that exists as a stack keeps it, unchanged; None: there is none. Raises AwsError."""
+        """Return an existing resource as a stack stores it, unchanged; None: it does not exist. Raises AwsError."""
         ...
 
 
@@ -189,22 +189,22 @@ class ResourceType:
     Attributes:
         name: such as `AWS::SQS::Queue`.
         properties: every property that it takes, with its fidelity level.
-        replace_on: properties whose change makes a new resource.
-        may_replace: properties of which some changes make a new resource; `replaced_if`, with the properties old and
-            new, whether this is one.
-        any_property: whether it takes properties of every name.
-        create, update, delete: the API calls. `update` of None: every change makes a new resource.
-        remark: returns the properties whose value is not followed to the letter, with a sentence about each.
+        replace_on: properties whose change replaces the resource.
+        may_replace: properties of which some changes replace the resource; `replaced_if` gets the old and new
+            properties, and decides.
+        any_property: whether it takes properties of any name.
+        create, update, delete: the API calls. `update` of None: every change replaces the resource.
+        remark: returns the properties whose values have another effect than on AWS, with a sentence about each.
         named_by: the path of the property that holds the physical name, such as ("QueueName",); empty: there is none.
-        find: returns the identifier of a resource that exists already, where the service would not refuse to make it.
-        made: returns the physical id of a resource that was made just before a kill, where its name is none.
-        shared: the property that lists things of which another resource of the type may be about too, and what else
-            the two have then in common; the deletion of one leaves those things alone.
+        find: returns the identifier of an existing resource, where the service would not refuse to create it again.
+        made: returns the physical id of a resource that was created just before a kill, where that is not its name.
+        shared: a list property whose items another resource may also have, and the properties that are equal in both
+            then; deleting one resource keeps the other's items.
         dropped: returns the paths inside properties that are ignored, such as `Code.ImageUri`.
-        fixed: whether it cannot be changed, nor replaced.
+        fixed: whether it can be neither changed nor replaced.
         reading: reads a resource back; None: its drift is not checked, and it cannot be imported.
-        put_back: makes a resource again whose place another one had taken, when a rollback brings it back; None: it
-            is still there.
+        put_back: creates a replaced resource again during a rollback, when its replacement took its name; None: the old
+            one still exists.
     """
 
     name: str
@@ -227,23 +227,23 @@ class ResourceType:
     put_back: Create | None = None
 
     def name_of(self, properties: Mapping[str, Any]) -> str:
-        """Return the physical name that a template gives, or an empty text."""
+        """Return the physical name in a template, or an empty text."""
         value: Any = properties if self.named_by else ""
         for key in self.named_by:
             value = cast("Mapping[str, Any]", value).get(key) if isinstance(value, Mapping) else ""
         return str(value or "")
 
     def replaces(self, property_name: str) -> bool:
-        """Whether a change of the property makes a new resource."""
+        """Whether a change of the property replaces the resource."""
         return self.update is None or property_name in self.replace_on
 
     def is_replaced(self, changed: Iterable[str], old: Properties, new: Properties) -> bool:
-        """Whether these changes make a new resource."""
+        """Whether these changes replace the resource."""
         by_name = any(self.replaces(name) for name in changed)
         return by_name or (self.replaced_if is not None and self.replaced_if(old, new))
 
     def check(self, logical_id: str, properties: Mapping[str, Any]) -> None:
-        """Raise ResourceFailed for properties that are missing, and for those that the type does not have."""
+        """Raise ResourceFailed for missing or unknown properties."""
         if refusal := mistaken(self.name, properties):
             raise ResourceFailed(refusal)
         if self.any_property:
@@ -266,7 +266,7 @@ def enforced(*names: str) -> dict[str, FidelityLevel]:
 
 
 def stored(*names: str) -> dict[str, FidelityLevel]:
-    """Return properties that are kept and shown, without effect."""
+    """Return properties that are stored and shown, without effect."""
     return dict.fromkeys(names, "stored")
 
 
@@ -276,7 +276,7 @@ def ignored(*names: str) -> dict[str, FidelityLevel]:
 
 
 def integers(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a copy with these top-level properties as numbers, which templates often give as text."""
+    """Return a copy in which these top-level properties are numbers; templates often write them as text."""
     copy = dict(properties)
     for name in names:
         if isinstance(copy.get(name), str):
@@ -290,7 +290,7 @@ def boolean(value: Any) -> bool:
 
 
 def attribute_text(value: Any) -> str:
-    """Return a property as a text, as the attributes of queues and subscriptions are."""
+    """Return a property as text, which the attributes of queues and subscriptions require."""
     if isinstance(value, dict):
         return json.dumps(value)
     if isinstance(value, bool):
@@ -299,7 +299,7 @@ def attribute_text(value: Any) -> str:
 
 
 def tag_list(properties: Mapping[str, Any], context: Context) -> list[dict[str, str]]:
-    """Return the tags of a resource as AWS's list; see `Context.with_tags`."""
+    """Return the resource's tags in the API's form; see `Context.with_tags`."""
     own = {tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")}
     return [{"Key": key, "Value": value} for key, value in context.with_tags(own).items()]
 
@@ -315,4 +315,4 @@ def without(properties: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def nothing_to_delete(context: Context, physical_id: str, properties: Properties) -> None:
-    """Do nothing: nothing exists behind this resource."""
+    """Do nothing: this resource has nothing to delete."""

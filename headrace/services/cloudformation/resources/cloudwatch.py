@@ -79,7 +79,7 @@ def _update_alarm(context: Context, physical_id: str, old: Properties, new: Prop
 
 def _delete_alarm(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"AlarmNames": [physical_id]}
-    context.gone_is_fine("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
+    context.delete_if_exists("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
 
 
 def _put_dashboard(context: Context, name: str, properties: Properties) -> Made:
@@ -104,7 +104,7 @@ def _update_dashboard(context: Context, physical_id: str, old: Properties, new: 
 
 def _delete_dashboard(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"DashboardNames": [physical_id]}
-    context.gone_is_fine("cloudwatch", "DeleteDashboards", params, "ResourceNotFound")
+    context.delete_if_exists("cloudwatch", "DeleteDashboards", params, "ResourceNotFound")
 
 
 TYPES = [

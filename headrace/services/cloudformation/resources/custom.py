@@ -2,7 +2,7 @@
 
 AWS queues the event and waits up to an hour for an answer, even when the function fails. headrace invokes the function
 and watches it: when it fails, or cannot be loaded, before it has answered, the resource fails with its error at once.
-When a function ends well without an answer, headrace waits as AWS does: another may answer for it.
+When a function ends without an error and without an answer, headrace waits as AWS does: another may answer for it.
 
 Source: the custom resource request and response objects in the CloudFormation user guide (documented).
 """
@@ -25,7 +25,7 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 _THROTTLED_WAIT_S = 1.0
-# Beginnings of the lines that Lambda writes around a function's own.
+# Prefixes of the lines that Lambda adds to a function's log.
 _PLATFORM = (
     "START RequestId:",
     "END RequestId:",
@@ -33,7 +33,7 @@ _PLATFORM = (
     "INIT_START ",
     "INIT_REPORT ",
 )
-# The runtime's advice about other errors, which is as long as all the rest.
+# The runtime's advice about other errors; it is long and is left out.
 _WARNING = "LAMBDA_WARNING"
 _LOG_LINES = 8
 _LOG_CHARACTERS = 2000
@@ -90,7 +90,7 @@ def _ask(
     if physical_id:
         event["PhysicalResourceId"] = physical_id
     else:
-        # After a kill nobody knows whether the function made something: the rollback asks it to delete that.
+        # After a kill, whether the function created something is unknown: the rollback asks it to delete that.
         context.note_begun(context.generated_name(128))
     if old is not None:
         event["OldResourceProperties"] = _texts(old)
@@ -108,7 +108,8 @@ def _ask(
     if answer.get("Status") != "SUCCESS":
         given = answer.get("PhysicalResourceId")
         if given and not physical_id:
-            # The function has said what it made by half: the rollback asks it to delete that, as on AWS.
+            # The function's answer has an id, so it may have created something: the rollback asks it to delete that, as
+            # on AWS.
             context.note_made(str(given))
         raise ResourceFailed(
             f"Received response status [FAILED] from custom resource. Message returned: {answer.get('Reason', '')}"
@@ -131,7 +132,7 @@ def _timeout_s(properties: Properties) -> int:
 
 
 class _Invocation(threading.Thread):
-    """One invocation, on a thread of its own, and the reason of its failure."""
+    """One invocation, on its own thread, and the reason of its failure."""
 
     def __init__(self, context: Context, function: str, payload: bytes) -> None:
         super().__init__(name=f"custom resource {context.logical_id}", daemon=True)
@@ -141,7 +142,7 @@ class _Invocation(threading.Thread):
         self._reason = ""
 
     def run(self) -> None:
-        """Invoke the function, again and again while it is throttled."""
+        """Invoke the function, and retry while it is throttled."""
         try:
             while True:
                 try:
@@ -157,11 +158,11 @@ class _Invocation(threading.Thread):
             self._reason = (
                 f"Function not found: {self._function} (Service: Lambda, Status Code: 404)"
             )
-        except Exception as error:  # noqa: BLE001 - whatever it is, no answer will come
+        except Exception as error:  # noqa: BLE001 - whatever the error, no answer will come
             self._reason = f"The function {self._function} could not be invoked: {error}"
 
     def check(self) -> None:
-        """Raise ResourceFailed when the function has failed, Cancelled when the operation has been given up."""
+        """Raise ResourceFailed when the function has failed, Cancelled when the operation has been cancelled."""
         if self._reason:
             raise ResourceFailed(self._reason)
         if self._context.stop.is_set():
@@ -169,7 +170,7 @@ class _Invocation(threading.Thread):
 
 
 def _failure(function: str, result: InvokeResult) -> str:
-    """Return why a function failed, with the last lines of its log; an empty text when it ended well."""
+    """Return why a function failed, with the last lines of its log; an empty text when it succeeded."""
     if result.function_error is None:
         return ""
     try:
@@ -192,7 +193,7 @@ def _failure(function: str, result: InvokeResult) -> str:
 
 
 def _texts(value: Any) -> Any:
-    """Return properties in the form that a function gets: every scalar is text."""
+    """Return properties with every scalar as text, which is the form that a function gets."""
     if isinstance(value, dict):
         return {key: _texts(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""The data that declares a resource type: its API calls, and the properties from which their members are made.
+"""The data that declares a resource type: its API calls, and which properties fill their members.
 
-`declared` makes resources by it; the types themselves are in `tables/`.
+`declared` creates resources from it; the types themselves are in `tables/`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from headrace.services.cloudformation.resources.values_to_api import tags_of
 
 @dataclass(slots=True)
 class Values:
-    """The properties from which a call's members are made.
+    """The values that fill a call's members.
 
     Attributes:
-        properties: the resource's, evaluated; the physical name is among them.
-        id: the physical id; empty while it is made.
-        answer: what the calls before answered, all in one.
+        properties: the resource's, evaluated, with the physical name.
+        id: the physical id; empty during the creation.
+        answer: the answers of the previous calls, merged.
         tags: the resource's and its stack's.
-        item: the one that a call is made for; see `Call.each`.
-        changed: the properties that an update changes; `old` has all of them as they were before.
+        item: the list item that the call is made for; see `Call.each`.
+        changed: the properties that an update changes; `old` has all of them before the update.
     """
 
     context: Context
@@ -38,25 +38,25 @@ class Values:
     old: Properties = field(default_factory=dict[str, Any])
 
     def get(self, path: str) -> Any:
-        """Return a property by its path, such as `Code.S3Bucket`; None when there is none."""
+        """Return a property by its path, such as `Code.S3Bucket`; None when it is missing."""
         return value_at(self.properties, path)
 
     def items(self, path: str) -> list[dict[str, Any]]:
-        """Return the objects of a list among the properties; an empty list when there is none."""
+        """Return the objects of a list property; an empty list when it is missing."""
         return cast("list[dict[str, Any]]", self.get(path) or [])
 
     def answered(self, path: str) -> list[dict[str, Any]]:
-        """Return the objects of a list among what was answered; an empty list when there is none."""
+        """Return the objects of a list in the answers; an empty list when it is missing."""
         return cast("list[dict[str, Any]]", value_at(self.answer, path) or [])
 
     @property
     def last(self) -> str:
-        """The last part of the physical id: the name, when the id is an ARN, a path or joined with `|`."""
+        """The last part of the physical id: the name, when the id is an ARN, a path or parts joined with `|`."""
         return re.split(r"[:/|]", self.id)[-1]
 
 
 @dataclass(frozen=True, slots=True)
-class MadeOf:
+class Computed:
     """A function that computes a value, and the names of the properties that it uses."""
 
     properties: tuple[str, ...]
@@ -67,31 +67,31 @@ class MadeOf:
         return self.function(values)
 
 
-def made_of(*properties: str) -> Callable[[Callable[[Values], Any]], MadeOf]:
-    """Declare which properties a function makes its value of."""
-    return lambda function: MadeOf(properties, function)
+def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], Computed]:
+    """Declare which properties a function reads."""
+    return lambda function: Computed(properties, function)
 
 
-def own_name(name: str, longest: int) -> MadeOf:
-    """Return the source of a name that is not the physical id: the template's, or one that is made up."""
-    return MadeOf(
+def own_name(name: str, longest: int) -> Computed:
+    """Return the source of a name that is not the physical id: the template's, or a generated one."""
+    return Computed(
         (name,), lambda values: values.get(name) or values.context.generated_name(longest)
     )
 
 
-def gone_tags(name: str) -> MadeOf:
-    """Return the source of the keys of tags that an update's template no longer has; None when it has them all."""
+def removed_tags(name: str) -> Computed:
+    """Return the source of the tag keys that an update removes; None when it removes none."""
 
     def keys(values: Values) -> list[str] | None:
         before, after = (tags_of(each.get(name)) for each in (values.old, values.properties))
         return sorted(set(before) - set(after)) or None
 
-    return MadeOf((name,), keys)
+    return Computed((name,), keys)
 
 
-Source = str | MadeOf | Callable[[Values], Any]
-"""Where a member's value comes from: a property's path, `@id` (the physical id), `@last` (of the id, the last part),
-`@answer.PATH` (of what was answered before), `@item` and `@item.PATH` (see `Call.each`), or a function. None leaves the
+Source = str | Computed | Callable[[Values], Any]
+"""Where a member's value comes from: a property's path, `@id` (the physical id), `@last` (the id's last part),
+`@answer.PATH` (of the previous answers), `@item` and `@item.PATH` (see `Call.each`), or a function. None leaves the
 member out."""
 
 
@@ -101,15 +101,15 @@ class Call:
 
     Attributes:
         operation: as botocore names it.
-        members: where members come from that no property has the name of.
-        only: the properties that are passed; None: all that the operation has members for.
+        members: the sources of members that have another name than a property.
+        only: the properties that are passed; None: all that match a member of the operation.
         when: the property without which the call is not made.
-        only_if: whether the call is made, where no property says it.
-        into: the member that holds what the properties give, where it is not the request itself.
-        tagged: whether tags are passed, where the operation has a member for them.
-        each: the property that is a list: the call is made for each of its items, whose keys are `@item.KEY`.
-        always: of an update's call: it is made whatever changed.
-        empties: of an update's call: a list or an object that a template no longer has is passed empty, as texts are.
+        only_if: decides whether the call is made, where no single property does.
+        into: the member that takes the properties, if it is not the request itself.
+        tagged: whether tags are passed, if the operation has a member for them.
+        each: a list property: the call is made for each of its items, whose keys are `@item.KEY`.
+        always: for an update's call: it is made whatever changed.
+        empties: for an update's call: a list or object that a template no longer has is passed empty, as text is.
     """
 
     operation: str
@@ -131,29 +131,29 @@ class Declared:
     Attributes:
         type: such as `AWS::StepFunctions::StateMachine`.
         service: as botocore names it.
-        create: the calls that make it, in order.
-        id: the physical id, from the answers to these calls.
-        delete: the calls that delete it; that it is gone already is no error.
+        create: the calls that create it, in order.
+        id: the source of the physical id, in the answers to these calls.
+        delete: the calls that delete it; it is no error when the resource is gone already.
         read: the call whose answer has the attributes.
-        update: the calls that change it in place; a change of what none of them takes makes a new resource.
-        name: the property that is the physical name; one is made up when a template gives none.
-        named: where the name is in the read answer, of a type whose physical id does not end with it.
-        name_length: of such a name; `name_lower`: whether it is in lower case; `name_underscores`: whether it has
-            underscores where others have hyphens.
-        names: what the API calls properties, and keys in them, where that is not seen.
-        attributes: where attributes are in the answers, where that is not seen.
+        update: the calls that change it in place; a change of any other property replaces the resource.
+        name: the property that is the physical name; it is generated when a template gives none.
+        named: where the read answer has the name, if the physical id does not end with it.
+        name_length: the greatest length of a generated name; `name_lower`: whether it is in lower case;
+            `name_underscores`: whether it has underscores instead of hyphens.
+        names: the API's names of properties, and of keys in them, where the names do not match.
+        attributes: where the answers have attributes, where the names do not match.
         ec2_tags: the resource's kind in EC2's TagSpecifications.
         unique: whether no two may have the same name.
-        exists: whether one with these properties is there already, where `read` and the service do not say.
+        exists: whether a resource with these properties exists already, where `read` and the service do not say.
         shared: see `ResourceType.shared`.
-        tag: the calls that add and remove tags, with the member that names the resource, and where that comes from.
-        holder: whether other resources hang on it that would go with it: it is never deleted to be made again.
-        in_place: properties that are changed in place where AWS makes a new resource in the place of the old one, which
-            then cannot be brought back: the service lets there be one only.
-        holds: of a type of which a thing has one at most: whether it is this one; the deletion of another leaves it
-            alone, and when a rollback brings back the one that another took the place of, it is made again.
-        anew: of a type with calls that change it: whether its properties ask to be made again instead of changed.
-        unread: properties whose name in the read answer stands for something else: they cannot be read.
+        tag: the calls that add and remove tags, with the member that names the resource, and its source.
+        deletes_others: whether its deletion would delete other resources too; it is then never deleted and recreated.
+        in_place: properties that are changed in place where AWS replaces the resource. The service allows only one, so
+            the old one could not be brought back.
+        holds: for a setting of which its owner has one at most: whether it still has this resource's value. Deleting
+            another leaves it alone, and a rollback creates the replaced one again.
+        recreated_if: for a type with update calls: whether the properties ask for a new resource instead of a change.
+        unread: properties whose name means something else in the read answer: they cannot be read.
     """
 
     type: str
@@ -175,16 +175,16 @@ class Declared:
     tag: tuple[str, str, str, Source] | None = None
     exists: Callable[[Values], bool] | None = None
     shared: tuple[str, ...] = ()
-    holder: bool = False
+    deletes_others: bool = False
     in_place: frozenset[str] = frozenset()
     holds: Callable[[Values], bool] | None = None
     unread: frozenset[str] = frozenset()
-    anew: Callable[[Properties], bool] | None = None
+    recreated_if: Callable[[Properties], bool] | None = None
 
     @property
-    def remade(self) -> bool:
-        """Whether a change that no call makes is made by deleting it and making it again, under the same name."""
-        return self.is_by_name and not self.holder
+    def can_be_recreated(self) -> bool:
+        """Whether a change that no call supports is done by deleting it and creating it again, under the same name."""
+        return self.is_by_name and not self.deletes_others
 
     @property
     def is_by_name(self) -> bool:
@@ -194,7 +194,7 @@ class Declared:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """AWS's schema of the type."""
+        """The type's schema from AWS."""
         return schemas()[self.type]
 
     def calls(self) -> list[Call]:
@@ -203,7 +203,7 @@ class Declared:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """Return what stands under a path such as `Code.0.S3Bucket`; None when there is nothing."""
+    """Return the value at a path such as `Code.0.S3Bucket`; None when there is none."""
     for key in path.split("."):
         if isinstance(value, list):
             items = cast("list[Any]", value)

@@ -1,6 +1,6 @@
-"""Resource types that are data: which calls make, read, change and delete a resource of a service that moto runs.
+"""Resource types as data: which calls create, read, change and delete a resource of a service that moto runs.
 
-What a type's properties are, which are required, read-only or make a new resource when they change, is from AWS's own
+A type's properties, and which are required, read-only or replace the resource when they change, come from AWS's own
 resource schemas (`schemas.json`, written by `python -m scripts.resource_schemas`). A property goes to every call whose
 operation has a member of its name; one that goes nowhere is *ignored*, every other one *stored*, and the fidelity
 report says so.
@@ -48,13 +48,13 @@ from headrace.services.cloudformation.resources.declared_calls import (
 from headrace.services.cloudformation.resources.reading import found_in
 from headrace.services.cloudformation.resources.values_to_api import Converter, tags_as, tags_of
 
-# Services that look up what an empty text names.
+# Services that treat an empty text as a name to look up.
 _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 
 def resource_type_of(declared: Declared) -> ResourceType:
-    """Return the resource type that the data describe."""
+    """Return the resource type that the declaration describes."""
     schema = declared.schema
     read_only = set(schema["readOnly"])
     own = [name for name in schema["properties"] if name not in read_only or declared.name == name]
@@ -72,7 +72,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
         maker.delete,
         update=maker.update,
         replace_on=frozenset(
-            schema["createOnly"] if declared.remade else {*fixed, *schema["createOnly"]}
+            schema["createOnly"] if declared.can_be_recreated else {*fixed, *schema["createOnly"]}
         )
         - declared.in_place,
         named_by=(declared.name,) if declared.name and declared.unique else (),
@@ -90,11 +90,11 @@ def _is_looked_for(declared: Declared) -> bool:
 
 
 class _Maker:
-    """Makes, changes, deletes and reads the resources of a declared type."""
+    """Creates, changes, deletes and reads the resources of a declared type."""
 
     def __init__(self, declared: Declared, fixed: set[str]) -> None:
         self._declared = declared
-        # Which property the physical id is, is only known of those that have their name for it.
+        # Only where the physical id is the name is it known which property holds it.
         self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
         self._fixed = fixed
 
@@ -115,14 +115,14 @@ class _Maker:
         return self._made(values) if self._exists(values) else None
 
     def _exists(self, values: Values) -> bool:
-        """Read the resource; return whether there is one."""
+        """Read the resource; return whether it exists."""
         try:
             self._read(values)
         except AwsError as error:
             if says_gone(error):
                 return False
             raise
-        # A list that is filtered by the name is empty.
+        # A list that is filtered by a name without a resource is empty.
         found = things_in(values.answer)
         return any(found) if found else bool(values.answer)
 
@@ -148,14 +148,16 @@ class _Maker:
             self._read(values)
             values.properties[declared.name] = value_from(declared.named, values)
         changed = {name for name in {*old, *new} if old.get(name) != new.get(name)}
-        again = declared.anew is not None and declared.anew(new) and changed - set(TAGS)
-        if declared.remade and (changed & self._fixed or again):
-            # No call of moto's changes it. It is state under a name, so that it can be made again.
+        again = (
+            declared.recreated_if is not None and declared.recreated_if(new) and changed - set(TAGS)
+        )
+        if declared.can_be_recreated and (changed & self._fixed or again):
+            # moto has no call for this change. The resource is state under a name, so it can be created again.
             self.delete(context, physical_id, old)
             try:
                 return self.create(context, {**new, declared.name: values.get(declared.name)})
             except Exception:
-                # What cannot be made leaves what there was.
+                # When the new resource cannot be created, the old one is restored.
                 with contextlib.suppress(AwsError, ResourceFailed):
                     self.delete(context, physical_id, new)
                 self.create(context, {**old, declared.name: values.get(declared.name)})
@@ -172,7 +174,7 @@ class _Maker:
         return self._made(values)
 
     def _follow(self, name: str, values: Values, old: list[Any], new: list[Any]) -> None:
-        """Delete what is gone of a list, and make what is new."""
+        """Delete the items that left a list, and create the new ones."""
         for calls, items, delete in (
             (self._declared.delete, [item for item in old if item not in new], True),
             (self._declared.create, [item for item in new if item not in old], False),
@@ -197,7 +199,7 @@ class _Maker:
                 self._delete(call, values)
 
     def _delete(self, call: Call, values: Values) -> None:
-        """Make a call that deletes; that there is nothing left to delete is no error."""
+        """Make a call that deletes; a missing resource is no error."""
         sources = [source for source in call.members.values() if isinstance(source, str)]
         try:
             if any(source.startswith("@answer") for source in sources):
@@ -208,14 +210,14 @@ class _Maker:
                 raise
 
     def _is_gone(self, values: Values) -> bool:
-        """Whether the resource is not there any more: moto does not say so of all that it is told to delete."""
+        """Whether the resource no longer exists: for some deletions moto does not report that nothing was there."""
         try:
             return self._declared.read is not None and not self._exists(values)
         except AwsError:
             return False
 
     def find(self, context: Context, properties: Properties) -> str | None:
-        """Return the name that a template gives when a resource has it already."""
+        """Return the physical name in a template if a resource with it exists."""
         declared = self._declared
         if declared.exists is not None:
             values = Values(context, properties)
@@ -232,22 +234,22 @@ class _Maker:
             if error.status >= 500:
                 raise
             return None
-        # A list that is filtered by the name is empty.
+        # A list that is filtered by a name without a resource is empty.
         found = things_in(answer) or [answer]
         if any("prefix" in member.lower() for member in declared.read.members):
-            # Others begin with the name too.
+            # The filter is a prefix, so other names also match.
             found = [has_value(answer, str(name))]
         return str(name) if any(found) else None
 
     def _id_known_before(self, values: Values) -> str:
-        """Return the id of a resource that is not this stack's, or its name where only an answer has the id."""
+        """Return the id of another owner's resource, or its name if only an answer would have the id."""
         if isinstance(self._declared.id, str) and self._declared.id.startswith("@answer"):
             names = [str(v) for k, v in values.properties.items() if k.endswith("Name")]
             return names[0] if names else self._declared.type
         return str(value_from(self._declared.id, values))
 
     def dropped(self, properties: Properties) -> list[str]:
-        """Return the paths of what is in `properties` and has no place in any call."""
+        """Return the paths in `properties` that no call passes on."""
         declared = self._declared
         nowhere: set[str] | None = None
         for call in declared.create:
@@ -260,7 +262,7 @@ class _Maker:
     # --- calls --------------------------------------------------------------------------------
 
     def _run(self, call: Call, values: Values) -> None:
-        """Make a call, unless it is not for these properties, or for each of the items that it is for."""
+        """Make a call if it applies to these properties; with `each`, once for each item."""
         if call.when and values.get(call.when) is None:
             return
         if call.only_if is not None and not call.only_if(values):
@@ -270,7 +272,7 @@ class _Maker:
             values.answer.update(self._call(call, values))
 
     def _read(self, values: Values) -> None:
-        """Add what the service says of the resource to the answers."""
+        """Add the read call's answer to the answers."""
         if self._declared.read is not None:
             values.answer.update(self._call(self._declared.read, values, only_named=True))
 
@@ -322,7 +324,7 @@ class _Maker:
                     values.properties[name], shape.members[member], name
                 )
             elif name in values.changed and self._declared.service not in _WITHOUT_EMPTY_TEXTS:
-                # What a template no longer has is none; without the member it would stay.
+                # Without the member, a property that the template no longer has would keep its value.
                 empty = empty_of(shape.members[member], lists=call.empties)
                 if empty is not None:
                     params[member] = empty
@@ -368,7 +370,7 @@ class _Maker:
         answer = values.answer
         attributes: dict[str, Any] = {}
         if declared.name:
-            # A property is an attribute too, and this one may have been made up.
+            # A property is an attribute too, and this one may be a generated name.
             attributes[declared.name] = values.properties[declared.name]
         for name in (*declared.schema["readOnly"], *declared.attributes):
             found = (

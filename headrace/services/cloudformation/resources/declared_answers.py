@@ -1,4 +1,4 @@
-"""Reads what a service answers about a resource of a declared type: its attributes, and whether it is gone."""
+"""Reads a service's answers about a resource of a declared type: its attributes, and whether it still exists."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.core.values import iso_of
 
-# Where moto fails at looking something up.
+# The errors of moto's failed look-ups.
 _MISSED = ("KeyError", "StopIteration")
 _GONE = re.compile(
     r"NotFound|NoSuch|NotExist|Nonexistent|NotAttached|UnknownResource", re.IGNORECASE
 )
-# What services say whose code does not tell.
+# Messages that say that something is missing, under codes that do not.
 _SAID_GONE = re.compile(
     r"^Could not find|^No \w+ \w+ found|not found|does not exist", re.IGNORECASE
 )
@@ -23,7 +23,7 @@ _SAID_BY = ("ValidationException", "InvalidDocument", "ClientException")
 
 
 def empty_of(shape: Any, *, lists: bool) -> Any:
-    """Return a member's empty value: a text's and, with `lists`, a list's or an object's; None where it has none."""
+    """Return a member's empty value: a string's and, with `lists`, a list's or an object's; None if it has none."""
     bounds = shape.metadata
     if shape.type_name == "string":
         return None if shape.enum or bounds.get("min") or bounds.get("pattern") else ""
@@ -37,14 +37,14 @@ def empty_of(shape: Any, *, lists: bool) -> Any:
 
 
 def says_gone(error: AwsError) -> bool:
-    """Whether a service says that something is not there; moto says it of some by failing at the look-up."""
+    """Whether an error means that something does not exist; for some things moto fails at the look-up instead."""
     is_missed = error.status == 501 and any(each in error.message for each in _MISSED)
     is_said = error.code in _SAID_BY and _SAID_GONE.search(error.message)
     return error.status == 404 or is_missed or bool(is_said or _GONE.search(error.code))
 
 
 def has_value(value: Any, wanted: str) -> bool:
-    """Whether a text is anywhere among the values of lists and objects."""
+    """Whether a text occurs anywhere among the values of lists and objects."""
     if isinstance(value, Mapping):
         return any(has_value(each, wanted) for each in cast("Mapping[str, Any]", value).values())
     if isinstance(value, list):
@@ -53,7 +53,7 @@ def has_value(value: Any, wanted: str) -> bool:
 
 
 def shown(value: Any) -> Any:
-    """Return an attribute as a stack keeps it: times as text, those inside of objects too."""
+    """Return an attribute as a stack stores it: times become text, also inside objects."""
     if isinstance(value, datetime):
         return iso_of(round(value.timestamp() * 1000))
     if isinstance(value, Mapping):
@@ -64,7 +64,7 @@ def shown(value: Any) -> Any:
 
 
 def attribute(answer: Mapping[str, Any], kind: str, name: str) -> Any:
-    """Return an attribute by its name, or with the type's name before it: at the answer's top, or one level below."""
+    """Return an attribute by its name, also prefixed with the type's name, from an answer's top or one level below."""
     wanted = {name.replace(".", "").lower(), f"{kind}{name}".lower()}
     levels: list[Mapping[str, Any]] = [answer]
     for value in answer.values():
@@ -84,7 +84,7 @@ def attribute(answer: Mapping[str, Any], kind: str, name: str) -> Any:
 
 
 def things_in(answer: dict[str, Any]) -> list[Any]:
-    """Return what an answer says there is: its lists and structures, but not the list of what is not there."""
+    """Return the lists and structures in an answer, without the lists of missing things."""
     return [
         value
         for name, value in answer.items()

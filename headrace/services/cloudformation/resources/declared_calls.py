@@ -1,4 +1,4 @@
-"""Which properties of a declared type go to which of its calls, by the names of the operations' members."""
+"""Decides which properties of a declared type go to which of its calls, by the names of the operations' members."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from headrace.aws.model import service_model
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
     value_at,
@@ -20,14 +20,14 @@ TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
 
 def changed_in_place(declared: Declared) -> set[str]:
-    """Return the properties that calls change."""
+    """Return the properties that update calls change."""
     changed = {name for call in declared.update for name in passed(declared, call)}
     changed |= followed(declared)
     return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
 
 
 def followed(declared: Declared) -> set[str]:
-    """Return the lists whose items are made and deleted one by one, and so can be when the list changes."""
+    """Return the list properties whose items are created and deleted one by one, so that each item can change alone."""
     made = {call.each for call in declared.create if call.each}
     return made & {call.each for call in declared.delete}
 
@@ -45,7 +45,7 @@ def shape_of(declared: Declared, call: Call) -> Any:
 
 
 def passed(declared: Declared, call: Call) -> dict[str, str]:
-    """Return which properties a call takes, and the members that they are."""
+    """Return the properties that a call takes, with their members."""
     shape = shape_of(declared, call)
     members = {name.lower(): name for name in shape.members}
     found: dict[str, str] = {}
@@ -58,7 +58,7 @@ def passed(declared: Declared, call: Call) -> dict[str, str]:
     for source in call.members.values():
         if isinstance(source, str) and not source.startswith("@"):
             found.setdefault(source.partition(".")[0], "")
-        elif isinstance(source, MadeOf):
+        elif isinstance(source, Computed):
             for name in source.properties:
                 found.setdefault(name, "")
     for path in (call.when, call.each):
@@ -78,14 +78,14 @@ def tags_member(declared: Declared, call: Call) -> str | None:
 
 
 def takes_tags(declared: Declared) -> bool:
-    """Whether tags of the resource reach its service."""
+    """Whether the resource's tags reach its service."""
     return bool(declared.ec2_tags or declared.tag) or any(
         call.tagged and tags_member(declared, call) for call in declared.create
     )
 
 
 def value_from(source: Source, values: Values) -> Any:
-    """Return a member's value; see `Source`. Raises ResourceFailed without the answer that it is in."""
+    """Return a member's value; see `Source`. Raises ResourceFailed when no answer has it."""
     if not isinstance(source, str):
         return source(values)
     if source == "@id":

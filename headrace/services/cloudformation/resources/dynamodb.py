@@ -1,4 +1,4 @@
-"""DynamoDB tables, and global tables, of which headrace has the replica of the stack's own region."""
+"""DynamoDB tables and global tables; a global table has only the replica in the stack's own region."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _set_stream(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Switch a table's stream on or off; another view needs the stream off in between, as on AWS."""
+    """Switch a table's stream on or off; another view type needs the stream off in between, as on AWS."""
     before = section(old, "StreamSpecification").get("StreamViewType")
     after = section(new, "StreamSpecification").get("StreamViewType")
     if before == after:
@@ -139,7 +139,7 @@ def _set_stream(context: Context, name: str, old: Properties, new: Properties) -
 
 
 def _set_destination(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Have a table's changes go into the Kinesis stream that the template names."""
+    """Send a table's changes to the Kinesis stream that the template names."""
     before = section(old, "KinesisStreamSpecification")
     after = section(new, "KinesisStreamSpecification")
     if before == after:
@@ -156,7 +156,7 @@ def _set_destination(context: Context, name: str, old: Properties, new: Properti
         return
     if before:
         gone = {"TableName": name, "StreamArn": before["StreamArn"]}
-        context.gone_is_fine(
+        context.delete_if_exists(
             "dynamodb", "DisableKinesisStreamingDestination", gone, "ResourceNotFoundException"
         )
     if after:
@@ -166,14 +166,14 @@ def _set_destination(context: Context, name: str, old: Properties, new: Properti
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"TableName": physical_id}
-    context.gone_is_fine("dynamodb", "DeleteTable", params, "ResourceNotFoundException")
+    context.delete_if_exists("dynamodb", "DeleteTable", params, "ResourceNotFoundException")
 
 
 # --- global tables ------------------------------------------------------------------------------
 
 
 def _replica(properties: Mapping[str, Any], region: str) -> dict[str, Any]:
-    """Return a global table's replica of a region. Raises ResourceFailed."""
+    """Return a global table's replica in a region. Raises ResourceFailed."""
     replicas: list[dict[str, Any]] = properties.get("Replicas") or []
     found = next((one for one in replicas if one.get("Region") == region), None)
     if found is None:
@@ -212,7 +212,7 @@ def _as_table(context: Context, properties: Properties) -> Properties:
 
 
 def _throughput(properties: Properties, replica: Mapping[str, Any]) -> dict[str, int]:
-    """Return the capacity that automatic scaling begins with; headrace does not scale it."""
+    """Return the initial capacity of automatic scaling; headrace does not scale it."""
     write = section(
         properties, "WriteProvisionedThroughputSettings", "WriteCapacityAutoScalingSettings"
     )
@@ -240,7 +240,7 @@ def _remark_global(properties: Properties) -> Mapping[str, str]:
     replicas: list[Any] = properties.get("Replicas") or []
     if len(replicas) < 2:
         return {}
-    return {"Replicas": "headrace makes the replica of the stack's region, and no other"}
+    return {"Replicas": "headrace creates only the replica in the stack's region"}
 
 
 TYPES = [

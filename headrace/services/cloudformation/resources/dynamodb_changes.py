@@ -19,7 +19,7 @@ _ATTRIBUTES = "AttributeDefinitions"
 
 
 def edits_an_attribute(old: Properties, new: Properties) -> bool:
-    """Whether an attribute gets another type, which takes another table (documented: AttributeDefinitions)."""
+    """Whether an attribute gets another type, which replaces the table (documented: AttributeDefinitions)."""
     before, after = (
         {each["AttributeName"]: each["AttributeType"] for each in _listed(one, _ATTRIBUTES)}
         for one in (old, new)
@@ -36,15 +36,15 @@ def _indexes(properties: Properties) -> Indexes:
 
 
 def change_indexes(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Delete the indexes that are gone, make those that are new, and give the others their capacity.
+    """Delete the removed indexes, create the new ones, and set the capacity of the others.
 
-    The properties have the API's types. Raises ResourceFailed, as AWS does, for two that come or go in one update, and
-    for one that becomes another under its name.
+    The properties have the API's types. Raises ResourceFailed, as AWS does, when an update creates or deletes two
+    indexes, or changes the keys or projection of one.
     """
     before, after = _indexes(old), _indexes(new)
     if before == after:
         return
-    # As the table is: a rollback brings back what an update that failed has not come to change.
+    # The table's actual indexes: in a rollback, some changes of the failed update were never made.
     there = _indexes(context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"])
     fresh = [each for each in after if each not in there]
     gone = [each for each in before if each not in after and each in there]
@@ -66,14 +66,14 @@ def change_indexes(context: Context, name: str, old: Properties, new: Properties
 
 
 def _form(index: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what of an index does not change."""
+    """Return the parts of an index that cannot change."""
     projection = section(index, "Projection")
     names = sorted(projection.get("NonKeyAttributes") or [])
     return index.get("KeySchema"), projection.get("ProjectionType"), names
 
 
 def set_protection(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Protect a table from its deletion, or no more."""
+    """Switch a table's deletion protection on or off."""
     before, after = (boolean(one.get("DeletionProtectionEnabled", False)) for one in (old, new))
     if before != after:
         params = {"TableName": name, "DeletionProtectionEnabled": after}
@@ -81,7 +81,7 @@ def set_protection(context: Context, name: str, old: Properties, new: Properties
 
 
 def set_backups(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Have a table's items be kept continuously, or no more."""
+    """Switch a table's point-in-time recovery on or off."""
     key = "PointInTimeRecoverySpecification"
     before, after = section(old, key), section(new, key)
     if before != after:
@@ -92,7 +92,7 @@ def set_backups(context: Context, name: str, old: Properties, new: Properties) -
 
 
 def set_encryption(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Give a table another encryption; one that a template no longer says is DynamoDB's own."""
+    """Change a table's encryption; without one in the template, the table gets DynamoDB's own."""
     before, after = section(old, "SSESpecification"), section(new, "SSESpecification")
     if before != after:
         params = {"TableName": name, "SSESpecification": encryption(after)}

@@ -1,4 +1,4 @@
-"""ECR repositories, which exist and hold no images."""
+"""ECR repositories, without images."""
 
 import json
 
@@ -58,7 +58,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"repositoryName": physical_id, "force": bool(properties.get("EmptyOnDelete"))}
-    context.gone_is_fine("ecr", "DeleteRepository", params, "RepositoryNotFoundException")
+    context.delete_if_exists("ecr", "DeleteRepository", params, "RepositoryNotFoundException")
 
 
 TYPES = [

@@ -25,7 +25,7 @@ from headrace.services.cloudformation.resources.emr_instances import (
     managed_scaling,
 )
 
-# Members of RunJobFlow that templates spell in the same way.
+# Members of RunJobFlow that have the same names in templates.
 _PASSED_ON = (
     "AdditionalInfo",
     "EbsRootVolumeIops",
@@ -96,7 +96,7 @@ def _create_cluster(context: Context, properties: Properties) -> Made:
 
 
 def _cluster(context: Context, properties: Properties) -> str | None:
-    """Return the newest cluster of the name."""
+    """Return the newest cluster with this name."""
     found = context.call("emr", "ListClusters", {})["Clusters"]
     named = [each for each in found if each["Name"] == properties["Name"]]
     newest = max(
@@ -181,7 +181,7 @@ def _delete_security_configuration(
             raise
 
 
-# Properties that AWS does not change in a running cluster: another value means another cluster.
+# AWS replaces the cluster when these properties change.
 _FIXED_ENFORCED = ("Name", "LogUri", "Steps", "StepConcurrencyLevel")
 _FIXED_STORED = (
     "EbsRootVolumeIops",
@@ -223,7 +223,7 @@ TYPES = [
         "AWS::EMR::Step",
         enforced("ActionOnFailure", "HadoopJarStep", "JobFlowId", "Name"),
         _create_step,
-        # There is no call that deletes a step; AWS leaves it too.
+        # There is no call that deletes a step; on AWS it stays too.
         nothing_to_delete,
     ),
     ResourceType(

@@ -1,4 +1,4 @@
-"""Translates EMR's instance groups, fleets, volumes and scaling from templates; has the type of a single group."""
+"""Translates EMR's instance groups, fleets, volumes and scaling from templates; defines the instance group type."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def instances(given: Properties) -> dict[str, Any]:
     for name in _FLAGS:
         if name in given:
             made[name] = boolean(given[name])
-    # A cluster that CloudFormation makes stays up unless the template says otherwise.
+    # CloudFormation's clusters stay up unless the template says otherwise.
     made.setdefault("KeepJobFlowAliveWhenNoSteps", True)
     groups = [_group(given[key], role) for key, role in _GROUPS if key in given]
     groups += [_group(task, "TASK") for task in listed(given, "TaskInstanceGroups")]
@@ -92,7 +92,7 @@ def _volumes(given: Properties) -> dict[str, Any]:
 
 
 def _scaling(given: Properties) -> dict[str, Any]:
-    """Return an automatic scaling policy with numbers where templates may have texts."""
+    """Return an automatic scaling policy with its texts converted to numbers."""
     rules: list[dict[str, Any]] = []
     for rule in given["Rules"]:
         action = dict(rule["Action"])
@@ -126,7 +126,7 @@ def _fleet(given: Properties, kind: str) -> dict[str, Any]:
 
 
 def configurations(given: Any) -> list[dict[str, Any]]:
-    """Return configurations in the API's form, which names their properties otherwise."""
+    """Return configurations in the API's form, which has other names for their properties."""
     return [
         {
             "Classification": item.get("Classification", ""),
@@ -140,7 +140,7 @@ def configurations(given: Any) -> list[dict[str, Any]]:
 
 
 def managed_scaling(given: Properties) -> dict[str, Any]:
-    """Return a managed scaling policy with numbers where templates may have texts."""
+    """Return a managed scaling policy with its texts converted to numbers."""
     policy = integers(given, "UtilizationPerformanceIndex")
     if "ComputeLimits" in policy:
         limits = policy["ComputeLimits"]
@@ -172,13 +172,13 @@ def _update_group(context: Context, physical_id: str, old: Properties, new: Prop
 
 
 def _empty_group(context: Context, physical_id: str, properties: Properties) -> None:
-    """Resize a task group to nothing: a group cannot be deleted, and AWS leaves it with its cluster too."""
+    """Resize a task group to zero: a group cannot be deleted, and AWS keeps it with its cluster too."""
     change = {"InstanceGroupId": physical_id, "InstanceCount": 0}
     params = {"ClusterId": properties["JobFlowId"], "InstanceGroups": [change]}
     try:
         context.call("emr", "ModifyInstanceGroups", params)
     except AwsError as error:
-        # The cluster may have ended, or be gone, before its groups.
+        # The cluster may have terminated, or be gone, before its groups.
         if error.status >= 500:
             raise
 

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     without,
 )
 
-# Maps whose keys are the user's own, such as properties of Spark: their spelling stays.
+# Maps with keys of the user's own, such as Spark properties, keep their spelling.
 _USER_KEYS = frozenset({"Properties", "WorkerTypeSpecifications", "EncryptionContext"})
 _BOOLEANS = frozenset({"Enabled", "LivyEndpointEnabled", "StudioEnabled", "SessionEnabled"})
 _INTEGERS = frozenset(
@@ -72,7 +72,7 @@ def _create(context: Context, properties: Properties) -> Made:
 
 
 def _application(context: Context, properties: Properties) -> str | None:
-    """Return the newest application of the name."""
+    """Return the newest application with this name."""
     found = context.call("emr-serverless", "ListApplications", {})["applications"]
     named = [each for each in found if each.get("name") == properties.get("Name")]
     newest = max(named, key=lambda each: each["createdAt"], default=None)
@@ -84,7 +84,7 @@ def _made(application_id: str, arn: str) -> Made:
 
 
 def _stop(context: Context, physical_id: str) -> dict[str, Any]:
-    """Stop an application that runs, so that it can be changed or deleted; return it as it was."""
+    """Stop a running application, so that it can be changed or deleted; return its previous description."""
     where = {"applicationId": physical_id}
     application = context.call("emr-serverless", "GetApplication", where)["application"]
     if application["state"] == "STARTED":

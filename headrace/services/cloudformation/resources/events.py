@@ -27,7 +27,7 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
         if key in properties
     }
     if "EventPattern" in properties:
-        # An object, or its text (the schema allows both).
+        # The pattern is an object or its JSON text (the schema allows both).
         pattern = properties["EventPattern"]
         params["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
     arn = context.call("events", "PutRule", {"Name": name, **params})["RuleArn"]
@@ -37,14 +37,14 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
     if targets:
         where = _bus(properties)
         shape: Any = service_model("events").operation_model("PutTargets").input_shape
-        # Templates write some names otherwise than the API does, such as AwsVpcConfiguration.
+        # Some names differ between templates and the API, such as AwsVpcConfiguration.
         listed_targets = Converter().value(targets, shape.members["Targets"], "Targets")
         context.call("events", "PutTargets", {"Rule": name, "Targets": listed_targets, **where})
     return Made(physical_id, {"Arn": arn})
 
 
 def _identified(name: str, properties: Properties) -> str:
-    """Return a rule's physical id: with its bus, where that is not the default one (recorded)."""
+    """Return a rule's physical id, which includes its bus unless that is the default one (recorded)."""
     bus = properties.get("EventBusName") or "default"
     return name if bus == "default" else f"{bus}|{name}"
 
@@ -84,8 +84,8 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     name = rule_name(physical_id)
     if ids:
         params = {"Rule": name, "Ids": ids, **where}
-        context.gone_is_fine("events", "RemoveTargets", params, GONE)
-    context.gone_is_fine("events", "DeleteRule", {"Name": name, **where}, GONE)
+        context.delete_if_exists("events", "RemoveTargets", params, GONE)
+    context.delete_if_exists("events", "DeleteRule", {"Name": name, **where}, GONE)
 
 
 TYPES = [

@@ -32,7 +32,7 @@ _NUMBERS = frozenset(
         "ThroughputHintInMBs",
     }
 )
-# Kinds of destinations, as members of the API are called.
+# Kinds of destinations, in the API's spelling.
 _KINDS = (
     "S3",
     "ExtendedS3",
@@ -48,9 +48,9 @@ _KINDS = (
 _REALS = frozenset(
     {"PaddingTolerance", "BloomFilterFalsePositiveProbability", "DictionaryKeyThreshold"}
 )
-# What the API spells otherwise, of Iceberg.
+# Iceberg members that the API spells differently.
 _NAMED = {"CatalogArn": "CatalogARN", "s3BackupMode": "S3BackupMode"}
-# What UpdateDestination calls otherwise.
+# Members that UpdateDestination names differently.
 _UPDATES = {"S3Configuration": "S3Update", "S3BackupConfiguration": "S3BackupUpdate"}
 _SEARCH_KINDS = ("Elasticsearch", "Amazonopensearchservice", "AmazonOpenSearchServerless")
 _FIXED_OF_SEARCH = ("VpcConfiguration", "S3BackupMode")
@@ -69,7 +69,7 @@ _BOOLEANS = frozenset(
 
 
 def _typed(value: Any, name: str = "") -> Any:
-    """Return a template's value with the numbers and booleans that the API wants."""
+    """Return a template's value with numbers and booleans in the API's types."""
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
         return {_NAMED.get(key, key): _typed(item, key) for key, item in items}
@@ -124,7 +124,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
-    """Return a destination as UpdateDestination takes it. Raises AwsError for a change that it cannot make."""
+    """Return a destination in UpdateDestination's form. Raises AwsError for a change that it does not support."""
     before: Properties = old.get(f"{kind}DestinationConfiguration") or {}
     update: dict[str, Any] = {}
     typed: dict[str, Any] = _typed(given)
@@ -141,7 +141,7 @@ def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"DeliveryStreamName": physical_id}
-    context.gone_is_fine("firehose", "DeleteDeliveryStream", params, GONE)
+    context.delete_if_exists("firehose", "DeleteDeliveryStream", params, GONE)
 
 
 TYPES = [

@@ -35,7 +35,7 @@ def _update_database(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_database(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
+    context.delete_if_exists("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
 
 
 def _create_table(context: Context, properties: Properties) -> Made:
@@ -50,7 +50,7 @@ def _create_table(context: Context, properties: Properties) -> Made:
 
 
 def _open_table(given: Properties) -> Properties:
-    """Return OpenTableFormatInput as the API calls its members, numbers and booleans typed."""
+    """Return OpenTableFormatInput with the API's member names, numbers and booleans."""
     iceberg = dict(given["IcebergInput"])
     table = iceberg.pop("IcebergTableInput", None)
     if table:
@@ -74,7 +74,7 @@ def _update_table(context: Context, physical_id: str, old: Properties, new: Prop
     present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
     parameters = mapped(present, "Parameters")
     if "metadata_location" in parameters:
-        # The template says nothing of the snapshots that the table has by now (that AWS keeps them is assumed).
+        # The template does not list the table's present snapshots (that AWS keeps them is assumed).
         given = {**{name: present[name] for name in _OF_ICEBERG if name in present}, **given}
         kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
         given["Parameters"] = {**kept, **mapped(given, "Parameters")}
@@ -84,7 +84,7 @@ def _update_table(context: Context, physical_id: str, old: Properties, new: Prop
 
 def _delete_table(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"DatabaseName": properties["DatabaseName"], "Name": physical_id}
-    context.gone_is_fine("glue", "DeleteTable", params, GONE)
+    context.delete_if_exists("glue", "DeleteTable", params, GONE)
 
 
 TYPES = [

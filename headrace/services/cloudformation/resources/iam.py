@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 GONE = "NoSuchEntity"
-# A role's sessions last an hour where a template says nothing (documented: AWS::IAM::Role, MaxSessionDuration).
+# The default session length of a role is an hour (documented: AWS::IAM::Role, MaxSessionDuration).
 _SESSION_SECONDS = 3600
 # A managed policy has five versions at most (documented: IAM quotas).
 _VERSIONS = 5
@@ -38,7 +38,7 @@ def _create_role(context: Context, properties: Properties) -> Made:
         "RoleName": name,
         "Path": properties.get("Path", "/"),
         "AssumeRolePolicyDocument": _document(properties["AssumeRolePolicyDocument"]),
-        # A role of a template always has one (recorded).
+        # CloudFormation always passes a Description, which may be empty (recorded).
         "Description": properties.get("Description", ""),
         "Tags": tag_list(properties, context),
     }
@@ -59,7 +59,7 @@ def _set_role_policies(context: Context, name: str, old: Properties, new: Proper
         context.call("iam", "AttachRolePolicy", {"RoleName": name, "PolicyArn": arn})
     for arn in sorted(before - after):
         params = {"RoleName": name, "PolicyArn": arn}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     inline = {p["PolicyName"]: p["PolicyDocument"] for p in listed(new, "Policies")}
     for policy, document in inline.items():
         context.call(
@@ -70,7 +70,7 @@ def _set_role_policies(context: Context, name: str, old: Properties, new: Proper
     for policy in listed(old, "Policies"):
         if policy["PolicyName"] not in inline:
             params = {"RoleName": name, "PolicyName": policy["PolicyName"]}
-            context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
+            context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
 
 
 def _set_boundary(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -81,7 +81,7 @@ def _set_boundary(context: Context, name: str, old: Properties, new: Properties)
         params = {"RoleName": name, "PermissionsBoundary": boundary}
         context.call("iam", "PutRolePermissionsBoundary", params)
     else:
-        context.gone_is_fine("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
+        context.delete_if_exists("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
 
 
 def _update_role(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
@@ -94,7 +94,7 @@ def _update_role(context: Context, physical_id: str, old: Properties, new: Prope
         "UpdateRole",
         {
             "RoleName": physical_id,
-            # What a template no longer says is as it is without it.
+            # A property that the template no longer has gets its default.
             "Description": new.get("Description", ""),
             "MaxSessionDuration": int(new.get("MaxSessionDuration", _SESSION_SECONDS)),
         },
@@ -115,11 +115,11 @@ def _delete_role(context: Context, physical_id: str, properties: Properties) -> 
         raise
     for policy in attached["AttachedPolicies"]:
         params = {"RoleName": physical_id, "PolicyArn": policy["PolicyArn"]}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     for name in inline["PolicyNames"]:
         params = {"RoleName": physical_id, "PolicyName": name}
-        context.gone_is_fine("iam", "DeleteRolePolicy", params, GONE)
-    context.gone_is_fine("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
+        context.delete_if_exists("iam", "DeleteRolePolicy", params, GONE)
+    context.delete_if_exists("iam", "DeleteRole", {"RoleName": physical_id}, GONE)
 
 
 # --- inline policies --------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _put_policy(context: Context, properties: Properties) -> None:
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
-    """Return an inline policy that exists already: a put would change it, and a rollback would delete it."""
+    """Return an inline policy that exists already: a put would overwrite it, and a rollback would delete it."""
     name = properties.get("PolicyName")
     for plural, kind in _HOLDERS:
         for holder in listed(properties, plural):
@@ -154,7 +154,7 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
 
 
 def _check_holders(properties: Properties) -> None:
-    """Raise ResourceFailed for a policy of nobody, which AWS neither makes nor deletes (recorded; observed words)."""
+    """Raise ResourceFailed for a policy attached to nobody, which AWS refuses (recorded; observed words)."""
     if not any(listed(properties, plural) for plural, _ in _HOLDERS):
         raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
 
@@ -188,7 +188,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
     for plural, kind in _HOLDERS:
         for holder in listed(properties, plural):
             params = {f"{kind}Name": holder, "PolicyName": properties["PolicyName"]}
-            context.gone_is_fine("iam", f"Delete{kind}Policy", params, GONE)
+            context.delete_if_exists("iam", f"Delete{kind}Policy", params, GONE)
 
 
 # --- managed policies -------------------------------------------------------------------------
@@ -222,25 +222,25 @@ def _update_managed(context: Context, physical_id: str, old: Properties, new: Pr
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": physical_id})
     for role in sorted(before - after):
         params = {"RoleName": role, "PolicyArn": physical_id}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
     return Made(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
 
 
 def _drop_oldest_version(context: Context, arn: str) -> None:
-    """Make room for one more version, as AWS's handler does."""
+    """Delete the oldest version when there are five, as AWS's handler does."""
     listed_versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": arn})["Versions"]
     others = [version for version in listed_versions if not version["IsDefaultVersion"]]
     if len(listed_versions) >= _VERSIONS and others:
         oldest = min(others, key=lambda version: int(version["VersionId"].lstrip("v")))
         params = {"PolicyArn": arn, "VersionId": oldest["VersionId"]}
-        context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
+        context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
 
 
 def _delete_managed(context: Context, physical_id: str, properties: Properties) -> None:
     for role in listed(properties, "Roles"):
         params = {"RoleName": role, "PolicyArn": physical_id}
-        context.gone_is_fine("iam", "DetachRolePolicy", params, GONE)
+        context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     try:
         versions = context.call("iam", "ListPolicyVersions", {"PolicyArn": physical_id})["Versions"]
     except AwsError as error:
@@ -250,8 +250,8 @@ def _delete_managed(context: Context, physical_id: str, properties: Properties) 
     for version in versions:
         if not version["IsDefaultVersion"]:
             params = {"PolicyArn": physical_id, "VersionId": version["VersionId"]}
-            context.gone_is_fine("iam", "DeletePolicyVersion", params, GONE)
-    context.gone_is_fine("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
+            context.delete_if_exists("iam", "DeletePolicyVersion", params, GONE)
+    context.delete_if_exists("iam", "DeletePolicy", {"PolicyArn": physical_id}, GONE)
 
 
 # --- instance profiles ------------------------------------------------------------------------
@@ -273,10 +273,10 @@ def _create_profile(context: Context, properties: Properties) -> Made:
 
 
 def _update_profile(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    # A profile has one role: the old one goes before the new one comes.
+    # A profile has one role: the old one is removed before the new one is added.
     for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
     for role in [role for role in new["Roles"] if role not in listed(old, "Roles")]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.call("iam", "AddRoleToInstanceProfile", params)
@@ -287,9 +287,9 @@ def _update_profile(context: Context, physical_id: str, old: Properties, new: Pr
 def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:
     for role in properties["Roles"]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
-        context.gone_is_fine("iam", "RemoveRoleFromInstanceProfile", params, GONE)
+        context.delete_if_exists("iam", "RemoveRoleFromInstanceProfile", params, GONE)
     params = {"InstanceProfileName": physical_id}
-    context.gone_is_fine("iam", "DeleteInstanceProfile", params, GONE)
+    context.delete_if_exists("iam", "DeleteInstanceProfile", params, GONE)
 
 
 TYPES = [
@@ -331,7 +331,7 @@ TYPES = [
         _create_managed,
         _delete_managed,
         update=_update_managed,
-        # Documented: these three replace it, all else changes in place.
+        # Documented: these three replace the policy; the others change in place.
         replace_on=frozenset({"ManagedPolicyName", "Path", "Description"}),
         named_by=("ManagedPolicyName",),
     ),

@@ -72,7 +72,7 @@ def _made(context: Context, name: str) -> Made:
 
 
 def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
-    """Set retention, encryption and metrics as `new` has them."""
+    """Set retention, encryption and metrics to the values in `new`."""
     _wait_for_stream(context, name)
     hours, before = (int(p.get("RetentionPeriodHours", 24)) for p in (new, old))
     if hours != before:
@@ -116,7 +116,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
-    """Set mode, shards, warm throughput and the size of records as `new` has them."""
+    """Set mode, shards, warm throughput and maximum record size to the values in `new`."""
     changes: list[tuple[str, dict[str, Any]]] = []
     if _mode(new) != _mode(old):
         details = {"StreamModeDetails": {"StreamMode": _mode(new)}}
@@ -125,7 +125,7 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
         target = {"TargetShardCount": int(new.get("ShardCount", 1))}
         params = {"StreamARN": arn, "ScalingType": "UNIFORM_SCALING", **target}
         changes.append(("UpdateShardCount", params))
-    # A provisioned stream has none to be taken back.
+    # A provisioned stream has no warm throughput to remove.
     has_warm = "WarmThroughputMiBps" in new or _mode(new) == "ON_DEMAND"
     if has_warm and new.get("WarmThroughputMiBps") != old.get("WarmThroughputMiBps"):
         warm = {"WarmThroughputMiBps": int(new.get("WarmThroughputMiBps", 0))}
@@ -140,7 +140,7 @@ def _scale(context: Context, name: str, arn: str, old: Properties, new: Properti
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"StreamName": physical_id, "EnforceConsumerDeletion": True}
-    context.gone_is_fine("kinesis", "DeleteStream", params, GONE)
+    context.delete_if_exists("kinesis", "DeleteStream", params, GONE)
 
 
 def _create_consumer(context: Context, properties: Properties) -> Made:
@@ -188,7 +188,9 @@ def _update_consumer(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_consumer(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE)
+    context.delete_if_exists(
+        "kinesis", "DeregisterStreamConsumer", {"ConsumerARN": physical_id}, GONE
+    )
 
 
 def _find_policy(context: Context, properties: Properties) -> str | None:
@@ -208,7 +210,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
+    context.delete_if_exists("kinesis", "DeleteResourcePolicy", {"ResourceARN": physical_id}, GONE)
 
 
 TYPES = [

@@ -56,7 +56,7 @@ def _update_key(context: Context, physical_id: str, old: Properties, new: Proper
 def _delete_key(context: Context, physical_id: str, properties: Properties) -> None:
     days = int(properties.get("PendingWindowInDays", DEFAULT_WINDOW_DAYS))
     params = {"KeyId": physical_id, "PendingWindowInDays": days}
-    context.gone_is_fine(
+    context.delete_if_exists(
         "kms", "ScheduleKeyDeletion", params, "NotFoundException", "KMSInvalidStateException"
     )
 
@@ -83,7 +83,7 @@ def _update_alias(context: Context, physical_id: str, old: Properties, new: Prop
 
 
 def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("kms", "DeleteAlias", {"AliasName": physical_id}, "NotFoundException")
+    context.delete_if_exists("kms", "DeleteAlias", {"AliasName": physical_id}, "NotFoundException")
 
 
 TYPES = [

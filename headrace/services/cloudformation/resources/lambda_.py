@@ -55,7 +55,7 @@ def _code(properties: Properties) -> dict[str, Any]:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in {name: source, **modules_for(runtime, source)}.items():
-            # A fixed date, so that the same source gives the same code.
+            # A fixed date, so that the same source gives the same package.
             archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), text)
     return {"ZipFile": packed.getvalue()}
 
@@ -114,7 +114,7 @@ def _set_management(context: Context, name: str, properties: Properties) -> None
 
 def _update_function(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
     if any(new.get(name) != old.get(name) for name in ("Code", "Architectures")):
-        # Documented: x86_64 without it.
+        # Documented: the default is x86_64.
         architectures = new.get("Architectures") or ["x86_64"]
         code = {"FunctionName": physical_id, "Architectures": architectures, **_code(new)}
         context.call("lambda", "UpdateFunctionCode", code)
@@ -138,7 +138,7 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
 
 
 def _delete_function(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
+    context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
 
 
 def _create_layer(context: Context, properties: Properties) -> Made:
@@ -159,7 +159,7 @@ def _layer(context: Context, properties: Properties) -> str | None:
 def _delete_layer(context: Context, physical_id: str, properties: Properties) -> None:
     layer, _, version = physical_id.rpartition(":")
     params = {"LayerName": layer, "VersionNumber": int(version)}
-    context.gone_is_fine("lambda", "DeleteLayerVersion", params, GONE)
+    context.delete_if_exists("lambda", "DeleteLayerVersion", params, GONE)
 
 
 _MAPPING_NUMBERS = (
@@ -191,7 +191,7 @@ def _create_mapping(context: Context, properties: Properties) -> Made:
 
 
 def _mapping(context: Context, properties: Properties) -> str | None:
-    """Return the newest mapping of the function and its source."""
+    """Return the newest event-source mapping of the function and the source."""
     params = {"FunctionName": properties["FunctionName"]}
     if "EventSourceArn" in properties:
         params["EventSourceArn"] = properties["EventSourceArn"]
@@ -217,7 +217,7 @@ def _update_mapping(context: Context, physical_id: str, old: Properties, new: Pr
 
 
 def _delete_mapping(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
+    context.delete_if_exists("lambda", "DeleteEventSourceMapping", {"UUID": physical_id}, GONE)
 
 
 def _find_invoke_config(context: Context, properties: Properties) -> str | None:
@@ -243,11 +243,11 @@ def _delete_invoke_config(context: Context, physical_id: str, properties: Proper
         "FunctionName": properties["FunctionName"],
         "Qualifier": properties["Qualifier"],
     }
-    context.gone_is_fine("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
+    context.delete_if_exists("lambda", "DeleteFunctionEventInvokeConfig", params, GONE)
 
 
 def _remark(properties: Properties) -> dict[str, str]:
-    """Return a remark when the declared Python is not headrace's own, which runs every function."""
+    """Return a remark when the function declares another Python than headrace's own, which runs every function."""
     runtime = str(properties.get("Runtime", ""))
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if not runtime.startswith("python3") or runtime == running:

@@ -56,7 +56,7 @@ def _create_version(context: Context, properties: Properties) -> Made:
         for key in ("FunctionName", "CodeSha256", "Description")
         if key in properties
     }
-    # When the code is published already, PublishVersion answers with that version, which is not this stack's.
+    # When the code is already published, PublishVersion returns that version, which another resource owns.
     before = _versions(context, properties["FunctionName"])
     version = context.call("lambda", "PublishVersion", params)
     if version["Version"] in before:
@@ -96,11 +96,11 @@ def _version(context: Context, properties: Properties) -> str | None:
 def _delete_version(context: Context, physical_id: str, properties: Properties) -> None:
     name, _, version = physical_id.rpartition(":")
     params = {"FunctionName": name, "Qualifier": version}
-    context.gone_is_fine("lambda", "DeleteFunction", params, GONE)
+    context.delete_if_exists("lambda", "DeleteFunction", params, GONE)
 
 
 def _alias_params(properties: Properties) -> dict[str, Any]:
-    # Sent even when a template has none, so that it goes away with the template's.
+    # Always sent, so that the description is removed when the template has none.
     params: dict[str, Any] = {"Description": properties.get("Description", "")}
     params |= {key: properties[key] for key in ("FunctionName", "FunctionVersion", "Name")}
     weights = {
@@ -134,7 +134,7 @@ def _alias(context: Context, properties: Properties) -> str | None:
 
 def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"FunctionName": properties["FunctionName"], "Name": properties["Name"]}
-    context.gone_is_fine("lambda", "DeleteAlias", params, GONE)
+    context.delete_if_exists("lambda", "DeleteAlias", params, GONE)
 
 
 # --- permissions ------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def _create_permission(context: Context, properties: Properties) -> Made:
 
 def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"FunctionName": properties["FunctionName"], "StatementId": physical_id}
-    context.gone_is_fine("lambda", "RemovePermission", params, GONE)
+    context.delete_if_exists("lambda", "RemovePermission", params, GONE)
 
 
 def _layer_of(properties: Properties) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _layer_permission(context: Context, properties: Properties) -> str | None:
 
 def _delete_layer_permission(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"StatementId": physical_id.rpartition("#")[2], **_layer_of(properties)}
-    context.gone_is_fine("lambda", "RemoveLayerVersionPermission", params, GONE)
+    context.delete_if_exists("lambda", "RemoveLayerVersionPermission", params, GONE)
 
 
 # --- function URLs ----------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def _url_params(properties: Properties) -> dict[str, Any]:
 
 
 def _url_made(url: dict[str, Any]) -> Made:
-    # Ref gives the function's ARN, as AWS's does.
+    # Ref returns the function's ARN, as on AWS.
     return Made(
         url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
     )
@@ -226,7 +226,7 @@ def _url(context: Context, properties: Properties) -> str | None:
 
 
 def _delete_url(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
+    context.delete_if_exists("lambda", "DeleteFunctionUrlConfig", _url_of(properties), GONE)
 
 
 TYPES = [
@@ -262,7 +262,7 @@ TYPES = [
     ResourceType(
         "AWS::Lambda::Permission",
         {
-            # Checked against the source for which a service acts, and the caller of a function's URL.
+            # Invocations by a service (SourceArn) and through a function URL are checked against these.
             **enforced("Action", "FunctionName", "Principal", "SourceAccount", "SourceArn"),
             **enforced("FunctionUrlAuthType", "InvokedViaFunctionUrl"),
             **stored("PrincipalOrgID", "EventSourceToken"),

@@ -53,7 +53,7 @@ def _update_group(context: Context, physical_id: str, old: Properties, new: Prop
 
 
 def _delete_group(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("logs", "DeleteLogGroup", {"logGroupName": physical_id}, GONE)
+    context.delete_if_exists("logs", "DeleteLogGroup", {"logGroupName": physical_id}, GONE)
 
 
 def _create_stream(context: Context, properties: Properties) -> Made:
@@ -65,7 +65,7 @@ def _create_stream(context: Context, properties: Properties) -> Made:
 
 def _delete_stream(context: Context, physical_id: str, properties: Properties) -> None:
     params = {"logGroupName": properties["LogGroupName"], "logStreamName": physical_id}
-    context.gone_is_fine("logs", "DeleteLogStream", params, GONE)
+    context.delete_if_exists("logs", "DeleteLogStream", params, GONE)
 
 
 TYPES = [

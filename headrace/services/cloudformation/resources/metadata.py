@@ -1,4 +1,4 @@
-"""The resource type without an API: CDK's metadata."""
+"""CDK's metadata, the resource type without API calls."""
 
 from headrace.services.cloudformation.resources.base import (
     Context,

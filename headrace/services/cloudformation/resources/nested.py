@@ -1,4 +1,4 @@
-"""Stacks in stacks, and macros."""
+"""Nested stacks, and macros."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def _settings(context: Context, properties: Properties) -> dict[str, Any]:
             {"ParameterKey": key, "ParameterValue": _text(value)}
             for key, value in parameters.items()
         ],
-        # Whoever made the outer stack has said so for all that is in it.
+        # The outer stack's request has already acknowledged them for everything inside.
         "Capabilities": _CAPABILITIES,
-        # Its own resources are the nested stack's, by CloudFormation's tags too.
+        # Without the outer stack's system tags: the nested stack puts its own on its resources.
         "Tags": tag_list(properties, replace(context, system_tags={})),
         "NotificationARNs": properties.get("NotificationARNs") or [],
     }
@@ -88,7 +88,7 @@ def _create(context: Context, properties: Properties) -> Made:
         "CreateStack",
         {
             "StackName": name,
-            # The outer stack deletes what is left of a stack that failed.
+            # The outer stack deletes the rest of a nested stack that failed.
             "OnFailure": "DO_NOTHING",
             **timeout,
             **settings,
@@ -101,7 +101,7 @@ def _create(context: Context, properties: Properties) -> Made:
 
 
 def _stack(context: Context, properties: Properties) -> str | None:
-    """Return the stack of the name that was made up."""
+    """Return the stack with the generated name."""
     return str(_described(context, context.generated_name(128))["StackId"])
 
 
@@ -159,7 +159,7 @@ def _rename_nothing(context: Context, physical_id: str, old: Properties, new: Pr
 
 
 def _forget(context: Context, physical_id: str, properties: Properties) -> None:
-    """Do nothing: a macro is its resource in its stack."""
+    """Do nothing: a macro exists only as a resource of its stack."""
 
 
 TYPES = [

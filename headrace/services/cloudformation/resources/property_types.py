@@ -17,22 +17,22 @@ _FILE = Path(__file__).with_name("property_types.json")
 _DIGITS = 40
 
 Type = str | list[Any]
-"""String, Integer, Number, Boolean, Object (of anything), `#Name` (an object that is defined), or a list with the type
-of its items, or with nothing for items of every type."""
+"""String, Integer, Number, Boolean, Object (with any members), `#Name` (an object of the same resource type), or
+a list that holds the type of its items, and is empty for items of any type."""
 
 
-Defined = Mapping[str, tuple[Mapping[str, Type], list[str]]]
-"""The name of an object, empty for the resource itself -> its properties with their types, and those that it needs."""
+ObjectTypes = Mapping[str, tuple[Mapping[str, Type], list[str]]]
+"""The name of an object, empty for the resource itself -> its properties' types, and the names of the required ones."""
 
 
 @functools.cache
-def _all_types() -> dict[str, Defined]:
-    """Return type of resource -> what it defines."""
+def _all_types() -> dict[str, ObjectTypes]:
+    """Return the types that each resource type defines."""
     return json.loads(_FILE.read_text())
 
 
 def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
-    """Return AWS's sentence about properties that are missing or of the wrong type, or an empty text."""
+    """Return AWS's sentence about missing properties or wrong types, or an empty text."""
     defined = _all_types().get(kind)
     if defined is None:
         return ""
@@ -41,12 +41,12 @@ def mistaken(kind: str, properties: Mapping[str, Any]) -> str:
 
 
 def with_texts(kind: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """Return properties in which a number or a truth is text where AWS's schema says so, as CloudFormation has it."""
+    """Return properties with numbers and booleans as text where AWS's schema has a string, as CloudFormation does."""
     defined = _all_types().get(kind)
     return properties if defined is None else _texts_in(properties, "", defined)
 
 
-def _texts_in(value: dict[str, Any], kind: str, defined: Defined) -> dict[str, Any]:
+def _texts_in(value: dict[str, Any], kind: str, defined: ObjectTypes) -> dict[str, Any]:
     types = defined[kind][0]
     return {
         name: _text_in(item, types[name], defined) if name in types else item
@@ -54,7 +54,7 @@ def _texts_in(value: dict[str, Any], kind: str, defined: Defined) -> dict[str, A
     }
 
 
-def _text_in(value: Any, wanted: Type, defined: Defined) -> Any:
+def _text_in(value: Any, wanted: Type, defined: ObjectTypes) -> Any:
     if isinstance(wanted, list):
         if not wanted or not isinstance(value, list):
             return value
@@ -66,7 +66,9 @@ def _text_in(value: Any, wanted: Type, defined: Defined) -> Any:
     return value
 
 
-def _in_object(value: Mapping[str, Any], kind: str, defined: Defined, path: str) -> Iterator[str]:
+def _in_object(
+    value: Mapping[str, Any], kind: str, defined: ObjectTypes, path: str
+) -> Iterator[str]:
     types, required = defined[kind]
     for name in required:
         if name not in value:
@@ -76,8 +78,8 @@ def _in_object(value: Mapping[str, Any], kind: str, defined: Defined, path: str)
             yield from _in_value(item, types[name], defined, f"{path}/{name}")
 
 
-def _in_value(value: Any, wanted: Type, defined: Defined, path: str) -> Iterator[str]:
-    """Yield a sentence about each value of another type, and each that is missing."""
+def _in_value(value: Any, wanted: Type, defined: ObjectTypes, path: str) -> Iterator[str]:
+    """Yield a sentence about each value of the wrong type, and each missing property."""
     if isinstance(wanted, list):
         if not isinstance(value, list):
             yield _is_no(path, "Array")

@@ -1,7 +1,7 @@
 """Reads a resource's properties back from its service, in the form that templates give them.
 
-A reading has looks: calls whose answers hold properties. What a template says is the guide: a property's members are
-looked for under their names without regard to case, and only those that the template names are compared, as on AWS.
+A `Reading` has calls whose answers hold properties. The template's value guides the reading: members are matched
+by name without regard to case, and only those that the template names are compared, as on AWS.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from headrace.services.cloudformation.resources.base import Context, Made, Prope
 from headrace.services.cloudformation.resources.declaration import value_at
 
 Source = str | Callable[[Any], Any]
-"""Where a value stands in a look's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
+"""Where a value stands in a call's object: a path such as `StreamModeDetails.StreamMode`, `.` for the object itself,
 `@id` for the physical id, or a function of the object."""
-# What is not among properties that were read: the resource does not have it.
+# The value of a property that was read and that the resource does not have.
 ABSENT = None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ReadCall:
     """A call, and the properties that its answer holds.
 
     Attributes:
         operation: as botocore names it.
-        params: its members; `@id` stands for the physical id, `@name` for what follows a `|` in it, `@NAME` for a
+        params: its members; `@id` stands for the physical id, `@name` for the part of it after `|`, `@NAME` for a
             property of the resource.
-        at: the path of the object in the answer; where it is missing, so is the resource.
-        properties: property -> where it stands in the object.
-        unset: the codes by which a service says that these properties are not set.
-        turn: makes a property what the service has of it; where that has another form, it is compared whole.
+        at: the path of the object in the answer; without the object, the resource does not exist.
+        properties: property -> its place in the object.
+        unset: the error codes that mean that these properties are not set.
+        turn: converts a template's property to the service's form; if it changes, the property is compared whole.
     """
 
     operation: str
@@ -48,38 +48,38 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How resources of a type are read, and taken over into a stack.
+    """How resources of a type are read and imported.
 
     Attributes:
-        looks: the first one tells whether the resource exists.
-        attributes: what GetAtt gives of a resource that is taken over: where it stands in the first look's object.
-        made: makes what a stack keeps of a resource that is taken over, in place of `attributes`.
-        named: whether the resource's identifier is its physical id, so that it can be taken over by it.
-        gone: whether the first look's object is what is left of a deleted resource.
+        calls: the first one shows whether the resource exists.
+        attributes: an imported resource's attributes for GetAtt -> their places in the first call's object.
+        made: returns the physical id and attributes of an imported resource, instead of `attributes`.
+        named: whether a resource's identifier is its physical id, so that an import can use it.
+        gone: whether the first call's object describes a deleted resource.
     """
 
     type: str
     service: str
-    looks: tuple[Look, ...]
+    calls: tuple[ReadCall, ...]
     attributes: Mapping[str, Source] = field(default_factory=dict[str, Source])
     made: Callable[[Context, str], Made] | None = None
     named: bool = True
     gone: Callable[[Any], bool] = lambda _: False
 
     def read(self, context: Context, physical_id: str, wanted: Properties) -> dict[str, Any] | None:
-        """Return what the resource has of the properties in `wanted`; None: it does not exist. Raises AwsError.
+        """Return the live values of the properties in `wanted`; None: the resource does not exist. Raises AwsError.
 
-        A property with the value ABSENT is one that the resource does not have; one that is not there cannot be read.
+        A property that the resource does not have is ABSENT; one that cannot be read is left out.
         """
         found: dict[str, Any] = {}
-        for number, look in enumerate(self.looks):
-            named = [name for name in look.properties if name in wanted]
+        for number, call in enumerate(self.calls):
+            named = [name for name in call.properties if name in wanted]
             if number and not named:
                 continue
             try:
-                thing = self._look(context, look, physical_id, wanted)
+                thing = self._call(context, call, physical_id, wanted)
             except AwsError as error:
-                if error.code in look.unset:
+                if error.code in call.unset:
                     found.update(dict.fromkeys(named, ABSENT))
                     continue
                 if number or error.status >= 500:
@@ -87,18 +87,18 @@ class Reading:
                 return None
             if number == 0 and (thing is None or self.gone(thing)):
                 return None
-            shape = _shape_at(self.service, look)
+            shape = _shape_at(self.service, call)
             for name in named:
-                source = look.properties[name]
+                source = call.properties[name]
                 value = physical_id if source == "@id" else taken(thing, source)
                 part = _shape_below(shape, source) if isinstance(source, str) else None
-                found[name] = _compared(look, physical_id, name, wanted[name], value, part)
+                found[name] = _compared(call, physical_id, name, wanted[name], value, part)
         return found
 
     def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
-        """Return a resource that exists as a stack keeps it; None: there is none. Raises AwsError."""
+        """Return an existing resource in the form that a stack stores; None: it does not exist. Raises AwsError."""
         try:
-            thing = self._look(context, self.looks[0], physical_id, properties)
+            thing = self._call(context, self.calls[0], physical_id, properties)
         except AwsError as error:
             if error.status >= 500:
                 raise
@@ -110,10 +110,10 @@ class Reading:
         attributes = {name: taken(thing, source) for name, source in self.attributes.items()}
         return Made(physical_id, {k: v for k, v in attributes.items() if v is not None})
 
-    def _look(self, context: Context, look: Look, physical_id: str, wanted: Properties) -> Any:
-        params = {name: _param(value, physical_id, wanted) for name, value in look.params.items()}
+    def _call(self, context: Context, call: ReadCall, physical_id: str, wanted: Properties) -> Any:
+        params = {name: _param(value, physical_id, wanted) for name, value in call.params.items()}
         params = {name: value for name, value in params.items() if value is not None}
-        return taken(context.call(self.service, look.operation, params), look.at or ".")
+        return taken(context.call(self.service, call.operation, params), call.at or ".")
 
 
 def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
@@ -129,7 +129,7 @@ def _param(value: Any, physical_id: str, wanted: Properties) -> Any:
 
 
 def taken(value: Any, source: Source) -> Any:
-    """Return what stands at a source in a value; None when there is nothing."""
+    """Return the value at a source in an object; None when there is none."""
     if not isinstance(source, str):
         return source(value)
     return value if source == "." else value_at(value, source)
@@ -138,9 +138,9 @@ def taken(value: Any, source: Source) -> Any:
 def found_in(
     answer: Mapping[str, Any], members: Mapping[str, str], wanted: Properties
 ) -> dict[str, Any]:
-    """Return the properties of `wanted` that stand at an answer's top, or in the one object below it.
+    """Return the properties of `wanted` at an answer's top, or in the single objects one level below.
 
-    `members` are their names in the API; an empty one: it has none, or it is not seen which.
+    `members` gives their names in the API; an empty name: the API has none, or it cannot be determined.
     """
     levels: list[Mapping[str, Any]] = [answer]
     for value in answer.values():
@@ -157,13 +157,13 @@ def found_in(
     return found
 
 
-def _shape_at(service: str, look: Look) -> Any:
-    shape: Any = operation_model(service, look.operation).output_shape
-    return _shape_below(shape, look.at or ".")
+def _shape_at(service: str, call: ReadCall) -> Any:
+    shape: Any = operation_model(service, call.operation).output_shape
+    return _shape_below(shape, call.at or ".")
 
 
 def _shape_below(shape: Any, path: str) -> Any:
-    """Return botocore's shape at a path; None where it is not known."""
+    """Return botocore's shape at a path; None when it is unknown."""
     for key in () if path == "." else path.split("."):
         kind = getattr(shape, "type_name", "")
         if kind == "structure":
@@ -175,12 +175,14 @@ def _shape_below(shape: Any, path: str) -> Any:
     return shape
 
 
-def _compared(look: Look, physical_id: str, name: str, wanted: Any, value: Any, shape: Any) -> Any:
-    if value is None or (look.turn is not None and value == {}):
+def _compared(
+    call: ReadCall, physical_id: str, name: str, wanted: Any, value: Any, shape: Any
+) -> Any:
+    if value is None or (call.turn is not None and value == {}):
         return ABSENT
-    if look.turn is None:
+    if call.turn is None:
         return as_wanted(wanted, value, shape)
-    turned = look.turn(physical_id, wanted)
+    turned = call.turn(physical_id, wanted)
     seen = as_wanted(turned, value, shape)
     if seen == turned:
         return wanted
@@ -188,13 +190,13 @@ def _compared(look: Look, physical_id: str, name: str, wanted: Any, value: Any, 
 
 
 def as_wanted(wanted: Any, value: Any, shape: Any = None, *, partly: bool = False) -> Any:
-    """Return a service's value in a template's form: what is the same is equal to `wanted`.
+    """Return a service's value in the template's form, so that equal settings compare equal to `wanted`.
 
     Args:
         wanted: the template's value.
         value: the service's.
-        shape: botocore's shape of `value`, by which maps are told from structures.
-        partly: whether the service may keep members of an object to itself; those count as they are in `wanted`.
+        shape: botocore's shape of `value`, which tells maps from structures.
+        partly: whether the service may omit members of an object; those are taken from `wanted`.
     """
     if isinstance(wanted, dict) and isinstance(value, str):
         return _document(cast("dict[str, Any]", wanted), value)
@@ -224,7 +226,7 @@ def _in_the_type_of(wanted: Any, value: Any) -> Any:
 
 
 def _document(wanted: dict[str, Any], text: str) -> Any:
-    """Return what is in a JSON text, which IAM writes with percent signs."""
+    """Return the value of a JSON text, which IAM percent-encodes."""
     for given in (text, unquote(text)):
         try:
             return json.loads(given)
@@ -253,14 +255,14 @@ def _object(
     for key, each in wanted.items():
         name = names.get(key.lower())
         if name is None and (partly or each == []):
-            found[key] = each  # no list is an empty list
+            found[key] = each  # a missing list counts as an empty one
         elif name is not None and value[name] is not None:
             found[key] = as_wanted(each, value[name], members.get(name), partly=partly)
     return found
 
 
 def _list(wanted: list[Any], items: list[Any], shape: Any, partly: bool) -> list[Any]:
-    """Return a list in the order of `wanted`, since AWS's lists are mostly sets; ABSENT stands for what it lacks."""
+    """Return a list in the order of `wanted`, since AWS's lists are mostly sets; ABSENT stands for missing items."""
     inner = getattr(shape, "member", None)
 
     def turned(each: Any, item: Any) -> Any:

@@ -38,13 +38,13 @@ def _create_bucket(context: Context, properties: Properties) -> Made:
 
 
 def _find_bucket(context: Context, properties: Properties) -> str | None:
-    # Whoever made it: its owner may "create" it again, and a rollback would delete it.
+    # Not even for its owner: "creating" it again succeeds, and a rollback would then delete it.
     name = properties.get("BucketName")
     return context.found("s3", "HeadBucket", {"Bucket": name}, name)
 
 
 def bucket_made(context: Context, name: str) -> Made:
-    """Return what a stack keeps of a bucket: its name and attributes."""
+    """Return what a stack stores of a bucket: its name and attributes."""
     return Made(
         name,
         {
@@ -103,7 +103,7 @@ def _cors(bucket: str, configuration: Properties) -> Properties:
 
 
 def _notifications(configuration: Properties) -> Properties:
-    """Return a notification configuration in the API's form: a list of events where templates have one."""
+    """Return a notification configuration in the API's form, with a list of events instead of a single one."""
     turned: Properties = {}
     for name, api_name, target, arn in (
         ("TopicConfigurations", "TopicConfigurations", "Topic", "TopicArn"),
@@ -136,7 +136,7 @@ def _filter_rules(one: Properties) -> list[Properties]:
 
 
 def _lifecycle(rule: Properties) -> Properties:
-    """Return a lifecycle rule in the API's form, which has lists and objects where templates have single properties."""
+    """Return a lifecycle rule in the API's form, with lists and objects instead of single properties."""
     turned: Properties = {"Status": rule["Status"], "Filter": _lifecycle_filter(rule)}
     if rule.get("Id"):
         turned["ID"] = rule["Id"]
@@ -190,7 +190,7 @@ def _lifecycle_filter(rule: Properties) -> Properties:
 
 
 def _renamed(given: Properties, **names: str) -> Properties:
-    """Return the properties that are given, of those named, under the API's names."""
+    """Return those of the named properties that are given, under the API's names."""
     return {api_name: given[name] for name, api_name in names.items() if name in given}
 
 
@@ -210,7 +210,7 @@ def _website(bucket: str, configuration: Properties) -> Properties:
 
 
 def _logging(bucket: str, configuration: Properties) -> Properties:
-    """Return where a bucket's access logs go, in the API's form: into itself, where no other bucket is named."""
+    """Return a bucket's logging in the API's form; without a destination, a bucket logs to itself."""
     target: Properties = {
         "TargetBucket": configuration.get("DestinationBucketName") or bucket,
         "TargetPrefix": configuration.get("LogFilePrefix") or "",
@@ -226,7 +226,7 @@ def _canned(bucket: str, name: str) -> str:
 
 
 _Turn = Callable[[str, Any], Any]
-# Property to operation, member, and the function that gives the property the API's form; in the order of the calls.
+# Property -> operation, member, and the function that converts it to the API's form; in the order of the calls.
 _CONFIGURED: dict[str, tuple[str, str, _Turn]] = {
     "BucketEncryption": ("PutBucketEncryption", "ServerSideEncryptionConfiguration", _encryption),
     "VersioningConfiguration": ("PutBucketVersioning", "VersioningConfiguration", _as_it_is),
@@ -264,10 +264,10 @@ _CONFIGURED: dict[str, tuple[str, str, _Turn]] = {
 
 
 def in_the_apis_form(name: str, bucket: str, value: Any) -> Any:
-    """Return a bucket's property as S3 has it."""
+    """Return a bucket's property in S3's form."""
     operation, member, turn = _CONFIGURED[name]
     shape: Any = operation_model("s3", operation).input_shape
-    # Templates have texts for numbers and booleans.
+    # Templates may write numbers and booleans as text.
     return Converter().value(turn(bucket, value), shape.members[member], name)
 
 
@@ -289,7 +289,7 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
         nothing: Properties = {"NotificationConfiguration": {}}
         context.call("s3", "PutBucketNotificationConfiguration", {"Bucket": physical_id, **nothing})
     if "VersioningConfiguration" in old and "VersioningConfiguration" not in new:
-        # A bucket that has kept versions can only stop to.
+        # Versioning that was on can only be suspended.
         suspended = {"VersioningConfiguration": {"Status": "Suspended"}}
         context.call("s3", "PutBucketVersioning", {"Bucket": physical_id, **suspended})
     _configure(context, physical_id, new)
@@ -297,7 +297,7 @@ def _update_bucket(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_bucket(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
+    context.delete_if_exists("s3", "DeleteBucket", {"Bucket": physical_id}, "NoSuchBucket")
 
 
 def _find_policy(context: Context, properties: Properties) -> None:
@@ -319,7 +319,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("s3", "DeleteBucketPolicy", {"Bucket": physical_id}, "NoSuchBucket")
+    context.delete_if_exists("s3", "DeleteBucketPolicy", {"Bucket": physical_id}, "NoSuchBucket")
 
 
 TYPES = [

@@ -18,19 +18,19 @@ _NAMES = Path(__file__).with_name("aws_types.json")
 def schemas() -> dict[str, dict[str, list[str]]]:
     """Return the schemas: type -> names of properties.
 
-    All types have `required`, `primary` (the properties that name a resource) and `identifier` (the same, where none of
-    them is read-only); declared ones also `properties`, `createOnly` and `readOnly`.
+    All types have `required`, `primary` (the properties that identify a resource) and `identifier` (the same, if none
+    of them is read-only); declared types also have `properties`, `createOnly` and `readOnly`.
     """
     return json.loads(_FILE.read_text())
 
 
 @functools.cache
 def aws_types() -> frozenset[str]:
-    """Return the names of all resource types that AWS has, by its schemas; newer types are not among them."""
+    """Return the names of all AWS resource types in these schemas; newer types are missing."""
     return frozenset(json.loads(_NAMES.read_text()))
 
 
 def named_in(kind: str, member: str) -> tuple[str, ...]:
-    """Return the names that a type's schema has in `member`; none for a type without a schema."""
+    """Return the names in a schema's `member`; an empty set for a type without a schema."""
     schema: dict[str, Any] = schemas().get(kind, {})
     return tuple(schema.get(member, ()))

@@ -19,7 +19,7 @@ from headrace.services.cloudformation.resources.base import (
 
 GONE = ("NotFound", "NotFoundException")
 
-# Attributes of a topic, with what it has where a template says nothing.
+# Attributes of a topic, with their defaults.
 _OF_TOPICS = {
     "DisplayName": "",
     "KmsMasterKeyId": "",
@@ -28,7 +28,7 @@ _OF_TOPICS = {
     "TracingConfig": "PassThrough",
     "FifoThroughputScope": "Topic",
 }
-# Attributes of a subscription, with what it has where a template says nothing.
+# Attributes of a subscription, with their defaults.
 _OF_SUBSCRIPTIONS = {
     "FilterPolicyScope": "MessageAttributes",
     "FilterPolicy": "{}",
@@ -75,7 +75,7 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
 
 
 def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties) -> None:
-    """Make a topic's own subscriptions; those that an update takes away go on, as AWS documents."""
+    """Create a topic's own subscriptions; those that an update removes stay, as AWS documents."""
     before = [(one["Protocol"], one["Endpoint"]) for one in listed(old, "Subscription")]
     for one in listed(new, "Subscription"):
         if (one["Protocol"], one["Endpoint"]) not in before:
@@ -84,11 +84,11 @@ def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties)
 
 
 def _delete_topic(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
+    context.delete_if_exists("sns", "DeleteTopic", {"TopicArn": physical_id}, *GONE)
 
 
 def _find_subscription(context: Context, properties: Properties) -> str | None:
-    """Return the subscription of the same endpoint, with which a second Subscribe would answer."""
+    """Return an existing subscription with the same endpoint, which a second Subscribe would return."""
     params = {"TopicArn": properties["TopicArn"]}
     while True:
         page = context.call("sns", "ListSubscriptionsByTopic", params)
@@ -125,7 +125,7 @@ def _subscribe(context: Context, properties: Properties) -> Made:
 def _update_subscription(
     context: Context, physical_id: str, old: Properties, new: Properties
 ) -> Made:
-    # FilterPolicyScope first: it says how FilterPolicy is read.
+    # FilterPolicyScope first: it decides how FilterPolicy is read.
     for name, without in _OF_SUBSCRIPTIONS.items():
         if new.get(name) != old.get(name):
             value = attribute_text(new[name]) if name in new else without
@@ -135,7 +135,7 @@ def _update_subscription(
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
+    context.delete_if_exists("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
 
 
 def _put_policy(context: Context, properties: Properties) -> Made:
@@ -159,7 +159,7 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 
 def _default_policy(context: Context, arn: str) -> Properties:
-    """Return the policy that a topic has when nobody gave it one (recorded)."""
+    """Return the default policy of a topic (recorded)."""
     names = (
         "GetTopicAttributes SetTopicAttributes AddPermission RemovePermission DeleteTopic Subscribe"
     )
@@ -183,7 +183,7 @@ def _default_policy(context: Context, arn: str) -> Properties:
 
 
 def _restore_policy(context: Context, physical_id: str, properties: Properties) -> None:
-    """Give topics their default policy again, where they still have the resource's."""
+    """Reset topics to their default policy if they still have this resource's."""
     for arn in properties["Topics"]:
         try:
             found = context.call("sns", "GetTopicAttributes", {"TopicArn": arn})["Attributes"]

@@ -36,7 +36,7 @@ _ATTRIBUTES = (
     "VisibilityTimeout",
 )
 
-# Attributes of a queue for which a template says nothing (documented: API_CreateQueue).
+# Defaults of a queue's attributes (documented: API_CreateQueue).
 _DEFAULTS = {
     "DelaySeconds": "0",
     "MaximumMessageSize": "1048576",
@@ -53,7 +53,7 @@ def _attributes(properties: Properties) -> dict[str, str]:
 
 
 def _find(context: Context, properties: Properties) -> str | None:
-    """Return the queue of that name: a queue with the same attributes can be "created" again."""
+    """Return an existing queue with this name: "creating" a queue again with the same attributes succeeds."""
     name = properties.get("QueueName")
     if not name:
         return None
@@ -90,7 +90,7 @@ def _made(context: Context, url: str) -> Made:
 
 
 def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    # What a template no longer says is what a queue has without it.
+    # An attribute that the template no longer has gets its default.
     gone = {name: default for name, default in _DEFAULTS.items() if name in old and name not in new}
     if attributes := {**gone, **_attributes(new)}:
         params = {"QueueUrl": physical_id, "Attributes": attributes}
@@ -99,7 +99,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
+    context.delete_if_exists("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
 
 
 def _put_policy(context: Context, properties: Properties) -> Made:
@@ -121,15 +121,15 @@ def _update_policy(context: Context, physical_id: str, old: Properties, new: Pro
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:
     for url in properties["Queues"]:
-        # That another resource has set meanwhile is kept.
+        # A policy that another resource has set meanwhile is kept.
         if not _is_ours(context, url, properties["PolicyDocument"]):
             continue
         params = {"QueueUrl": url, "Attributes": {"Policy": ""}}
-        context.gone_is_fine("sqs", "SetQueueAttributes", params, *GONE)
+        context.delete_if_exists("sqs", "SetQueueAttributes", params, *GONE)
 
 
 def _is_ours(context: Context, url: str, document: Any) -> bool:
-    """Whether the queue still has the policy that this resource gave it."""
+    """Whether the queue still has this resource's policy."""
     params = {"QueueUrl": url, "AttributeNames": ["Policy"]}
     try:
         found = context.call("sqs", "GetQueueAttributes", params).get("Attributes", {})

@@ -36,7 +36,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
 
 
 def _delete(context: Context, physical_id: str, properties: Properties) -> None:
-    context.gone_is_fine("ssm", "DeleteParameter", {"Name": physical_id}, "ParameterNotFound")
+    context.delete_if_exists("ssm", "DeleteParameter", {"Name": physical_id}, "ParameterNotFound")
 
 
 TYPES = [

@@ -1,7 +1,7 @@
-"""Turns a template's values into the members of an API call, as botocore's model of the operation has them.
+"""Converts a template's values to the members of an API call, by botocore's model of the operation.
 
 Names are matched without regard to case (`RestApiId` is API Gateway's `restApiId`), text becomes the number or boolean
-that the API wants, documents become JSON text, and tags get the form of the service.
+that the API wants, documents become JSON text, and tags get the service's form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.errors import ResourceFailed
 
-# Of a template that is not evaluated yet.
+# Functions of a template that is not evaluated yet.
 _FUNCTIONS = ("Ref", "Condition")
 
 
@@ -22,7 +22,7 @@ class Converter:
     """Converts values, and collects the properties that the API has no member for.
 
     Attributes:
-        names: what the API calls a template's key, where that is not seen, at any depth.
+        names: the API's names of a template's keys, where they do not match, at any depth.
         dropped: the paths of the keys that the API does not have.
     """
 
@@ -30,7 +30,7 @@ class Converter:
     dropped: list[str] = field(default_factory=list[str])
 
     def value(self, value: Any, shape: Any, path: str) -> Any:
-        """Return a value as `shape` wants it. Raises ResourceFailed for what it cannot be."""
+        """Return a value in the type of `shape`. Raises ResourceFailed when it cannot be converted."""
         if _is_function(value):
             return value
         convert = _CONVERTERS.get(shape.type_name)
@@ -39,7 +39,7 @@ class Converter:
         return value
 
     def structure(self, value: Any, shape: Any, path: str) -> Any:
-        """Return the members of a structure; remember the keys that it does not have."""
+        """Return the members of a structure; collect the keys that it does not have."""
         if not isinstance(value, Mapping):
             raise ResourceFailed(f"Properties validation failed: {path} is not an object")
         members = {name.lower(): name for name in shape.members}
@@ -65,7 +65,7 @@ class Converter:
         return {str(key): self.value(each, shape.value, f"{path}.{key}") for key, each in items}
 
     def text(self, value: Any, shape: Any, path: str) -> Any:
-        """Return text; of an object or a list, its JSON."""
+        """Return text; an object or a list becomes JSON."""
         if isinstance(value, bool):
             return "true" if value else "false"
         return json.dumps(value) if isinstance(value, dict | list) else str(value)
@@ -108,7 +108,7 @@ _CONVERTERS: dict[str, Callable[[Converter, Any, Any, str], Any]] = {
 
 
 def tags_as(shape: Any, tags: Mapping[str, str]) -> Any:
-    """Return tags as an API's member has them: a map, or a list of keys and values under whatever names."""
+    """Return tags in a member's form: a map, or a list of keys and values under the member's names."""
     if shape.type_name == "map":
         return dict(tags)
     names = list(shape.member.members)
@@ -126,7 +126,7 @@ def tags_of(value: Any) -> dict[str, str]:
 
 
 def _is_function(value: Any) -> bool:
-    """Whether a value is an intrinsic function: a template is looked at before it is evaluated, too."""
+    """Whether a value is an intrinsic function: templates are also converted before they are evaluated."""
     if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
         return False
     (key,) = cast("dict[str, Any]", value)

@@ -1,4 +1,4 @@
-"""Wait conditions, and wait condition handles, to whose URLs the signals are sent."""
+"""Wait conditions, and the handles whose URLs receive the signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     nothing_to_delete,
 )
 from headrace.services.cloudformation.signals import (
-    Wanted,
+    ExpectedSignals,
     check_condition,
     wait_for,
     whole_number,
@@ -33,7 +33,7 @@ def _open(context: Context, properties: Properties) -> Made:
 
 
 def token_of(url: str) -> str:
-    """Return a handle's token, which ends its address."""
+    """Return a handle's token, which is the end of its URL."""
     return url.rpartition("/")[2]
 
 
@@ -53,11 +53,11 @@ def _wait(context: Context, properties: Properties) -> Made:
         f"{context.stack_id.rpartition(':')[2]}/{context.logical_id}",
     )
     if "Handle" not in properties:
-        return Made(name, {"Data": "{}"})  # its CreationPolicy is waited for
+        return Made(name, {"Data": "{}"})  # the CreationPolicy does the waiting
     if "Timeout" not in properties:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:
-        wanted = Wanted(
+        wanted = ExpectedSignals(
             whole_number("Count", properties.get("Count", 1), 1, limits.SIGNALS),
             whole_number("Timeout", properties["Timeout"], 0, limits.WAIT_SECONDS),
         )

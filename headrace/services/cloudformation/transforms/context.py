@@ -1,4 +1,4 @@
-"""What transforms are given: the stack's account, region and parameters, S3 objects, macros, AWS's policies."""
+"""What transforms use: the stack's account, region and parameters, S3 objects, macros, AWS's managed policies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class TransformContext:
     """The stack that a template is expanded for.
 
     Attributes:
-        account, region: where it is.
-        parameters: the values of the template's parameters, as text; their defaults where none is given.
+        account, region: the stack's.
+        parameters: the values of the template's parameters, as text; defaults for those that are not given.
         read: returns the text of the object at an S3 address. Raises TemplateError.
         run_macro: (name of the macro, event) to its function's answer. Raises TemplateError.
         policies: returns the ARNs of AWS's managed policies by their names.

@@ -1,4 +1,4 @@
-"""The order in which a template's transforms are run: those deepest inside first, then those of the whole template."""
+"""Runs a template's transforms in order: Fn::Transform from the innermost outwards, then the template's."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ INCLUDE = "AWS::Include"
 
 
 def transforms_of(document: Any) -> list[str]:
-    """Return the names of the transforms of a whole template, in order."""
+    """Return the names of the transforms of the whole template, in order."""
     if not isinstance(document, Mapping):
         return []
     return [name for name, _ in _named(cast("Mapping[str, Any]", document).get("Transform"))]
 
 
 def has_transforms(document: Any) -> bool:
-    """Whether anything of a template is to be transformed."""
+    """Whether a template contains any transform."""
     if isinstance(document, list):
         return any(map(has_transforms, cast("list[Any]", document)))
     if not isinstance(document, Mapping):
@@ -37,7 +37,7 @@ def has_transforms(document: Any) -> bool:
 
 
 def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
-    """Return the template that a template's transforms make of it. Raises TemplateError."""
+    """Return a template after its transforms. Raises TemplateError."""
     whole = _named(document.get("Transform"))
     found = cast(
         "dict[str, Any]", _inside({k: v for k, v in document.items() if k != "Transform"}, context)
@@ -61,7 +61,7 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
 
 
 def _named(given: Any) -> list[tuple[str, dict[str, Any]]]:
-    """Return the transforms that a template names, each with its parameters."""
+    """Return the transforms in a template's Transform section, each with its parameters."""
     items = cast("list[Any]", given if isinstance(given, list) else [given] if given else [])
     found: list[tuple[str, dict[str, Any]]] = []
     for item in items:
@@ -78,7 +78,7 @@ def _named(given: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _inside(value: Any, context: TransformContext) -> Any:
-    """Return a value in which every Fn::Transform is replaced by what it makes of what stands beside it."""
+    """Return a value in which every Fn::Transform is replaced by its result."""
     if isinstance(value, list):
         return [_inside(item, context) for item in cast("list[Any]", value)]
     if not isinstance(value, Mapping):
@@ -125,7 +125,7 @@ def _by_macro(
 
 
 def _plain(value: Any, context: TransformContext) -> Any:
-    """Return a transform's parameter, with its Ref or Fn::Sub of the template's parameters replaced (recorded)."""
+    """Return a transform's parameter, in which Ref and Fn::Sub of template parameters are resolved (recorded)."""
     if not isinstance(value, Mapping):
         return value
     mapping = cast("Mapping[str, Any]", value)
@@ -137,7 +137,7 @@ def _plain(value: Any, context: TransformContext) -> Any:
 
 
 def _filled(argument: Any, context: TransformContext) -> str | None:
-    """Return the text of an Fn::Sub, or None when it names what only resources have."""
+    """Return the text of an Fn::Sub, or None when it refers to a resource."""
     text, variables = sub_parts(argument)
     known = {
         **context.parameters,

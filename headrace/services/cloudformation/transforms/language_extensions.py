@@ -1,7 +1,7 @@
-"""`AWS::LanguageExtensions`: unrolls Fn::ForEach, takes functions in deletion policies, resolves known functions.
+"""`AWS::LanguageExtensions`: unrolls Fn::ForEach, and resolves functions with known arguments.
 
-Fn::Length, Fn::ToJsonString and default values of Fn::FindInMap are functions like others (`functions.py`); where
-their arguments are known they are replaced by their results.
+Fn::Length, Fn::ToJsonString and default values of Fn::FindInMap are evaluated like other functions (`functions.py`);
+those with known arguments are replaced by their results here. Functions in deletion policies are resolved too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Unrolling:
         raise _failed(f"{key} could not be resolved")
 
     def _resolved(self, value: Any) -> Any:
-        """Return a value whose Ref to a parameter, or look-up in a mapping, is resolved; others as they are."""
+        """Return a Ref to a parameter, or a look-up in a mapping, resolved; other values unchanged."""
         if not isinstance(value, Mapping):
             return value
         mapping = cast("Mapping[str, Any]", value)
@@ -97,7 +97,7 @@ class _Unrolling:
         return mapping
 
     def policies(self, resources: Any) -> None:
-        """Put the values of parameters in the place of references where AWS takes only text otherwise."""
+        """Resolve references to parameters in deletion policies, where AWS otherwise takes only text."""
         found = cast("dict[str, Any]", resources if isinstance(resources, dict) else {})
         for each in found.values():
             resource = cast("dict[str, Any]", each if isinstance(each, dict) else {})
@@ -107,7 +107,7 @@ class _Unrolling:
 
 
 def _put_in(value: Any, name: str, item: str) -> Any:
-    """Return a loop's body for one item: `${Name}`, `&{Name}` and Ref become it."""
+    """Return a loop's body for one item, which replaces `${Name}`, `&{Name}` and Ref."""
     if isinstance(value, str):
         text = value.replace(f"${{{name}}}", item)
         return text.replace(f"&{{{name}}}", re.sub(r"[^A-Za-z0-9]", "", item))
@@ -124,7 +124,7 @@ def _put_in(value: Any, name: str, item: str) -> Any:
 
 
 class _Settling:
-    """Replaces the functions whose results are known already, as AWS's processed template has them (recorded)."""
+    """Replaces functions with known results, as in AWS's processed template (recorded)."""
 
     def __init__(self, document: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
         declared: Mapping[str, Any] = document.get("Parameters") or {}
@@ -135,7 +135,7 @@ class _Settling:
         }
 
     def value(self, value: Any) -> Any:
-        """Return a value with its known functions replaced."""
+        """Return a value in which functions with known results are replaced."""
         if isinstance(value, list):
             return [self.value(item) for item in cast("list[Any]", value)]
         if not isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Runs a template's transforms for a stack: what they ask for is fetched from S3, IAM and the functions of macros."""
+"""Runs a template's transforms for a stack, with S3 objects, IAM's managed policies and macros' functions."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Transforms:
         self._read_object = read_object
 
     def expand(self, body: str, stack: Stack, given: Mapping[str, str]) -> str | None:
-        """Return what a template becomes, as JSON; None when it names no transform. Raises TemplateError.
+        """Return an expanded template as JSON; None when it names no transform. Raises TemplateError.
 
         Args:
             body: the template's text.
-            stack: for which it is expanded.
-            given: values of parameters; the others have their defaults.
+            stack: the stack that it is expanded for.
+            given: parameter values; the other parameters have their defaults.
         """
         if "Transform" not in body:
             return None

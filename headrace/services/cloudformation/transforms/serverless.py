@@ -1,4 +1,4 @@
-"""`AWS::Serverless-2016-10-31`: SAM's resources become CloudFormation's, by AWS's own aws-sam-translator."""
+"""`AWS::Serverless-2016-10-31`: AWS's own aws-sam-translator converts SAM's resources to CloudFormation's."""
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false
 
@@ -12,13 +12,13 @@ from headrace.services.cloudformation.errors import TemplateError, TransformFail
 from headrace.services.cloudformation.transforms.context import TransformContext
 
 NAME = "AWS::Serverless-2016-10-31"
-# The translator keeps the region in a class.
+# The translator stores the region in a class attribute.
 _LOCK = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The one member of a boto3 session that the translator reads."""
+    """A stand-in for a boto3 session, with the one member that the translator reads."""
 
     region_name: str
 
@@ -26,7 +26,7 @@ class _Session:
 def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any]:
     """Return a template without SAM's resources. Raises TemplateError, with the translator's sentences."""
     try:
-        # Half a second, which only stacks of SAM's pay for.
+        # The import takes half a second; only stacks that use SAM pay for it.
         from samtranslator.model.exceptions import InvalidDocumentException
         from samtranslator.parser.parser import Parser
         from samtranslator.translator.translator import Translator
@@ -50,5 +50,5 @@ def expand(document: dict[str, Any], context: TransformContext) -> dict[str, Any
             shown = " ".join([str(error.message), *causes])
             raise TransformFailed(f"Transform {NAME} failed with: {shown}") from error
         finally:
-            translator.metrics.publish()  # to nobody
+            translator.metrics.publish()  # nobody receives the log
     return py27hash_fix.undo_mark_unicode_str_in_template(found)

@@ -1,4 +1,4 @@
-"""Modules that CloudFormation puts beside a function's inline code (`ZipFile`), when that names them: `cfn-response`.
+"""The modules that CloudFormation adds to inline code (`ZipFile`) that imports them: `cfn-response`.
 
 Documented: docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cfn-lambda-function-code-cfnresponsemodule.html.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-# By the beginning of a runtime's name: what the source says, the file that it then finds, the file here.
+# Runtime prefix -> the import in the source, the file name in the package, the file here.
 _MODULES = {
     "python": ("cfnresponse", "cfnresponse.py", "cfnresponse.py"),
     "nodejs": ("cfn-response", "node_modules/cfn-response/index.js", "cfn_response.cjs"),

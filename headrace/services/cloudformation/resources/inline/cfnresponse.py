@@ -19,7 +19,7 @@ def send(
     noEcho: bool = False,
     reason: str | None = None,
 ) -> None:
-    """Send the answer to the address of the event; says in the log when that fails."""
+    """Send the answer to the event's ResponseURL; log a failure."""
     answer: dict[str, Any] = {
         "Status": responseStatus,
         "Reason": reason or f"See the details in CloudWatch Log Stream: {context.log_stream_name}",
@@ -31,7 +31,7 @@ def send(
         "Data": responseData,
     }
     body = json.dumps(answer).encode()
-    # The address is signed without a content type.
+    # The URL is signed without a content type.
     headers = {"content-type": "", "content-length": str(len(body))}
     request = urllib.request.Request(event["ResponseURL"], data=body, headers=headers, method="PUT")
     try:

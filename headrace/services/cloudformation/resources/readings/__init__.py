@@ -1,4 +1,4 @@
-"""How the resources of the types in code are read back, as data. See `reading.py`."""
+"""How resources of the types written in code are read back, as data. See `reading.py`."""
 
 from headrace.services.cloudformation.resources.reading import Reading
 from headrace.services.cloudformation.resources.readings import others, streaming

@@ -1,13 +1,13 @@
-"""How buckets are read back: each property by a call of its own, compared in the form that S3 has of it."""
+"""How buckets are read back: each property by its own call, compared in S3's form."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 from headrace.services.cloudformation.resources.s3 import bucket_made, in_the_apis_form
 
-# Property -> the call that reads it, where it stands in the answer, and the code that says that it is not set.
+# Property -> the call that reads it, its place in the answer, and the error code that means that it is not set.
 _READ = {
     "BucketEncryption": (
         "GetBucketEncryption",
@@ -51,13 +51,13 @@ def _turned(name: str, bucket: str, wanted: Any) -> Any:
     turned = in_the_apis_form(name, bucket, wanted)
     if name != "NotificationConfiguration":
         return turned
-    # A notification of another kind is a difference too.
+    # A notification of another kind is also a difference.
     return {name: turned.get(name, []) for name in _LISTS} | turned
 
 
-def _setting(name: str) -> Look:
+def _setting(name: str) -> ReadCall:
     operation, path, unset = _READ[name]
-    return Look(
+    return ReadCall(
         operation,
         {"Bucket": "@id"},
         properties={name: path},
@@ -70,7 +70,7 @@ BUCKET = Reading(
     "AWS::S3::Bucket",
     "s3",
     (
-        Look("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
+        ReadCall("GetBucketLocation", {"Bucket": "@id"}, properties={"BucketName": "@id"}),
         *(_setting(name) for name in _READ),
     ),
     made=bucket_made,
@@ -79,7 +79,7 @@ BUCKET_POLICY = Reading(
     "AWS::S3::BucketPolicy",
     "s3",
     (
-        Look(
+        ReadCall(
             "GetBucketPolicy",
             {"Bucket": "@id"},
             properties={"Bucket": "@id", "PolicyDocument": "Policy"},

@@ -1,4 +1,4 @@
-"""Functions with which the tables of readings are written."""
+"""Functions that the tables of readings use."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from headrace.services.cloudformation.resources.reading import Source, taken
 
 
 def same(names: str = "", **others: Source) -> dict[str, Source]:
-    """Return properties that stand under their own names, written with spaces between, and others."""
+    """Return properties that have the same name in the answer (separated by spaces), and others."""
     return {**{name: name for name in names.split()}, **others}
 
 
 def last_of(path: str) -> Source:
-    """Return the source of a name that ends an ARN."""
+    """Return the source of a name at the end of an ARN."""
     return lambda thing: str(taken(thing, path)).rsplit(":", 1)[-1]
 
 
 def each_of(path: str, member: str) -> Source:
-    """Return the source of a list of one member of each object in a list."""
+    """Return the source of a list: one member of each object in another list."""
 
     def members(thing: Any) -> list[Any] | None:
         found: list[dict[str, Any]] = taken(thing, path) or []

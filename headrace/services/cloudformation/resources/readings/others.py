@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 from headrace.services.cloudformation.resources.readings.common import each_of, last_of, same
 
 
@@ -28,7 +28,7 @@ READINGS = (
         "AWS::SQS::Queue",
         "sqs",
         (
-            Look(
+            ReadCall(
                 "GetQueueAttributes",
                 {"QueueUrl": "@id", "AttributeNames": ["All"]},
                 "Attributes",
@@ -48,7 +48,7 @@ READINGS = (
         "AWS::SNS::Topic",
         "sns",
         (
-            Look(
+            ReadCall(
                 "GetTopicAttributes",
                 {"TopicArn": "@id"},
                 "Attributes",
@@ -64,7 +64,7 @@ READINGS = (
         "AWS::SNS::Subscription",
         "sns",
         (
-            Look(
+            ReadCall(
                 "GetSubscriptionAttributes",
                 {"SubscriptionArn": "@id"},
                 "Attributes",
@@ -77,7 +77,7 @@ READINGS = (
         "AWS::DynamoDB::Table",
         "dynamodb",
         (
-            Look(
+            ReadCall(
                 "DescribeTable",
                 {"TableName": "@id"},
                 "Table",
@@ -88,7 +88,7 @@ READINGS = (
                     BillingMode=_billing,
                 ),
             ),
-            Look(
+            ReadCall(
                 "DescribeTimeToLive",
                 {"TableName": "@id"},
                 "TimeToLiveDescription",
@@ -101,7 +101,7 @@ READINGS = (
         "AWS::Logs::LogGroup",
         "logs",
         (
-            Look(
+            ReadCall(
                 "DescribeLogGroups",
                 {"logGroupNamePrefix": "@id", "limit": 1},
                 "logGroups.0",
@@ -120,7 +120,7 @@ READINGS = (
         "AWS::SSM::Parameter",
         "ssm",
         (
-            Look(
+            ReadCall(
                 "GetParameter",
                 {"Name": "@id", "WithDecryption": True},
                 "Parameter",
@@ -133,7 +133,7 @@ READINGS = (
         "AWS::IAM::Role",
         "iam",
         (
-            Look(
+            ReadCall(
                 "GetRole",
                 {"RoleName": "@id"},
                 "Role",
@@ -142,7 +142,7 @@ READINGS = (
                     PermissionsBoundary="PermissionsBoundary.PermissionsBoundaryArn",
                 ),
             ),
-            Look(
+            ReadCall(
                 "ListAttachedRolePolicies",
                 {"RoleName": "@id"},
                 properties={"ManagedPolicyArns": each_of("AttachedPolicies", "PolicyArn")},
@@ -154,7 +154,7 @@ READINGS = (
         "AWS::IAM::ManagedPolicy",
         "iam",
         (
-            Look(
+            ReadCall(
                 "GetPolicy",
                 {"PolicyArn": "@id"},
                 "Policy",
@@ -167,14 +167,14 @@ READINGS = (
         "AWS::Events::Rule",
         "events",
         (
-            Look(
+            ReadCall(
                 "DescribeRule",
                 {"Name": "@name", "EventBusName": "@EventBusName"},
                 properties=same(
                     "Description EventBusName EventPattern Name RoleArn ScheduleExpression State"
                 ),
             ),
-            Look(
+            ReadCall(
                 "ListTargetsByRule",
                 {"Rule": "@name", "EventBusName": "@EventBusName"},
                 properties=same("Targets"),
@@ -187,18 +187,18 @@ READINGS = (
         "AWS::KMS::Key",
         "kms",
         (
-            Look(
+            ReadCall(
                 "DescribeKey",
                 {"KeyId": "@id"},
                 "KeyMetadata",
                 same("Description KeySpec KeyUsage"),
             ),
-            Look(
+            ReadCall(
                 "GetKeyRotationStatus",
                 {"KeyId": "@id"},
                 properties={"EnableKeyRotation": "KeyRotationEnabled"},
             ),
-            Look(
+            ReadCall(
                 "GetKeyPolicy",
                 {"KeyId": "@id", "PolicyName": "default"},
                 properties={"KeyPolicy": "Policy"},
@@ -211,7 +211,7 @@ READINGS = (
         "AWS::CloudWatch::Alarm",
         "cloudwatch",
         (
-            Look(
+            ReadCall(
                 "DescribeAlarms",
                 {"AlarmNames": ["@id"]},
                 "MetricAlarms.0",
@@ -230,7 +230,7 @@ READINGS = (
         "AWS::CloudWatch::Dashboard",
         "cloudwatch",
         (
-            Look(
+            ReadCall(
                 "GetDashboard",
                 {"DashboardName": "@id"},
                 properties=same("DashboardBody DashboardName"),
@@ -241,7 +241,7 @@ READINGS = (
         "AWS::ECR::Repository",
         "ecr",
         (
-            Look(
+            ReadCall(
                 "DescribeRepositories",
                 {"repositoryNames": ["@id"]},
                 "repositories.0",
@@ -253,13 +253,13 @@ READINGS = (
     Reading(
         "AWS::Glue::Database",
         "glue",
-        (Look("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
+        (ReadCall("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
     ),
     Reading(
         "AWS::Glue::Table",
         "glue",
         (
-            Look(
+            ReadCall(
                 "GetTable",
                 {"DatabaseName": "@DatabaseName", "Name": "@id"},
                 "Table",

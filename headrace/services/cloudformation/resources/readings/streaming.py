@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import Look, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, Reading
 from headrace.services.cloudformation.resources.readings.common import each_of, same
 
 
@@ -17,7 +17,7 @@ READINGS = (
         "AWS::Kinesis::Stream",
         "kinesis",
         (
-            Look(
+            ReadCall(
                 "DescribeStreamSummary",
                 {"StreamName": "@id"},
                 "StreamDescriptionSummary",
@@ -38,7 +38,7 @@ READINGS = (
         "AWS::Kinesis::StreamConsumer",
         "kinesis",
         (
-            Look(
+            ReadCall(
                 "DescribeStreamConsumer",
                 {"ConsumerARN": "@id"},
                 "ConsumerDescription",
@@ -52,7 +52,7 @@ READINGS = (
         "AWS::Lambda::Function",
         "lambda",
         (
-            Look(
+            ReadCall(
                 "GetFunctionConfiguration",
                 {"FunctionName": "@id"},
                 properties=same(
@@ -63,7 +63,7 @@ READINGS = (
                     Layers=each_of("Layers", "Arn"),
                 ),
             ),
-            Look(
+            ReadCall(
                 "GetFunctionConcurrency",
                 {"FunctionName": "@id"},
                 properties=same("ReservedConcurrentExecutions"),
@@ -75,7 +75,7 @@ READINGS = (
         "AWS::Lambda::EventSourceMapping",
         "lambda",
         (
-            Look(
+            ReadCall(
                 "GetEventSourceMapping",
                 {"UUID": "@id"},
                 properties=same(
@@ -94,7 +94,7 @@ READINGS = (
         "AWS::Lambda::Alias",
         "lambda",
         (
-            Look(
+            ReadCall(
                 "GetAlias",
                 {"FunctionName": "@FunctionName", "Name": "@Name"},
                 properties=same("Description FunctionVersion Name"),
@@ -106,7 +106,7 @@ READINGS = (
         "AWS::KinesisFirehose::DeliveryStream",
         "firehose",
         (
-            Look(
+            ReadCall(
                 "DescribeDeliveryStream",
                 {"DeliveryStreamName": "@id"},
                 "DeliveryStreamDescription",

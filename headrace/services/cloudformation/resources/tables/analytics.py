@@ -1,4 +1,4 @@
-"""Analytics beside Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK; all stored."""
+"""Analytics services other than Glue and EMR: OpenSearch, Athena, Redshift, Lake Formation, MSK; all stored."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from headrace.services.cloudformation.resources.declaration import (
     Declared,
     Source,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
 
 def _is_granted(values: Values) -> bool:
-    """Whether a principal has all the permissions already: to take them away would be to take another's."""
+    """Whether a principal already has any of the permissions: removing them would revoke another resource's grant."""
     params = {"Principal": values.get("Principal"), "Resource": values.get("Resource")}
     answer = values.context.call("lakeformation", "ListPermissions", params)
     had = {p for e in answer["PrincipalResourcePermissions"] for p in e.get("Permissions", ())}
@@ -24,7 +24,7 @@ def _is_granted(values: Values) -> bool:
 
 
 def _tag(service: str, kind: str, member: str, *calls: str) -> tuple[str, str, str, Source]:
-    """Return the calls for the tags of what is named by an ARN with its name."""
+    """Return the calls for the tags of a resource whose ARN ends with its name."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -43,9 +43,9 @@ _WORKGROUP = {
 _RESULTS = ("OutputLocation", "EncryptionConfiguration", "ExpectedBucketOwner", "AclConfiguration")
 
 
-@made_of("WorkGroupConfiguration")
+@computed_from("WorkGroupConfiguration")
 def _workgroup_updates(values: Values) -> dict[str, Any]:
-    """Return a workgroup's whole configuration as updates, in which what is no longer there is removed."""
+    """Return a workgroup's whole configuration as updates, in which missing settings are removed."""
     given: dict[str, Any] = {**_WORKGROUP, **(values.get("WorkGroupConfiguration") or {})}
     results: dict[str, Any] = dict(given.pop("ResultConfiguration", None) or {})
     gone = {f"Remove{name}": True for name in _RESULTS if name not in results}
@@ -65,8 +65,8 @@ TYPES = [
         create=[Call("CreateDomain")],
         id="DomainName",
         read=Call("DescribeDomain", _DOMAIN),
-        # Its indexes would go with it.
-        holder=True,
+        # Deleting it would delete its indexes.
+        deletes_others=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateDomainConfig", _DOMAIN)],
         delete=[Call("DeleteDomain", _DOMAIN)],
@@ -86,8 +86,8 @@ TYPES = [
         create=[Call("CreateElasticsearchDomain")],
         id="DomainName",
         read=Call("DescribeElasticsearchDomain", _DOMAIN),
-        # Its indexes would go with it.
-        holder=True,
+        # Deleting it would delete its indexes.
+        deletes_others=True,
         tag=("AddTags", "RemoveTags", "ARN", "@answer.DomainStatus.ARN"),
         update=[Call("UpdateElasticsearchDomainConfig", _DOMAIN, empties=True)],
         delete=[Call("DeleteElasticsearchDomain", _DOMAIN)],
@@ -115,7 +115,7 @@ TYPES = [
                 {
                     "WorkGroup": "@id",
                     "ConfigurationUpdates": _workgroup_updates,
-                    "State": made_of("State")(lambda v: v.get("State") or "ENABLED"),
+                    "State": computed_from("State")(lambda v: v.get("State") or "ENABLED"),
                 },
                 only=("Description",),
             )
@@ -152,8 +152,9 @@ TYPES = [
         id="ClusterIdentifier",
         read=Call("DescribeClusters", {"ClusterIdentifier": "@id"}),
         update=[Call("ModifyCluster", {"ClusterIdentifier": "@id"})],
-        # It has tables: what no call changes makes another cluster, as a failure that says so or beside this one.
-        holder=True,
+        # Deleting it would delete its tables: a change that no call supports creates another cluster, or fails and says
+        # so.
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteCluster",
@@ -177,8 +178,8 @@ TYPES = [
         delete=[Call("DeleteNamespace", {"namespaceName": "@id"})],
         name="NamespaceName",
         name_lower=True,
-        # Its tables go with it, and its workgroup keeps it from going.
-        holder=True,
+        # Deleting it would delete its tables, and its workgroup prevents the deletion.
+        deletes_others=True,
         attributes={
             "Namespace.NamespaceArn": "@answer.namespace.namespaceArn",
             "Namespace.NamespaceId": "@answer.namespace.namespaceId",

@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Declared,
     Source,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 from headrace.services.cloudformation.resources.tables.apigateway_patches import (
@@ -25,7 +25,7 @@ from headrace.services.cloudformation.resources.tables.apigateway_patches import
 
 
 def _tag(path: str) -> tuple[str, str, str, Source]:
-    """Return the calls for the tags of what an ARN names that ends with this path; `{}` are properties, or the id."""
+    """Return the calls for the tags of a resource whose ARN ends with this path; `{}` are properties, or the id."""
 
     def arn(values: Values) -> str:
         place = path.format(id=values.id, **values.properties)
@@ -34,18 +34,18 @@ def _tag(path: str) -> tuple[str, str, str, Source]:
     return "TagResource", "UntagResource", "resourceArn", arn
 
 
-@made_of("Name", "Body")
+@computed_from("Name", "Body")
 def api_name(values: Values) -> str:
-    """Return the API's name: the template's, or the title of the description that it brings."""
+    """Return the API's name: the template's, or the title of the API definition in its body."""
     title = values.get("Body.info.title")
     return str(values.get("Name") or title or values.context.generated_name(128))
 
 
-@made_of("Body")
+@computed_from("Body")
 def _body(values: Values) -> str:
     body: dict[str, Any] = dict(values.get("Body"))
     if "swagger" in body:
-        # SAM's descriptions are Swagger 2.0, moto reads OpenAPI 3; what it reads of them is alike.
+        # SAM writes Swagger 2.0, moto reads OpenAPI 3; the parts that moto reads are the same in both.
         del body["swagger"]
         body["openapi"] = "3.0.1"
     return json.dumps(body)
@@ -101,7 +101,7 @@ _METHOD_CALLS = [
 
 
 def _has_key(values: Values) -> bool:
-    """Whether a usage plan has a key."""
+    """Whether a usage plan has an API key."""
     plan = {"usagePlanId": values.get("UsagePlanId")}
     keys = values.context.call("apigateway", "GetUsagePlanKeys", plan).get("items", [])
     return any(key["id"] == values.get("KeyId") for key in keys)
@@ -137,9 +137,9 @@ _STAGE_PATHS = {
 }
 
 
-@made_of("StageName")
+@computed_from("StageName")
 def _without_its_stage(values: Values) -> str:
-    """Return the deployment's id once the stage that it was made with, if it still points to it, is deleted."""
+    """Delete the stage that the deployment created, if it still points to it; return the deployment's id."""
     name, api = values.get("StageName"), {"restApiId": values.get("RestApiId")}
     if name:
         call = values.context.call

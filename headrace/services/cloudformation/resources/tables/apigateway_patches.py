@@ -1,4 +1,4 @@
-"""The patches that bring things of API Gateway to what a template says; its updates take nothing else."""
+"""The patch operations that bring API Gateway's resources to the template's state; its updates take nothing else."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declaration import MadeOf, Values, made_of
+from headrace.services.cloudformation.resources.declaration import Computed, Values, computed_from
 
 
-def patches_of(paths: Mapping[str, str]) -> MadeOf:
-    """Return the patches that bring properties, by the paths that the API has for them, to what a template says."""
+def patches_of(paths: Mapping[str, str]) -> Computed:
+    """Return the patch operations that set properties to the template's values, by their paths in the API."""
 
     def patches(values: Values) -> list[dict[str, str]]:
         found: list[dict[str, str]] = []
@@ -25,7 +25,7 @@ def patches_of(paths: Mapping[str, str]) -> MadeOf:
                 found.append({"op": "replace", "path": path, "value": _text(value)})
         return found
 
-    return MadeOf(tuple(paths), patches)
+    return Computed(tuple(paths), patches)
 
 
 def _text(value: Any) -> str:
@@ -35,7 +35,7 @@ def _text(value: Any) -> str:
 
 
 def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
-    """Return the patches that take items from a list, and add others; `path` has a `{}` for an item's own path."""
+    """Return the patch operations that remove and add items of a list; `path` has a `{}` for the item's own path."""
     old, new = (cast("list[str]", one.get(name) or []) for one in (values.old, values.properties))
     found: list[dict[str, str]] = []
     for verb, items in (
@@ -48,7 +48,7 @@ def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
     return found
 
 
-@made_of(
+@computed_from(
     "Policy",
     "BinaryMediaTypes",
     "DisableExecuteApiEndpoint",
@@ -56,7 +56,7 @@ def _remaining(values: Values, name: str, path: str) -> list[dict[str, str]]:
     "MinimumCompressionSize",
 )
 def api_patches(values: Values) -> list[dict[str, str]]:
-    """Return the patches for what of an API is no plain text."""
+    """Return the patch operations for those parts of an API that are not plain text."""
     found = _remaining(values, "BinaryMediaTypes", "/binaryMediaTypes/{}")
     put: dict[str, str] = {}
     if "Policy" in values.changed:
@@ -72,7 +72,7 @@ def api_patches(values: Values) -> list[dict[str, str]]:
             cast("dict[str, list[str]]", one.get("EndpointConfiguration") or {})
             for one in (values.old, values.properties)
         )
-        # Documented: an API is edge-optimized unless a template says otherwise.
+        # Documented: the default endpoint type is edge-optimized.
         was, will_be = ((one.get("Types") or ["EDGE"])[0] for one in (before, after))
         path = f"/endpointConfiguration/types/{was}"
         found.append({"op": "replace", "path": path, "value": will_be})
@@ -82,7 +82,7 @@ def api_patches(values: Values) -> list[dict[str, str]]:
 
 
 def _stage_throttles(stage: dict[str, Any], *, is_new: bool) -> list[dict[str, str]]:
-    """Return the patches for the methods of a plan's stage that have limits of their own."""
+    """Return the patch operations for the methods of a plan's stage with their own limits."""
     path = f"/apiStages/{stage.get('ApiId')}:{stage.get('Stage')}/throttle"
     found = [] if is_new else [{"op": "remove", "path": path}]
     for name, limits in cast("dict[str, dict[str, Any]]", stage.get("Throttle") or {}).items():
@@ -94,13 +94,13 @@ def _stage_throttles(stage: dict[str, Any], *, is_new: bool) -> list[dict[str, s
     return found
 
 
-@made_of("ApiStages", "Quota", "Throttle")
+@computed_from("ApiStages", "Quota", "Throttle")
 def plan_patches(values: Values) -> list[dict[str, str]]:
-    """Return the patches that bring a usage plan's stages, quota and throttle to what a template says."""
+    """Return the patch operations that set a usage plan's stages, quota and throttle to the template's values."""
     found: list[dict[str, str]] = []
     given = cast("list[dict[str, Any]]", values.get("ApiStages") or [])
     new = [f"{each.get('ApiId')}:{each.get('Stage')}" for each in given]
-    # As it is: a rollback finds what an update that failed has not come to change.
+    # The plan's actual state: in a rollback, some changes of the failed update were never made.
     plan = values.context.call("apigateway", "GetUsagePlan", {"usagePlanId": values.id})
     there = cast("list[dict[str, Any]]", plan.get("apiStages") or [])
     old = [f"{each['apiId']}:{each['stage']}" for each in there]
@@ -135,28 +135,28 @@ AUTHORIZER_PATHS = {
 }
 
 
-@made_of("AuthorizerResultTtlInSeconds", "ProviderARNs")
+@computed_from("AuthorizerResultTtlInSeconds", "ProviderARNs")
 def authorizer_patches(values: Values) -> list[dict[str, str]]:
-    """Return the patches for what of an authorizer is no text."""
+    """Return the patch operations for those parts of an authorizer that are not text."""
     found = _remaining(values, "ProviderARNs", "/providerARNs")
     if "AuthorizerResultTtlInSeconds" in values.changed:
-        # Documented: 300 without it.
+        # Documented: the default is 300.
         given = values.get("AuthorizerResultTtlInSeconds")
         value = _text(300 if given is None else given)
         found.append({"op": "replace", "path": "/authorizerResultTtlInSeconds", "value": value})
     return found
 
 
-@made_of("CloudWatchRoleArn")
+@computed_from("CloudWatchRoleArn")
 def role_patch(values: Values) -> list[dict[str, str]]:
-    """Return the patch that gives the account's role for logs."""
+    """Return the patch operation that sets the account's role for logs."""
     role = values.get("CloudWatchRoleArn")
     return [{"op": "replace", "path": "/cloudwatchRoleArn", "value": role}] if role else []
 
 
-@made_of("MethodSettings", "AccessLogSetting")
+@computed_from("MethodSettings", "AccessLogSetting")
 def stage_settings(values: Values) -> list[dict[str, str]]:
-    """Return a stage's settings for methods and for its access log as patches, for which it has no members."""
+    """Return a stage's method settings and access log as patch operations; the create call has no members for them."""
     found: list[dict[str, str]] = []
     names = {
         "LoggingLevel": "logging/loglevel",

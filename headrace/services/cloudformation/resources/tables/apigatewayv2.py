@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Values,
+    computed_from,
+)
 from headrace.services.cloudformation.resources.tables.apigateway import api_name
 
 
-@made_of("ProtocolType", "Body")
+@computed_from("ProtocolType", "Body")
 def _protocol(values: Values) -> str | None:
-    # What a description is of: only HTTP APIs have one (documented).
+    # The protocol of an API that is imported from an OpenAPI definition: only HTTP APIs have one (documented).
     return values.get("ProtocolType") or ("HTTP" if values.get("Body") else None)
 
 
-@made_of("Body")
+@computed_from("Body")
 def _body(values: Values) -> str:
     return json.dumps(values.get("Body"))
 
 
 def _of_api(kind: str, *, part: str = "") -> Declared:
-    """Return a type that belongs to an API, and whose id the service makes."""
+    """Return a type that belongs to an API, and whose id the service generates."""
     member = f"{part or kind}Id"
     named = {"ApiId": "ApiId", member: "@id"}
     return Declared(

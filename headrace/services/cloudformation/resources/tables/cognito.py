@@ -6,7 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
@@ -14,9 +14,9 @@ _POOL = {"UserPoolId": "@id"}
 _OF_POOL = {"UserPoolId": "UserPoolId"}
 
 
-@made_of("RefreshTokenValidity")
+@computed_from("RefreshTokenValidity")
 def _refresh_days(values: Values) -> int:
-    """Return what an update without it sets (documented: API_UpdateUserPoolClient); moto leaves what it was."""
+    """Return the default of an update without it (documented: API_UpdateUserPoolClient); moto keeps the old value."""
     return int(values.get("RefreshTokenValidity") or 30)
 
 
@@ -106,7 +106,7 @@ TYPES = [
         "cognito-idp",
         create=[Call("CreateResourceServer")],
         id="Identifier",
-        # moto has no UpdateResourceServer: it is made anew under its name.
+        # moto has no UpdateResourceServer: it is created again under its name.
         name="Identifier",
         unique=False,
         delete=[Call("DeleteResourceServer", {**_OF_POOL, "Identifier": "@id"})],

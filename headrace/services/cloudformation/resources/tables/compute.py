@@ -1,4 +1,4 @@
-"""Batch, Auto Scaling, repositories of code and GuardDuty's detectors; all stored."""
+"""Batch, Auto Scaling, CodeCommit repositories and GuardDuty's detectors; all stored."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
-@made_of("VPCZoneIdentifier")
+@computed_from("VPCZoneIdentifier")
 def _subnets(values: Values) -> str | None:
-    """Return the subnets as the API has them: one text."""
+    """Return the subnets in the API's form: one text."""
     given = values.get("VPCZoneIdentifier")
     return ",".join(given) if given else None
 
 
-@made_of("State")
+@computed_from("State")
 def _state(values: Values) -> str:
-    # The default (documented), which the API gives by itself.
+    # The default (documented); the API sets it by itself.
     return str(values.get("State") or "ENABLED")
 
 
 def _group_tags(values: Values) -> list[Properties]:
-    """Return the tags of a group, as CreateOrUpdateTags wants them."""
+    """Return an Auto Scaling group's tags in CreateOrUpdateTags' form."""
     group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
     return [{**tag, **group} for tag in values.items("Tags")]
 
 
 def _tags_gone(values: Values) -> list[Properties]:
-    """Return the tags that the template no longer has."""
+    """Return the tags that the update removes."""
     kept = {tag["Key"] for tag in values.items("Tags")}
     group = {"ResourceId": values.id, "ResourceType": "auto-scaling-group"}
     before: list[Properties] = values.old.get("Tags") or []
     return [{**tag, **group} for tag in before if tag["Key"] not in kept]
 
 
-@made_of("Type")
+@computed_from("Type")
 def _type(values: Values) -> str:
     # aws-cdk-lib writes `managed`. Assumed: AWS takes it, as stacks of aws-cdk-lib deploy there.
     return str(values.get("Type")).upper()
@@ -115,26 +115,26 @@ TYPES = [
             ),
             Call(
                 "DeleteTags",
-                {"Tags": made_of("Tags")(_tags_gone)},
+                {"Tags": computed_from("Tags")(_tags_gone)},
                 only=(),
                 only_if=lambda v: bool(_tags_gone(v)),
             ),
             Call(
                 "CreateOrUpdateTags",
-                {"Tags": made_of("Tags")(_group_tags)},
+                {"Tags": computed_from("Tags")(_group_tags)},
                 only=(),
                 only_if=lambda v: bool(_group_tags(v)),
             ),
         ],
-        # Its policies, hooks and scheduled actions would go with it.
-        holder=True,
+        # Deleting it would delete its policies, hooks and scheduled actions.
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteAutoScalingGroup",
                 {"AutoScalingGroupName": "@id", "ForceDelete": lambda _: True},
             )
         ],
-        # moto has the account's own role always.
+        # In moto the account's own role always exists.
         names={"ServiceLinkedRoleARN": "-"},
         name="AutoScalingGroupName",
         name_length=255,

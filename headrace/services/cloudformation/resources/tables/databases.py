@@ -9,12 +9,12 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
 def _arn(kind: str) -> Callable[[Values], str]:
-    """Return the source of the ARN of a cache or of what belongs to one."""
+    """Return the source of the ARN of a cache resource."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -26,13 +26,13 @@ def _arn(kind: str) -> Callable[[Values], str]:
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
 
-@made_of("DeletionProtection")
+@computed_from("DeletionProtection")
 def _is_protected(values: Values) -> object:
-    # A template that no longer says so means that it is not.
+    # A boolean that the template no longer has is false.
     return values.get("DeletionProtection") or False
 
 
-# What ModifyDBInstance and ModifyDBCluster take, and moto keeps.
+# Members of ModifyDBInstance and ModifyDBCluster that moto stores.
 _MODIFIED = (
     "AllocatedStorage",
     "AutoMinorVersionUpgrade",
@@ -101,8 +101,8 @@ TYPES = [
         create=[Call("CreateDBInstance")],
         id="DBInstanceIdentifier",
         read=Call("DescribeDBInstances", {"DBInstanceIdentifier": "@id"}),
-        # It has data, and replicas.
-        holder=True,
+        # Deleting it would delete its data and replicas.
+        deletes_others=True,
         tag=(*_TAGS, "@answer.DBInstances.0.DBInstanceArn"),
         delete=[
             Call(
@@ -136,8 +136,8 @@ TYPES = [
         create=[Call("CreateDBCluster")],
         id="DBClusterIdentifier",
         read=Call("DescribeDBClusters", {"DBClusterIdentifier": "@id"}),
-        # It has data, and instances.
-        holder=True,
+        # Deleting it would delete its data and instances.
+        deletes_others=True,
         tag=(*_TAGS, "@answer.DBClusters.0.DBClusterArn"),
         delete=[
             Call(
@@ -198,7 +198,7 @@ TYPES = [
         name_lower=True,
         names={"VpcSecurityGroupIds": "SecurityGroupIds"},
         attributes={
-            # Nothing listens there.
+            # Nothing listens at this address.
             "ConfigurationEndpoint.Address": lambda v: f"{v.id}.cfg.cache.amazonaws.com",
             "ConfigurationEndpoint.Port": lambda v: str(v.get("Port") or 11211),
             "RedisEndpoint.Address": lambda v: f"{v.id}.cache.amazonaws.com",

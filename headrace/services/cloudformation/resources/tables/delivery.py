@@ -1,25 +1,25 @@
-"""Continuous delivery: CodeBuild's projects, CodeDeploy's groups and applications; all stored."""
+"""Continuous delivery: CodeBuild projects, CodeDeploy applications and deployment groups; all stored."""
 
 from __future__ import annotations
 
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
 )
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _project_tags(values: Values) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in values.tags.items()]
 
 
-def _or(name: str, default: int) -> MadeOf:
-    """Return the source of a member that has a default (documented) in a template that does not say it."""
-    return MadeOf((name,), lambda values: values.get(name) or default)
+def _or(name: str, default: int) -> Computed:
+    """Return the source of a member with its default (documented)."""
+    return Computed((name,), lambda values: values.get(name) or default)
 
 
 def _deployment_group(values: Values) -> str:
@@ -44,8 +44,8 @@ TYPES = [
         "codedeploy",
         create=[Call("CreateApplication")],
         id="ApplicationName",
-        # Its deployment groups would go with it.
-        holder=True,
+        # Deleting it would delete its deployment groups.
+        deletes_others=True,
         tag=(
             "TagResource",
             "UntagResource",

@@ -6,18 +6,18 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
-    gone_tags,
-    made_of,
+    computed_from,
     own_name,
+    removed_tags,
 )
 
 
-def _difference(name: str, *, added: bool) -> MadeOf:
-    """Return what an update adds to a list, or takes from it; None without any."""
+def _difference(name: str, *, added: bool) -> Computed:
+    """Return the items that an update adds to a list or removes from it; None without any."""
 
     def find(values: Values) -> list[str] | None:
         old: list[str] = values.old.get(name) or []
@@ -25,21 +25,21 @@ def _difference(name: str, *, added: bool) -> MadeOf:
         one, other = (new, old) if added else (old, new)
         return [each for each in one if each not in other] or None
 
-    return MadeOf((name,), find)
+    return Computed((name,), find)
 
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
-_EGRESS = MadeOf((), lambda v: bool(v.get("Egress")))
-# Gateway is what a template gets that gives none (documented).
-_ENDPOINT_TYPE = MadeOf(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
+_EGRESS = Computed((), lambda v: bool(v.get("Egress")))
+# The default is Gateway (documented).
+_ENDPOINT_TYPE = Computed(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
 
 
-def _true_or_false(name: str) -> MadeOf:
-    return MadeOf((name,), lambda values: {"Value": values.get(name)})
+def _true_or_false(name: str) -> Computed:
+    return Computed((name,), lambda values: {"Value": values.get(name)})
 
 
 def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
-    """Return what finds the default thing of a VPC, which EC2 makes with it."""
+    """Return the source of a VPC's default resource, which EC2 creates with the VPC."""
 
     def find(values: Values) -> Any:
         params = {"Filters": [{"Name": "vpc-id", "Values": [values.id]}]}
@@ -49,18 +49,18 @@ def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
     return find
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _own_id(values: Values) -> list[str]:
     return [values.id]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _tags(values: Values) -> list[dict[str, str]] | None:
     return [{"Key": key, "Value": value} for key, value in values.tags.items()] or None
 
 
 def _retag(resources: Source) -> list[Call]:
-    """Return the calls that give a resource its tags, and take those away that it no longer has."""
+    """Return the calls that set a resource's tags, and remove those that the update removes."""
     return [
         Call("CreateTags", {"Resources": resources, "Tags": _tags}, only=(), when="Tags"),
         Call(
@@ -72,13 +72,13 @@ def _retag(resources: Source) -> list[Call]:
     ]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _gone(values: Values) -> list[dict[str, str]] | None:
-    keys = gone_tags("Tags")(values)
+    keys = removed_tags("Tags")(values)
     return None if keys is None else [{"Key": key} for key in keys]
 
 
-@made_of("Tags")
+@computed_from("Tags")
 def _allocation(values: Values) -> list[str]:
     found = values.context.call("ec2", "DescribeAddresses", {"PublicIps": [values.id]})
     return [str(each["AllocationId"]) for each in found["Addresses"]]
@@ -280,7 +280,7 @@ TYPES = [
         create=[
             Call(
                 "CreateFlowLogs",
-                {"ResourceIds": made_of("ResourceId")(lambda v: [v.get("ResourceId")])},
+                {"ResourceIds": computed_from("ResourceId")(lambda v: [v.get("ResourceId")])},
             )
         ],
         id="@answer.FlowLogIds.0",

@@ -1,4 +1,4 @@
-"""What stands between an application and its users: CloudFront, rules of balancers, DNS's health checks; all stored."""
+"""Services in front of an application: CloudFront, load balancers' rules, Route 53's health checks; stored."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
 )
 
 _ID = {"Id": "@id"}
-# Where CloudFormation has a list, the API has the list and its length.
+# Lists that the API wraps in an object with their length.
 _COUNTED = (
     "Aliases",
     "AllowedMethods",
@@ -37,7 +37,7 @@ _COUNTED = (
 
 
 def _counted(value: Any) -> Any:
-    """Return a distribution's configuration with its lists as the API has them."""
+    """Return a distribution's configuration with its lists in the API's form."""
     if isinstance(value, list):
         return [_counted(each) for each in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
@@ -53,7 +53,7 @@ def _counted(value: Any) -> Any:
 
 
 def _methods(behaviour: dict[str, Any]) -> dict[str, Any]:
-    """Return a cache behaviour whose cached methods stand inside of the allowed ones, as the API has them."""
+    """Return a cache behaviour with its cached methods inside the allowed ones, as in the API."""
     found = dict(behaviour)
     cached = found.pop("CachedMethods", None)
     if "AllowedMethods" in found and cached is not None:
@@ -62,7 +62,7 @@ def _methods(behaviour: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@made_of("DistributionConfig")
+@computed_from("DistributionConfig")
 def _distribution(values: Values) -> dict[str, Any]:
     config: dict[str, Any] = _counted(values.get("DistributionConfig"))
     config["DefaultCacheBehavior"] = _methods(config.get("DefaultCacheBehavior") or {})
@@ -74,9 +74,9 @@ def _distribution(values: Values) -> dict[str, Any]:
     return config
 
 
-def _etag_of(operation: str) -> MadeOf:
-    """Return the version that a change must name."""
-    return MadeOf(
+def _etag_of(operation: str) -> Computed:
+    """Return the ETag that an update or deletion must give."""
+    return Computed(
         (),
         lambda values: values.context.call("cloudfront", operation, {"Id": values.id})["ETag"],
     )
@@ -87,12 +87,12 @@ def _with_tags(values: Values) -> dict[str, Any]:
     return {"DistributionConfig": _distribution(values), "Tags": {"Items": tags}}
 
 
-@made_of("FunctionCode")
+@computed_from("FunctionCode")
 def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
 
-# UpdateHealthCheck.html: a check's type and interval stay.
+# The members that an update can change; type and interval are fixed (documented: UpdateHealthCheck.html).
 _CHECKED = (
     "IPAddress",
     "Port",
@@ -119,7 +119,11 @@ TYPES = [
         create=[
             Call(
                 "CreateDistributionWithTags",
-                {"DistributionConfigWithTags": MadeOf(("DistributionConfig", "Tags"), _with_tags)},
+                {
+                    "DistributionConfigWithTags": Computed(
+                        ("DistributionConfig", "Tags"), _with_tags
+                    )
+                },
                 only=(),
                 tagged=False,
             )
@@ -174,7 +178,7 @@ TYPES = [
             Call(
                 "SetRulePriorities",
                 {
-                    "RulePriorities": made_of("Priority")(
+                    "RulePriorities": computed_from("Priority")(
                         lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
                     )
                 },

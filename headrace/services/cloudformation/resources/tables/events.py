@@ -1,4 +1,4 @@
-"""EventBridge beside its rules: buses, archives, connections, API destinations; schedules and pipes."""
+"""EventBridge without rules: buses, archives, connections, API destinations; schedules and pipes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Values,
-    made_of,
+    computed_from,
     value_at,
 )
 
@@ -22,11 +22,11 @@ _NAME = {"Name": "@id"}
 _BEGINNING = ("StartingPosition", "StartingPositionTimestamp")
 
 
-@made_of("Statement", "StatementId")
+@computed_from("Statement", "StatementId")
 def _bus_policy(values: Values) -> str | None:
-    """Return the bus's policy with the statement in it; None for a statement given by action and principal.
+    """Return the bus's policy with the statement added; None for a statement given by action and principal.
 
-    PutPermission puts a whole policy in the place of the bus's (documented: API_PutPermission).
+    PutPermission replaces the bus's whole policy (documented: API_PutPermission).
     """
     statement = values.get("Statement")
     if statement is None:
@@ -50,12 +50,12 @@ def _has_statement(values: Values) -> bool:
     return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
 
 
-@made_of("State")
+@computed_from("State")
 def _schedule_state(values: Values) -> str:
     return values.get("State") or "ENABLED"
 
 
-# By the statement itself, or by what it is about; never both.
+# The template gives the statement itself, or its parts; never both.
 _PUT_BUS_POLICY = [
     Call("PutPermission", {"Policy": _bus_policy}, only=("EventBusName",), when="Statement"),
     Call(
@@ -68,7 +68,7 @@ _GROUP = {"Name": "@id", "GroupName": "GroupName"}
 
 
 def _moment(value: Any) -> Any:
-    """Return a time in seconds, in whatever form it is; what is no time as it is."""
+    """Return a time in seconds from any form; a value that is no time is returned unchanged."""
     if isinstance(value, datetime):
         return value.timestamp()
     if not isinstance(value, str):
@@ -80,11 +80,11 @@ def _moment(value: Any) -> Any:
     return value
 
 
-@made_of("SourceParameters")
+@computed_from("SourceParameters")
 def _source_parameters(values: Values) -> dict[str, Any]:
-    """Return how a pipe reads from now on; where it began to read does not change."""
+    """Return how a pipe reads from now on; its starting position does not change."""
     given = cast("dict[str, Any]", values.get("SourceParameters") or {})
-    # As it is rather than as the template was: a rollback finds what no update has changed.
+    # The pipe's actual state: in a rollback, some changes of the failed update were never made.
     answer = values.context.call("pipes", "DescribePipe", {"Name": values.id})
     before = cast("dict[str, Any]", answer.get("SourceParameters") or {})
     found: dict[str, Any] = {}
@@ -102,9 +102,9 @@ def _source_parameters(values: Values) -> dict[str, Any]:
     return found
 
 
-def _or_none(name: str, **nothing: str) -> MadeOf:
-    """Return the source of a member that a template may no longer say."""
-    return MadeOf((name,), lambda values: values.get(name) or nothing)
+def _or_none(name: str, **nothing: str) -> Computed:
+    """Return the source of a member that an update may remove."""
+    return Computed((name,), lambda values: values.get(name) or nothing)
 
 
 TYPES = [
@@ -119,8 +119,8 @@ TYPES = [
         ],
         id="Name",
         read=Call("DescribeEventBus", _NAME),
-        # Its rules, and statements of others.
-        holder=True,
+        # Deleting it would delete its rules, and other resources' statements.
+        deletes_others=True,
         update=[
             Call(
                 "UpdateEventBus",
@@ -192,7 +192,8 @@ TYPES = [
         id="Name",
         read=Call("GetSchedule", _GROUP),
         update=[
-            # moto forgets the state that it is not told; on AWS it is enabled then (documented: API_UpdateSchedule).
+            # moto forgets a state that the request omits; on AWS the default is ENABLED (documented:
+            # API_UpdateSchedule).
             Call("UpdateSchedule", {"Name": "@id", "State": _schedule_state}),
         ],
         delete=[Call("DeleteSchedule", _GROUP)],
@@ -214,21 +215,21 @@ TYPES = [
         create=[Call("CreatePipe")],
         id="Name",
         read=Call("DescribePipe", _NAME),
-        # How far it has read its source would go with it: another pipe begins anew, and what came meanwhile is lost.
-        holder=True,
+        # Deleting it would lose its position in the source: a new pipe starts anew, and skips the records in between.
+        deletes_others=True,
         update=[
             Call(
                 "UpdatePipe",
                 {
                     **_NAME,
-                    # Said again each time: what an update does not say stays as it is, on AWS too.
+                    # Always sent: an update keeps members that it omits, on AWS too.
                     "RoleArn": "RoleArn",
                     "Target": "Target",
                     "SourceParameters": _source_parameters,
                     "EnrichmentParameters": _or_none("EnrichmentParameters"),
                     "TargetParameters": _or_none("TargetParameters"),
                     "LogConfiguration": _or_none("LogConfiguration", Level="OFF"),
-                    "DesiredState": made_of("DesiredState")(
+                    "DesiredState": computed_from("DesiredState")(
                         lambda v: v.get("DesiredState") or "RUNNING"
                     ),
                 },

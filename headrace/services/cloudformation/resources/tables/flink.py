@@ -10,7 +10,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
     value_at,
 )
 from headrace.services.cloudformation.resources.declared_calls import input_of
@@ -28,18 +28,18 @@ def _logging_option(values: Values) -> str:
 
 
 def _described(values: Values) -> dict[str, Any]:
-    """Return what the service says of the application now."""
+    """Return the application's current description."""
     answer = values.context.call(_SERVICE, "DescribeApplication", {"ApplicationName": values.id})
     return cast("dict[str, Any]", answer["ApplicationDetail"])
 
 
-@made_of()
+@computed_from()
 def _version(values: Values) -> int:
     return int(_described(values)["ApplicationVersionId"])
 
 
 def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
-    """Return a configuration with the names that UpdateApplication has for its members."""
+    """Return a configuration with UpdateApplication's names for its members."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         singular = name.replace("Properties", "Property")
@@ -56,7 +56,7 @@ def _as_update(given: Properties, shape: Any, path: str) -> dict[str, Any]:
 
 
 def _check_description(values: Values) -> None:
-    """Refuse another description: the service has no call for it. A rollback finds the one that there was."""
+    """Refuse a changed description: the service has no call for it. A rollback finds the old one unchanged."""
     before, wanted = _described(values), values.get("ApplicationDescription") or ""
     if (before.get("ApplicationDescription") or "") != wanted:
         raise ResourceFailed(
@@ -69,9 +69,9 @@ def _flink(configuration: Properties) -> Properties:
     return cast("Properties", configuration.get("FlinkApplicationConfiguration") or {})
 
 
-@made_of("ApplicationConfiguration", "ApplicationDescription")
+@computed_from("ApplicationConfiguration", "ApplicationDescription")
 def _configuration(values: Values) -> dict[str, Any] | None:
-    """Return what changes of the configuration. What a template no longer says gets its default, where it has one."""
+    """Return the changed parts of the configuration. A removed part gets its default, if it has one."""
     _check_description(values)
     new = dict(values.get("ApplicationConfiguration") or {})
     old = dict(values.old.get("ApplicationConfiguration") or {})
@@ -98,12 +98,12 @@ def _configuration(values: Values) -> dict[str, Any] | None:
 
 
 def _networks(values: Values) -> list[Properties]:
-    """Return the networks of the template: one at most."""
+    """Return the template's VPC configurations: one at most."""
     return values.items(f"ApplicationConfiguration.{_NETWORKS}")
 
 
 def _network_ids(values: Values) -> list[str]:
-    """Return the ids of the networks that the application has now."""
+    """Return the ids of the application's current VPC configurations."""
     path = "ApplicationConfigurationDescription.VpcConfigurationDescriptions"
     listed = cast("list[Properties]", value_at(_described(values), path) or [])
     return [str(each["VpcConfigurationId"]) for each in listed]
@@ -133,7 +133,7 @@ TYPES = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfigurationId": made_of("ApplicationConfiguration")(
+                    "VpcConfigurationId": computed_from("ApplicationConfiguration")(
                         lambda v: _network_ids(v)[0]
                     ),
                 },
@@ -145,7 +145,7 @@ TYPES = [
                 {
                     "ApplicationName": "@id",
                     "CurrentApplicationVersionId": _version,
-                    "VpcConfiguration": made_of("ApplicationConfiguration")(
+                    "VpcConfiguration": computed_from("ApplicationConfiguration")(
                         lambda v: _networks(v)[0]
                     ),
                 },
@@ -159,8 +159,8 @@ TYPES = [
             "ResourceARN",
             "@answer.ApplicationDetail.ApplicationARN",
         ),
-        # Its log streams would go with it.
-        holder=True,
+        # Deleting it would remove its log streams.
+        deletes_others=True,
         delete=[
             Call(
                 "DeleteApplication",

@@ -1,4 +1,4 @@
-"""Glue beside its databases and tables: jobs, crawlers, triggers, connections, schemas."""
+"""Glue without databases and tables: jobs, crawlers, triggers, connections, schemas."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from headrace.services.cloudformation.resources.declaration import (
     Declared,
     Source,
     Values,
-    made_of,
+    computed_from,
 )
 
 _NAME = {"Name": "@id"}
 
 
 def _tag(kind: str) -> tuple[str, str, str, Source]:
-    """Return the calls for the tags of what the account has by name."""
+    """Return the calls for the tags of a resource whose ARN is made from its name."""
 
     def arn(values: Values) -> str:
         place = values.context.region, values.context.account
@@ -28,9 +28,9 @@ def _tag(kind: str) -> tuple[str, str, str, Source]:
     return "TagResource", "UntagResource", "ResourceArn", arn
 
 
-@made_of("Registry")
+@computed_from("Registry")
 def _registry(values: Values) -> dict[str, str] | None:
-    """Return a schema's registry as the API names it."""
+    """Return a schema's registry in the API's form."""
     given = values.get("Registry")
     if not given:
         return None
@@ -44,27 +44,27 @@ def _registry(values: Values) -> dict[str, str] | None:
     return {"RegistryName": given["Name"]}
 
 
-@made_of("ConnectionInput")
+@computed_from("ConnectionInput")
 def _connection(values: Values) -> dict[str, Any]:
-    """Return a connection as CreateConnection takes it: a template may leave out its name and properties."""
+    """Return a connection in CreateConnection's form: a template may omit its name and properties."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
     given["Name"] = given.get("Name") or values.context.generated_name(255)
     values.properties["ConnectionInput"] = given
     return given
 
 
-@made_of("ConnectionInput")
+@computed_from("ConnectionInput")
 def _connection_changed(values: Values) -> dict[str, Any]:
-    """Return a connection as UpdateConnection takes it. Raises ResourceFailed: its name stays (documented)."""
+    """Return a connection in UpdateConnection's form. Raises ResourceFailed for another name (documented)."""
     given: dict[str, Any] = {"ConnectionProperties": {}, **(values.get("ConnectionInput") or {})}
     if given.get("Name") not in (None, values.id):
         raise ResourceFailed(f"The Name of connection {values.id} cannot be updated.")  # assumed
     return {**given, "Name": values.id}
 
 
-@made_of("Schedule")
+@computed_from("Schedule")
 def _schedule(values: Values) -> str:
-    # Documented: an empty text is no schedule.
+    # Documented: an empty text removes the schedule.
     return str(values.get("Schedule.ScheduleExpression") or "")
 
 

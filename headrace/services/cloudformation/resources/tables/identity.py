@@ -1,9 +1,14 @@
-"""IAM's users and groups, and the roles that Cognito's identity pools give."""
+"""IAM's users and groups, and the roles of Cognito's identity pools."""
 
 from __future__ import annotations
 
 from headrace.aws.errors import AwsError
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Values,
+    computed_from,
+)
 
 _USER = {"UserName": "@id"}
 _GROUP = {"GroupName": "@id"}
@@ -20,7 +25,7 @@ _LOGIN = Call(
 
 
 def _has_login(values: Values) -> bool:
-    """Whether a user has a password: another takes its place."""
+    """Whether a user has a password already, which this one would replace."""
     try:
         values.context.call("iam", "GetLoginProfile", {"UserName": values.id})
     except AwsError as error:
@@ -68,18 +73,18 @@ TYPES = [
         update=[
             Call(
                 "UpdateUser",
-                {**_USER, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                {**_USER, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             ),
             Call("PutUserPermissionsBoundary", _USER, when="PermissionsBoundary"),
             Call(
                 "DeleteUserPermissionsBoundary",
-                {"UserName": made_of("PermissionsBoundary")(lambda v: v.id)},
+                {"UserName": computed_from("PermissionsBoundary")(lambda v: v.id)},
                 only_if=lambda v: not v.get("PermissionsBoundary"),
             ),
             Call(
                 "DeleteLoginProfile",
-                {"UserName": made_of("LoginProfile")(lambda v: v.id)},
+                {"UserName": computed_from("LoginProfile")(lambda v: v.id)},
                 only_if=_has_login,
             ),
             _LOGIN,
@@ -110,12 +115,12 @@ TYPES = [
         ],
         id="GroupName",
         read=Call("GetGroup", _GROUP),
-        # Its users.
-        holder=True,
+        # Deleting it would remove its users.
+        deletes_others=True,
         update=[
             Call(
                 "UpdateGroup",
-                {**_GROUP, "NewPath": made_of("Path")(lambda v: v.get("Path") or "/")},
+                {**_GROUP, "NewPath": computed_from("Path")(lambda v: v.get("Path") or "/")},
                 only=(),
             )
         ],
@@ -161,7 +166,7 @@ TYPES = [
         shared=("Users", "GroupName"),
     ),
     Declared(
-        # moto keeps no roles of identities: what they are for is only checked to be there.
+        # moto does not store the roles: the calls only check that the identity pool exists.
         "AWS::Cognito::IdentityPoolRoleAttachment",
         "cognito-identity",
         create=[Call("DescribeIdentityPool", {"IdentityPoolId": "IdentityPoolId"}, only=())],

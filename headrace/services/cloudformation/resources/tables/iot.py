@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values, made_of
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    Declared,
+    Values,
+    computed_from,
+)
 
 # iot-core limits: "Maximum number of named policy versions".
 _MOST_VERSIONS = 5
@@ -19,7 +24,7 @@ def _has_all_versions(values: Values) -> bool:
     return len(_versions(values)) >= _MOST_VERSIONS
 
 
-@made_of("PolicyDocument")
+@computed_from("PolicyDocument")
 def _oldest_version(values: Values) -> str:
     others = (each for each in _versions(values) if not each["isDefaultVersion"])
     return str(min((each["versionId"] for each in others), key=int))

@@ -9,19 +9,19 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
-    gone_tags,
-    made_of,
+    computed_from,
+    removed_tags,
 )
 
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
 
-def _target(part: int) -> MadeOf:
-    """Return a part of what a policy scales: from its own property, or from the target's id."""
+def _target(part: int) -> Computed:
+    """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
     def find(values: Values) -> str | None:
         given = values.get(_PARTS[part])
@@ -32,7 +32,7 @@ def _target(part: int) -> MadeOf:
             given = target.split("|")[part]
         return given
 
-    return made_of(_PARTS[part], "ScalingTargetId")(find)
+    return computed_from(_PARTS[part], "ScalingTargetId")(find)
 
 
 _TARGET: dict[str, Source] = {name: name for name in _PARTS}
@@ -46,12 +46,12 @@ def _vault(values: Values) -> str:
 
 
 def _has_gone(name: str) -> Callable[[Values], bool]:
-    """Return whether an update's template has lost tags."""
-    return lambda values: gone_tags(name)(values) is not None
+    """Return whether an update removes tags."""
+    return lambda values: removed_tags(name)(values) is not None
 
 
 def _is_replaced(properties: Properties) -> bool:
-    """Whether a document is deleted and made again when it changes: so without UpdateMethod (documented)."""
+    """Whether a document is replaced when it changes: the default UpdateMethod (documented)."""
     return properties.get("UpdateMethod") != "NewVersion"
 
 
@@ -121,7 +121,7 @@ TYPES = [
         create=[Call("CreateDocument")],
         id="Name",
         read=Call("DescribeDocument", {"Name": "@id"}),
-        anew=_is_replaced,
+        recreated_if=_is_replaced,
         update=[
             Call(
                 "UpdateDocument",
@@ -132,8 +132,8 @@ TYPES = [
                 "UpdateDocumentDefaultVersion",
                 {
                     "Name": "@id",
-                    # Assumed: the version that a template makes is the one that is run.
-                    "DocumentVersion": made_of("Content")(
+                    # Assumed: the version that a template creates is the one that runs.
+                    "DocumentVersion": computed_from("Content")(
                         lambda v: v.answer["DocumentDescription"]["DocumentVersion"]
                     ),
                 },
@@ -142,13 +142,13 @@ TYPES = [
             ),
             Call(
                 "AddTagsToResource",
-                {**_DOCUMENT, "Tags": made_of("Tags")(lambda v: _pairs(v) or None)},
+                {**_DOCUMENT, "Tags": computed_from("Tags")(lambda v: _pairs(v) or None)},
                 only=(),
                 when="Tags",
             ),
             Call(
                 "RemoveTagsFromResource",
-                {**_DOCUMENT, "TagKeys": gone_tags("Tags")},
+                {**_DOCUMENT, "TagKeys": removed_tags("Tags")},
                 only=(),
                 only_if=_has_gone("Tags"),
             ),
@@ -240,7 +240,7 @@ TYPES = [
             ),
             Call(
                 "UntagResource",
-                {"ResourceArn": _vault, "TagKeyList": gone_tags("BackupVaultTags")},
+                {"ResourceArn": _vault, "TagKeyList": removed_tags("BackupVaultTags")},
                 only=(),
                 only_if=_has_gone("BackupVaultTags"),
             ),
@@ -291,13 +291,13 @@ TYPES = [
             Call("UpdateTrail", {"Name": "@id"}),
             Call(
                 "StartLogging",
-                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                {"Name": computed_from("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: boolean(v.get("IsLogging") or False),
             ),
             Call(
                 "StopLogging",
-                {"Name": made_of("IsLogging")(lambda v: v.id)},
+                {"Name": computed_from("IsLogging")(lambda v: v.id)},
                 only=(),
                 only_if=lambda v: not boolean(v.get("IsLogging") or False),
             ),

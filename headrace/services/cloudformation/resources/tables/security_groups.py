@@ -7,8 +7,8 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
     own_name,
@@ -17,7 +17,7 @@ from headrace.services.cloudformation.resources.tables.ec2 import RETAG
 
 
 def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
-    """Return a template's rule, which is flat, as one of EC2's permissions; `peer` is Source or Destination."""
+    """Return a template's flat rule as one of EC2's permissions; `peer` is Source or Destination."""
     found: dict[str, Any] = {"IpProtocol": str(rule.get("IpProtocol", "-1"))}
     for name in ("FromPort", "ToPort"):
         if name in rule:
@@ -40,7 +40,7 @@ def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
     return found
 
 
-def _permissions(peer: str, path: str = "") -> MadeOf:
+def _permissions(peer: str, path: str = "") -> Computed:
     """Return the permissions of a list of rules at `path`, or of the resource itself."""
     flat = ("IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description")
     parts = (*flat, *(f"{peer}{end}" for end in ("PrefixListId", "SecurityGroupId")))
@@ -51,20 +51,20 @@ def _permissions(peer: str, path: str = "") -> MadeOf:
         rules = values.get(path) if path else [values.properties]
         return [_permission(rule, peer) for rule in rules or []]
 
-    return MadeOf((path,) if path else parts, make)
+    return Computed((path,) if path else parts, make)
 
 
 _EVERYWHERE: dict[str, Any] = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
 
 
-def _rules(peer: str, name: str) -> MadeOf:
-    """Bring a group's own rules to what a template says, and return the group's id.
+def _rules(peer: str, name: str) -> Computed:
+    """Set a group's own rules to the template's, and return the group's id.
 
-    Rules of other resources and of nobody stay. What is there already, or gone already, is no error: a rollback finds
-    what an update that failed has not come to change.
+    Rules of other resources stay, and so do those added outside a stack. Duplicate and missing rules are no error: in a
+    rollback, some changes of the failed update were never made.
     """
     direction = name.removeprefix("SecurityGroup")
-    # A group of a template that says nothing about what goes out lets everything out.
+    # The default allows all outbound traffic.
     default = [_EVERYWHERE] if direction == "Egress" else []
 
     def bring(values: Values) -> str:
@@ -85,19 +85,19 @@ def _rules(peer: str, name: str) -> MadeOf:
                         raise
         return values.id
 
-    return MadeOf((name,), bring)
+    return Computed((name,), bring)
 
 
-def _each(source: MadeOf) -> MadeOf:
+def _each(source: Computed) -> Computed:
     """Return the source of a list of one."""
-    return MadeOf(source.properties, lambda values: [source(values)])
+    return Computed(source.properties, lambda values: [source(values)])
 
 
 def _described(kind: str) -> Call:
-    """Return the call that gives a rule another description, with the rule itself."""
+    """Return the call that changes a rule's description, with the rule itself."""
     peer = "Source" if kind == "Ingress" else "Destination"
     permissions = _permissions(peer)
-    own = MadeOf(("Description",), permissions.function)
+    own = Computed(("Description",), permissions.function)
     operation = f"UpdateSecurityGroupRuleDescriptions{kind}"
     group: Source = lambda v: v.get("GroupId")  # noqa: E731
     return Call(operation, {"GroupId": group, "IpPermissions": own}, only=())
@@ -148,7 +148,7 @@ TYPES = [
                 only=(),
                 when="SecurityGroupIngress",
             ),
-            # What a template gives stands in place of the rule that allows everything.
+            # The template's rules replace the default rule, which allows everything.
             Call(
                 "RevokeSecurityGroupEgress",
                 {

@@ -13,12 +13,12 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     Declared,
     Values,
-    made_of,
+    computed_from,
 )
 
 
 def _is_activity(values: Values) -> bool:
-    """Whether there is an activity of this name: CreateActivity answers the same for one that is there."""
+    """Whether an activity with this name exists: CreateActivity succeeds for an existing one."""
     name = values.get("Name")
     place = values.context.region, values.context.account
     arn = make_arn("states", *place, f"activity:{name}")
@@ -31,9 +31,9 @@ def _is_activity(values: Values) -> bool:
     return True
 
 
-@made_of("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
+@computed_from("Definition", "DefinitionString", "DefinitionS3Location", "DefinitionSubstitutions")
 def _definition(values: Values) -> str | None:
-    """Return the definition, wherever a template has it, with its substitutions."""
+    """Return the definition from any of its properties, with its substitutions."""
     text = values.get("DefinitionString")
     if values.get("Definition") is not None:
         text = json.dumps(values.get("Definition"))
@@ -51,7 +51,7 @@ def _definition(values: Values) -> str | None:
 
 
 def _has_machine(values: Values) -> bool:
-    """Whether there is one of that name: CreateStateMachine itself answers the same request again with success."""
+    """Whether a state machine with this name exists: an identical CreateStateMachine succeeds again."""
     name = values.get("StateMachineName")
     where = f"{values.context.region}:{values.context.account}"
     arn = f"arn:aws:states:{where}:stateMachine:{name}"
@@ -63,7 +63,7 @@ def _has_machine(values: Values) -> bool:
 
 
 def _has_alias(values: Values) -> bool:
-    """Whether the machine has one of that name: CreateStateMachineAlias answers the same request again with success."""
+    """Whether the state machine has an alias with this name: an identical CreateStateMachineAlias succeeds again."""
     routes = _routes(values)
     name = values.get("Name")
     if not (routes and name):
@@ -76,9 +76,9 @@ def _has_alias(values: Values) -> bool:
     return bool(found)
 
 
-@made_of("RoutingConfiguration", "DeploymentPreference")
+@computed_from("RoutingConfiguration", "DeploymentPreference")
 def _routes(values: Values) -> list[dict[str, Any]] | None:
-    """Return where an alias leads; a deployment preference leads it to its version at once.
+    """Return an alias's routes; a deployment preference routes all to its version at once.
 
     AWS moves traffic there step by step, and back on alarms.
     """
@@ -95,9 +95,9 @@ def _routes(values: Values) -> list[dict[str, Any]] | None:
     ]
 
 
-@made_of("StateMachineRevisionId")
+@computed_from("StateMachineRevisionId")
 def _revision(values: Values) -> str | None:
-    """Return the revision to publish; the first has none that PublishStateMachineVersion takes."""
+    """Return the revision to publish; the first has no id that PublishStateMachineVersion takes."""
     revision = values.get("StateMachineRevisionId")
     return None if revision == "INITIAL" else revision
 
@@ -131,7 +131,7 @@ TYPES = [
         read=Call("DescribeStateMachine", _ARN),
         delete=[Call("DeleteStateMachineVersion", {"stateMachineVersionArn": "@id"})],
         attributes={"Arn": "@id"},
-        # Of a version the answer has the version's own ARN.
+        # For a version, the answer has the version's own ARN.
         unread=frozenset({"StateMachineArn"}),
     ),
     Declared(

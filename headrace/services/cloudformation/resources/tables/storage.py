@@ -1,4 +1,4 @@
-"""Streams of video, file systems, and Timestream's tables; all stored."""
+"""Kinesis Video streams, file systems, and Timestream's tables; all stored."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ TYPES = [
         "efs",
         create=[Call("CreateFileSystem")],
         id="@answer.FileSystemId",
-        # It has files.
-        holder=True,
+        # Deleting it would delete its files.
+        deletes_others=True,
         tag=("TagResource", "UntagResource", "ResourceId", "@id"),
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),
         delete=[Call("DeleteFileSystem", {"FileSystemId": "@id"})],

@@ -1,4 +1,4 @@
-"""What stands in front of an application: hosted zones, web ACLs, balancers, clusters of containers; all stored."""
+"""Services in front of an application: hosted zones, web ACLs, load balancers, container clusters; all stored."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
+    Computed,
     Declared,
-    MadeOf,
     Source,
     Values,
-    made_of,
+    computed_from,
     own_name,
 )
 
 
 def _zone_id(values: Values) -> str:
-    """Return the zone that a record belongs to: by its id, or by its name."""
+    """Return a record's hosted zone: by its id, or by its name."""
     if values.get("HostedZoneId"):
         return str(values.get("HostedZoneId"))
     params = {"DNSName": values.get("HostedZoneName")}
@@ -51,29 +51,29 @@ def _record(properties: Properties) -> dict[str, Any]:
     return record
 
 
-def _change(action: str) -> MadeOf:
-    """Return the change that puts a record in its zone, or takes it out."""
+def _change(action: str) -> Computed:
+    """Return the change that puts a record into its zone or removes it."""
 
     def make(values: Values) -> dict[str, Any]:
         record, old = _record(values.properties), _record(values.old)
         changes = [{"Action": action, "ResourceRecordSet": record}]
-        # Another type or another of several of a name is another record: the old one would stay beside it.
+        # A change of type or set identifier makes another record: without a deletion the old one would stay.
         if old and any(old.get(name) != record.get(name) for name in ("Type", "SetIdentifier")):
             changes.insert(0, {"Action": "DELETE", "ResourceRecordSet": old})
         return {"Changes": changes}
 
-    return MadeOf((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
+    return Computed((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
 
 
 def _is_guarded(values: Values) -> bool:
-    """Whether a resource's web ACL is that of an association."""
+    """Whether the resource still has the association's web ACL."""
     params = {"ResourceArn": values.get("ResourceArn")}
     answer = values.context.call("wafv2", "GetWebACLForResource", params)
     return answer.get("WebACL", {}).get("ARN") == values.get("WebACLArn")
 
 
 def _cluster_settings(values: Values) -> list[Properties]:
-    # Documented: a cluster has no Container Insights unless it is told to.
+    # Documented: Container Insights is disabled by default.
     return values.items("ClusterSettings") or [{"Name": "containerInsights", "Value": "disabled"}]
 
 
@@ -84,7 +84,7 @@ def _namespace_id(values: Values) -> str:
 
 
 def _wafv2(operation: str, answer: str) -> dict[str, Source]:
-    """Return what names a thing of WAF's, with the token that its change must bring."""
+    """Return the members that name a WAF resource, with the lock token that a change requires."""
 
     def token(values: Values) -> str:
         name, own_id, scope = values.id.split("|")
@@ -116,7 +116,7 @@ TYPES = [
                 "CreateHostedZone",
                 {
                     "CallerReference": lambda v: v.context.ids.uuid(),
-                    "VPC": made_of("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
+                    "VPC": computed_from("VPCs")(lambda v: (v.get("VPCs") or [None])[0]),
                 },
             )
         ],
@@ -127,7 +127,7 @@ TYPES = [
                 "UpdateHostedZoneComment",
                 {
                     "Id": "@id",
-                    "Comment": made_of("HostedZoneConfig")(
+                    "Comment": computed_from("HostedZoneConfig")(
                         lambda v: v.get("HostedZoneConfig.Comment") or ""
                     ),
                 },
@@ -142,26 +142,26 @@ TYPES = [
         create=[Call("CreateCluster")],
         id="ClusterName",
         read=Call("DescribeClusters", {"clusters": lambda v: [v.id]}),
-        # Its services and tasks would go with it.
-        holder=True,
+        # Deleting it would delete its services and tasks.
+        deletes_others=True,
         update=[
             Call(
                 "UpdateCluster",
                 {
                     "cluster": "@id",
-                    "settings": made_of("ClusterSettings")(_cluster_settings),
+                    "settings": computed_from("ClusterSettings")(_cluster_settings),
                 },
             ),
             Call(
                 "PutClusterCapacityProviders",
                 {
                     "cluster": "@id",
-                    "capacityProviders": made_of("CapacityProviders")(
+                    "capacityProviders": computed_from("CapacityProviders")(
                         lambda v: v.get("CapacityProviders") or []
                     ),
-                    "defaultCapacityProviderStrategy": made_of("DefaultCapacityProviderStrategy")(
-                        lambda v: v.get("DefaultCapacityProviderStrategy") or []
-                    ),
+                    "defaultCapacityProviderStrategy": computed_from(
+                        "DefaultCapacityProviderStrategy"
+                    )(lambda v: v.get("DefaultCapacityProviderStrategy") or []),
                 },
                 only=(),
             ),
@@ -204,7 +204,7 @@ TYPES = [
                 "UpdateWebACL",
                 {
                     **_wafv2("GetWebACL", "LockToken"),
-                    "Rules": made_of("Rules")(lambda v: v.get("Rules") or []),
+                    "Rules": computed_from("Rules")(lambda v: v.get("Rules") or []),
                 },
                 empties=True,
             )
@@ -310,7 +310,7 @@ TYPES.extend(
                     "CreateService",
                     {
                         "serviceName": own_name("ServiceName", 255),
-                        # Without it, moto's answer to its own Fargate clusters.
+                        # Without it, moto fails for Fargate clusters.
                         "desiredCount": lambda v: v.get("DesiredCount") or 0,
                     },
                 )
@@ -322,7 +322,7 @@ TYPES.extend(
                     {
                         "cluster": "Cluster",
                         "service": lambda v: v.id.rpartition("/")[2],
-                        "desiredCount": made_of("DesiredCount")(
+                        "desiredCount": computed_from("DesiredCount")(
                             lambda v: v.get("DesiredCount") or 0
                         ),
                     },
@@ -354,7 +354,7 @@ TYPES.extend(
                     "UpdateHttpNamespace",
                     {
                         "Id": "@id",
-                        "Namespace": made_of("Description")(
+                        "Namespace": computed_from("Description")(
                             lambda v: {"Description": v.get("Description") or ""}
                         ),
                     },

@@ -1,6 +1,6 @@
 """Reads policies of queues, topics, event buses, log groups and keys from moto's memory, without a request.
 
-moto's services ask for them amid a request of their own, which another request must not interrupt. moto must be loaded.
+moto's services use it during a request of their own, which another request must not interrupt. moto must be loaded.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
@@ -33,7 +33,7 @@ def _bus(account: str, region: str, resource: str) -> Any:
 
 
 def _group(account: str, region: str, resource: str) -> Any:
-    """Logs' policies are the account's: all of them together are that of each group."""
+    """Logs' policies belong to the account: a group's policy is all of them together."""
     from moto.logs.models import logs_backends
 
     statements: list[Any] = []
@@ -62,8 +62,8 @@ _READERS: dict[str, Callable[[str, str, str], Any]] = {
 }
 
 
-def policy_held(arn: str) -> str | None:
-    """Return the policy, as JSON, of what an ARN of SQS, SNS, EventBridge, Logs or KMS names; None for none."""
+def policy_in_moto(arn: str) -> str | None:
+    """Return the policy, as JSON, of a resource of SQS, SNS, EventBridge, Logs or KMS by its ARN; None without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     try:
         found = _READERS[service](account, region, resource)

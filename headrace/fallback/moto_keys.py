@@ -1,6 +1,6 @@
-"""Reads from moto which customer's key encrypts a queue, a topic, a secret or a table, and who has grants on a key.
+"""Reads from moto which customer managed key encrypts a resource, and the grants on a key.
 
-Without a request: moto's services ask for them amid one of their own. moto must be loaded.
+It makes no request, because moto's services use it during a request of their own. moto must be loaded.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
@@ -16,17 +16,17 @@ _ARN_PARTS = 6
 
 
 def key_arn(key_id: str, account: str, region: str) -> str:
-    """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
+    """Return the ARN of the customer managed key with an id, an alias or an ARN; empty for any other."""
     key = None if not key_id or "alias/aws/" in key_id else _key_of(key_id, account, region)
     if key is None:
         return ""
-    # Some of AWS's own moto makes like a customer's, and gives them their alias.
+    # moto creates some AWS managed keys like a customer's, with their alias.
     is_own = key.key_manager != "CUSTOMER" or any("alias/aws/" in name for name in key.aliases)
     return "" if is_own else str(key.arn)
 
 
-def key_held(arn: str) -> str:
-    """Return the ARN of the customer's key of a queue, a topic, a secret or a table; empty for none."""
+def key_in_moto(arn: str) -> str:
+    """Return the ARN of the customer managed key of a queue, a topic, a secret or a table; empty without one."""
     _, _, service, region, account, resource = arn.split(":", 5)
     held: Any = None
     if service == "sqs":
@@ -77,14 +77,14 @@ def grants_on(key: str) -> Iterator[Grant]:
 def state_of_key(key_id: str, account: str, region: str) -> tuple[str, str]:
     """Return the ARN and the state (`Enabled`, `Disabled`, `PendingDeletion`, ...) of a key; "" and "" for none.
 
-    Of AWS's own keys too. `key_id` is an id, an alias, or an ARN of either.
+    This includes AWS managed keys. `key_id` is an id, an alias, or an ARN of either.
     """
     key = _key_of(key_id, account, region)
     return ("", "") if key is None else (str(key.arn), str(key.key_state))
 
 
 def _key_of(key_id: str, account: str, region: str) -> Any:
-    """Return moto's key of an id, an alias or an ARN, whose account and region count; None for none."""
+    """Return moto's key with an id, an alias or an ARN, whose account and region apply; None for none."""
     from moto.kms.models import kms_backends
 
     if key_id.startswith("arn:"):

@@ -1,4 +1,4 @@
-"""Answers the operations of IAM and STS that moto lacks or cannot answer: sessions, and the policy simulator."""
+"""Answers IAM and STS operations that moto lacks or answers wrongly: sessions, and the policy simulator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from headrace.fallback.sts_sessions import answer_of_sts
 def answer_without_moto(
     package: str, operation: str, request: HttpRequest, sessions: RoleSessions | None
 ) -> HttpResponse | None:
-    """Return the answer to an operation of moto's package; None for one that moto answers. moto must be loaded.
+    """Return the answer to an operation of moto's package; None if moto answers it. moto must be loaded.
 
-    Raises AwsError, in the service's words.
+    Raises AwsError, with the service's sentence.
     """
     if package == "iam" and operation in SIMULATIONS:
         return answer_of_simulation(request)

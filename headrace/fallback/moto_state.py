@@ -1,4 +1,4 @@
-"""What headrace's own services ask of moto's state: policies, keys, tags, principals, queues."""
+"""Answers headrace's own services about moto's state: policies, keys, tags, principals, queues."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 from headrace.aws.access_keys import AccessKey
 from headrace.fallback.access_keys import find_access_key
-from headrace.fallback.held_keys import grants_on, key_arn, key_held, state_of_key
-from headrace.fallback.held_policies import policy_held
-from headrace.fallback.held_tags import tags_held
 from headrace.fallback.iam_principals import exists_for
+from headrace.fallback.moto_keys import grants_on, key_arn, key_in_moto, state_of_key
+from headrace.fallback.moto_policies import policy_in_moto
+from headrace.fallback.moto_tags import tags_in_moto
 from headrace.fallback.queue_peek import queue_is_empty
 from headrace.iam.key_uses import Grant
 
 
-class HeldState:
-    """Answers questions about moto's state, which is loaded first unless a method says otherwise. Thread-safe.
+class MotoState:
+    """Reads moto's state, which is loaded first unless a method says otherwise. Thread-safe.
 
-    All but `queue_is_empty` raise AwsError when the loading takes too long.
+    All methods except `queue_is_empty` raise AwsError when the loading takes too long.
     """
 
     def __init__(self, warm_up: Callable[[], None], is_ready: Callable[[], bool]) -> None:
@@ -25,27 +25,27 @@ class HeldState:
         self._is_ready = is_ready
 
     def policy_of(self, arn: str) -> str | None:
-        """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None for none."""
+        """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None without one."""
         self._warm_up()
-        return policy_held(arn)
+        return policy_in_moto(arn)
 
     def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer's key of a queue, a topic or a secret; empty for none."""
+        """Return the ARN of the customer managed key of a queue, a topic or a secret; empty without one."""
         self._warm_up()
-        return key_held(arn)
+        return key_in_moto(arn)
 
     def key_named(self, key_id: str, account: str, region: str) -> str:
-        """Return the ARN of a customer's key of an id, an alias or an ARN; empty for AWS's own, and for none."""
+        """Return the ARN of the customer managed key with an id, an alias or an ARN; empty for any other."""
         self._warm_up()
         return key_arn(key_id, account, region)
 
     def tags_of(self, arn: str) -> dict[str, str]:
-        """Return the tags of what an ARN names, as far as headrace looks for them."""
+        """Return a resource's tags by its ARN, for the types that headrace reads."""
         self._warm_up()
-        return tags_held(arn)
+        return tags_in_moto(arn)
 
     def state_of_key(self, key_id: str, account: str, region: str) -> tuple[str, str]:
-        """Return the ARN and the state of a key; "" and "" for none."""
+        """Return the ARN and the state of a key; "" and "" when it does not exist."""
         self._warm_up()
         return state_of_key(key_id, account, region)
 
@@ -55,17 +55,17 @@ class HeldState:
         return list(grants_on(key))
 
     def has_principal(self, account: str, name: str) -> bool:
-        """Whether IAM has a principal of a policy of `account`, by ARN or unique id. Waits until moto is loaded."""
+        """Whether IAM has a policy's principal in `account`, by ARN or unique id. Waits until moto is loaded."""
         if ":root" in name or name == "*":
             return True
         self._warm_up()
         return exists_for(account)(name)
 
     def queue_is_empty(self, account: str, region: str, name: str) -> bool:
-        """Whether a queue has nothing to receive now, or moto is not loaded yet. Raises LookupError."""
+        """Whether a queue has no receivable message, or moto is not loaded yet. Raises LookupError."""
         return not self._is_ready() or queue_is_empty(account, region, name)
 
     def access_key(self, key_id: str) -> AccessKey | None:
-        """Return a key that IAM or STS has made; None when there is none. Waits until moto is loaded."""
+        """Return a key that IAM or STS has created; None when it does not exist. Waits until moto is loaded."""
         self._warm_up()
         return find_access_key(key_id)

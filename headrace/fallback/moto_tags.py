@@ -1,10 +1,10 @@
-"""Reads the tags of resources straight from moto's memory, without a request. moto must be loaded.
+"""Reads the tags of resources from moto's memory, without a request. moto must be loaded.
 
-moto's services ask for them amid a request of their own, which another request must not interrupt.
+moto's services use it during a request of their own, which another request must not interrupt.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateUsage=false
-# ruff: noqa: SLF001 - moto keeps a topic's tags there
+# ruff: noqa: SLF001 - moto stores a topic's tags in a private attribute
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any, cast
 from headrace.fallback import iam_records
 
 
-def tags_held(arn: str) -> dict[str, str]:
-    """Return the tags of a role, a user, a queue, a topic, a key, a secret or a table; none for all else."""
+def tags_in_moto(arn: str) -> dict[str, str]:
+    """Return the tags of a role, a user, a queue, a topic, a key, a secret or a table; none for other types."""
     _, _, service, region, account, resource = arn.split(":", 5)
     read = _READERS.get(service)
     if read is None:
