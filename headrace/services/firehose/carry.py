@@ -1,4 +1,4 @@
-"""Carries a delivery out: its objects, its destination, the retries, and the records that end in the error output."""
+"""Executes a delivery: the destination, retries, the error output and the backup."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from headrace.services.firehose.state import DeliveryStream, Intent, is_partitio
 
 @dataclass(slots=True)
 class Pending:
-    """A planned delivery: its buffer, the records that are left to deliver, and those that were refused for good.
+    """A delivery under way: its buffer, the records left to deliver, and those that cannot be delivered.
 
     Attributes:
-        again: an earlier try may have put some of its objects.
-        outcome: what the last try did, when only the error output or the backup is left of it; for the destination
-            of that version. It is not delivered once more: not every destination can tell what it has already.
-        retry_at_s: the monotonic time before which it is not tried again.
+        again: whether an earlier try may have put some of its objects.
+        outcome: the last try's outcome, with the destination's version, when only the error output or the backup is
+            left. The records are then not sent again: not every destination recognizes repeated ones.
+        retry_at_s: the monotonic time of the next try.
     """
 
     buffer: Buffer
@@ -50,21 +50,21 @@ class Pending:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing came of what was read: no record, no failure, no backup."""
+        """Whether there is nothing to write: no record, no failure, no backup."""
         return not (self.buffer.records or self.buffer.failed or self.buffer.sources)
 
 
 def carry(
     stream: DeliveryStream, intent: Intent, pending: Pending, ports: Ports, reports: Reports
 ) -> Intent | None:
-    """Try to deliver. Return None when it is done, else the intent to store, to be tried again at `retry_at_s`.
+    """Try to deliver. Return None when done, else the intent to store; the next try is at `retry_at_s`.
 
     Args:
-        stream: the delivery stream; the intent's destination is used, even if the stream has another by now.
-        intent: what was stored before the first try.
-        pending: what is left to deliver; it is changed.
+        stream: the delivery stream; the intent's destination is used, even if the stream's has changed.
+        intent: the intent that was stored before the first try.
+        pending: the records left to deliver; this function updates it.
         ports: the rest of the cloud.
-        reports: is told of what fails.
+        reports: receives the failures.
     """
     stream = replace(
         stream,
@@ -94,7 +94,7 @@ def carry(
     try:
         _put_outputs(attempt, destination, pending)
     except Exception:
-        # The next try finds again what is refused; what is reported already is not reported again.
+        # The next try refuses the same records again; they are reported only once.
         del pending.refused[before[0] :]
         pending.size_bytes, pending.objects = before[1:]
         pending.outcome = stream.version, replace(outcome, measured=[], dropped=[])
@@ -106,7 +106,7 @@ def carry(
 
 
 def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Outcome:
-    """Deliver what is left, unless an earlier try did, of which the error output is left."""
+    """Deliver the remaining records, unless an earlier try did and only the error output is left."""
     if pending.outcome is not None and pending.outcome[0] == attempt.stream.version:
         return pending.outcome[1]
     pending.outcome = None
@@ -117,7 +117,7 @@ def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Ou
 def _again(
     destination: Destination, intent: Intent, outcome: Outcome, pending: Pending, ports: Ports
 ) -> Intent | None:
-    """Return the intent to try again with, None when the retry duration is over."""
+    """Return the intent for the next try; None when the retry duration is over."""
     now_ms = outcome.end_ms or ports.clock.now_ms()
     since_ms = intent.failing_since_ms or now_ms
     if (now_ms - since_ms) / 1000 >= destination.retry_s(intent.destination):
@@ -129,13 +129,13 @@ def _again(
 
 
 def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -> None:
-    """Put the error output and the backup; delete those that an earlier try put and this one does not."""
+    """Put the error output and the backup; delete objects of an earlier try that this one does not put."""
     intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
     bodies: dict[str, bytes] = {}
     by_kind: dict[str, list[Failed]] = {}
     for failure in pending.buffer.failed:
         kind = failure.error_type or PROCESSING_FAILED
-        # An intent that an earlier version stored may not name an object of every kind.
+        # An intent stored by an earlier version of headrace may lack a key for some kind of object.
         by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
     for kind, failed in by_kind.items():
         bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)
@@ -146,7 +146,7 @@ def _put_outputs(attempt: Attempt, destination: Destination, pending: Pending) -
                 for failure in pending.refused
                 if (failure.error_type or destination.error_type) == kind
             ]
-            # Beside records that were not processed, there may be those that no object could take.
+            # Besides records whose processing failed, there may be records that could not be put into an object.
             bodies[kind] = bodies.get(kind, b"") + (
                 destination.error_body(of_kind, attempt)
                 if isinstance(destination, ErrorFile)
@@ -193,7 +193,7 @@ def _put(
 
 
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
-    """Return bucket and key of all objects that an intent names."""
+    """Return the bucket and key of every object of an intent."""
     stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
     backup = str((stream.backup or stream.s3)["BucketARN"]).rpartition(":")[2]
     return [
@@ -203,7 +203,7 @@ def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
 
 
 def delivered(intent: Intent, pending: Pending, partitions: int, *, exceeded: bool) -> Delivered:
-    """Return what a delivery that is done reports; `partitions` were active, `exceeded` as many as there may be."""
+    """Return the report of a finished delivery."""
     return Delivered(
         records=len(pending.buffer.records) - len(pending.refused),
         size_bytes=pending.size_bytes,
