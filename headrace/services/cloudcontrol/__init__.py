@@ -1,1 +1,1 @@
-"""Cloud Control: single resources, made and changed by the resource types that stacks have."""
+"""Cloud Control: creates, changes and deletes single resources with CloudFormation's resource types."""

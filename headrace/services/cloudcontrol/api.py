@@ -1,4 +1,4 @@
-"""Cloud Control as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds Cloud Control from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.store.database import Database
 def build_cloudcontrol(
     *, clock: Clock, ids: Ids, database: Database, supervisor: Supervisor, types: ResourceTypes
 ) -> CloudControl:
-    """Return Cloud Control, which works with the resource types of `types`; nothing runs before its start."""
+    """Build Cloud Control with the resource types of `types`; nothing runs before `start`."""
     store = ControlStore(database)
     return CloudControl(clock=clock, ids=ids, store=store, types=types, supervisor=supervisor)
 

@@ -1,7 +1,7 @@
-"""Cloud Control's state and rules: runs each request on a thread of its own, and keeps the resources.
+"""Cloud Control's state and rules: runs each request on a thread, and stores its resource.
 
-A resource is what a stack has made of it, or what Cloud Control has made of it since. Requests that a killed cloud was
-running are failed at the next start: whether the change was made is seen at the resource itself.
+A resource's state is the later of a stack's last change and Cloud Control's. When the cloud is killed, the requests
+under way fail at the next start; GetResource shows whether the change happened.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class CloudControl:
         self._executor: Executor | None = None
 
     def start(self) -> None:
-        """Load the requests, and fail those that a kill cut short."""
+        """Load the requests, and fail those that were running when the last cloud ended."""
         self._store.load()
         self._executor = self._supervisor.executor(limits.AT_ONCE, "cloudcontrol")
         for request in self._store.requests():
@@ -63,7 +63,7 @@ class CloudControl:
                 )
 
     def stop(self) -> None:
-        """Give up what runs, and wait for it."""
+        """Cancel the running requests, and wait for them."""
         with self._lock:
             for stop in self._stops.values():
                 stop.set()
@@ -73,14 +73,14 @@ class CloudControl:
     # --- resources ----------------------------------------------------------------------------
 
     def check_type(self, kind: str, action: str) -> None:
-        """Raise AwsError for a type that is not here, or that does not go without a stack."""
+        """Raise AwsError for a type that headrace does not have, or that works only in a stack."""
         if not self.types.is_known(kind):
             raise errors.type_not_found(kind)
         if not self.types.knows(kind):
             raise errors.unsupported(kind, action)
 
     def resources(self, call: Call, kind: str) -> list[KnownResource]:
-        """Return the resources of a type, by identifier."""
+        """Return the resources of a type, sorted by identifier."""
         found = {r.identifier: r for r in self.types.in_stacks(call.account, call.region, kind)}
         for kept in self._store.kept(call.account, call.region, kind):
             of_stack = found.get(kept.identifier)
@@ -110,7 +110,7 @@ class CloudControl:
         work: Work,
         identifier: str = "",
     ) -> dict[str, Any]:
-        """Begin an operation, or find the one that has the client token; return its ProgressEvent. Raises AwsError."""
+        """Begin an operation, or find the one with the same client token; return its ProgressEvent. Raises AwsError."""
         kind, client_token = str(request["TypeName"]), str(request.get("ClientToken") or "")
         asked = json.dumps([operation, dict(request)], sort_keys=True)
         with self._lock:
@@ -200,12 +200,12 @@ class CloudControl:
         raise errors.token_not_found(token)
 
     def requests(self, call: Call) -> list[Request]:
-        """Return the requests of an account and region, the newest first."""
+        """Return the requests of an account and region, newest first."""
         place = (call.account, call.region)
         return [replace(r) for r in self._store.requests() if (r.account, r.region) == place]
 
     def cancel(self, call: Call, token: str) -> dict[str, Any]:
-        """Have a request given up; return its ProgressEvent. Raises AwsError for one that has ended."""
+        """Begin to cancel a request; return its ProgressEvent. Raises AwsError if it has ended."""
         with self._lock:
             request, stop = self.request(call, token), self._stops.get(token)
             if stop is None or request.status not in state.RUNNING:
@@ -216,7 +216,7 @@ class CloudControl:
 
 
 def model_of(resource: KnownResource) -> str:
-    """Return a resource's properties with its read-only ones, as JSON."""
+    """Return a resource's properties, including read-only ones, as JSON."""
     read_only = {
         name: value
         for name, value in resource.attributes.items()

@@ -1,4 +1,4 @@
-"""Cloud Control's errors. AWS documents the codes; the sentences are observed where it is said, else assumed."""
+"""Cloud Control's errors. AWS documents the codes; the sentences are assumed unless marked observed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from headrace.core.resource_types import ResourceRefused
 
 
 def type_not_found(kind: str) -> AwsError:
-    """No such type. The sentence is observed (answers to a wrong type that users have shown)."""
+    """No such type. The sentence is observed (answers that users have published)."""
     return AwsError("TypeNotFoundException", f"The type '{kind}' cannot be found.", 400)
 
 
 def unsupported(kind: str, action: str) -> AwsError:
-    """A type that is there, and that Cloud Control cannot work with."""
+    """A type that exists but does not support the action in Cloud Control."""
     return AwsError(
         "UnsupportedActionException", f"Resource type {kind} does not support {action} action", 400
     )
 
 
 def not_found(kind: str, identifier: str, token: str) -> AwsError:
-    """No such resource. The sentence is observed (answers of handlers that users have shown)."""
+    """No such resource. The sentence is observed (handlers' answers that users have published)."""
     return AwsError(
         "ResourceNotFoundException",
         f"{kind} Handler returned status FAILED: Resource of type '{kind}' with identifier '{identifier}' was not"
@@ -29,7 +29,7 @@ def not_found(kind: str, identifier: str, token: str) -> AwsError:
 
 
 def invalid(message: str) -> AwsError:
-    """A request of a wrong form."""
+    """A malformed request."""
     return AwsError("InvalidRequestException", message, 400)
 
 
@@ -41,7 +41,7 @@ def token_not_found(token: str) -> AwsError:
 
 
 def token_conflict(token: str) -> AwsError:
-    """A client token that another request has used."""
+    """A client token that a different request has used."""
     return AwsError(
         "ClientTokenConflictException",
         f"The ClientToken {token} was already used with other parameters",
@@ -50,7 +50,7 @@ def token_conflict(token: str) -> AwsError:
 
 
 def concurrent(kind: str, identifier: str) -> AwsError:
-    """Another operation on the resource is under way."""
+    """Another operation on the resource is in progress."""
     return AwsError(
         "ConcurrentOperationException",
         f"Another operation on the resource {identifier} of type {kind} is in progress",
@@ -59,12 +59,12 @@ def concurrent(kind: str, identifier: str) -> AwsError:
 
 
 def ended(token: str) -> AwsError:
-    """A request that can no longer be cancelled."""
+    """A request that has ended and cannot be cancelled."""
     return AwsError(
         "ConcurrentModificationException", f"Request with token {token} has already ended", 400
     )
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return the AWS error for a domain error."""
     return invalid(str(error)) if isinstance(error, ResourceRefused) else None

@@ -1,13 +1,13 @@
-"""What headrace does with each parameter of Cloud Control's operations: it acts on all but these.
+"""The parameters of Cloud Control that headrace accepts without acting on them; it enforces all others.
 
-A resource is known that a stack or Cloud Control has made; one that another API made is not found.
+Cloud Control finds the resources that a stack or Cloud Control created, not those that another API created.
 """
 
 from __future__ import annotations
 
 from headrace.core.ports import FidelityLevel
 
-# There is one version of each type, and no identity policy is evaluated.
+# Each type has one version, and RoleArn's policies are not evaluated.
 _COMMON: dict[str, FidelityLevel] = {"TypeVersionId": "ignored", "RoleArn": "ignored"}
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
@@ -15,6 +15,6 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "GetResource": _COMMON,
     "UpdateResource": _COMMON,
     "DeleteResource": _COMMON,
-    # Only types that need it to be listed use it.
+    # On AWS, only the types that need it in order to be listed use it.
     "ListResources": {**_COMMON, "ResourceModel": "ignored"},
 }

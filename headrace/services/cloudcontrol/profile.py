@@ -1,4 +1,4 @@
-"""How requests name Cloud Control."""
+"""How the gateway recognizes requests to Cloud Control."""
 
 from headrace.aws.service import Profile
 

@@ -1,4 +1,4 @@
-"""The records of Cloud Control: requests, and the resources that they made."""
+"""Cloud Control's records: requests, and the resources that they changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ RUNNING = (IN_PROGRESS, CANCELLING)
 
 @dataclass(slots=True)
 class Request:
-    """One request for a change; `asked` is what makes another with its client token the same.
+    """One request for a change. A later request with its client token must have the same `asked`.
 
     Attributes:
         operation: `CREATE`, `UPDATE` or `DELETE`.
-        began_ms, changed_ms: when it came, and when its status last changed.
-        error_code: a HandlerErrorCode of AWS's, when it failed.
+        began_ms, changed_ms: when it arrived, and when its status last changed.
+        error_code: AWS's HandlerErrorCode, if it failed.
     """
 
     token: str
@@ -38,7 +38,7 @@ class Request:
     error_code: str = ""
 
     def event(self) -> dict[str, Any]:
-        """Return AWS's ProgressEvent."""
+        """Return the ProgressEvent."""
         maybe = {
             "Identifier": self.identifier,
             "ResourceModel": self.model,
@@ -57,7 +57,7 @@ class Request:
 
 @dataclass(slots=True)
 class Kept:
-    """What Cloud Control has last done to a resource, of a stack's or its own; `gone` when it was to delete it."""
+    """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted."""
 
     account: str
     region: str

@@ -1,4 +1,4 @@
-"""Requests and resources in the state database; what is acknowledged is stored before."""
+"""Stores requests and resources in the state database before the operation answers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class ControlStore:
         self._kept: dict[str, Kept] = {}
 
     def load(self) -> None:
-        """Read what was stored."""
+        """Load everything from the database."""
         self._by_token = {token: Request(**value) for token, value in self._requests.items()}
         self._kept = {key: Kept(**value) for key, value in self._resources.items()}
 
     def put(self, request: Request) -> None:
-        """Store a request, and forget those that are too old."""
+        """Store a request, and delete those older than seven days."""
         with self._lock:
             self._by_token[request.token] = request
             self._requests.put(request.token, asdict(request))
@@ -37,13 +37,13 @@ class ControlStore:
                     self._requests.delete(old.token)
 
     def requests(self) -> list[Request]:
-        """Return all requests, the newest first."""
+        """Return all requests, newest first."""
         with self._lock:
             found = list(self._by_token.values())
         return sorted(found, key=lambda request: (request.began_ms, request.token), reverse=True)
 
     def keep(self, resource: Kept) -> None:
-        """Store what was done to a resource."""
+        """Store a resource as Cloud Control left it."""
         key = "/".join((resource.account, resource.region, resource.kind, resource.identifier))
         with self._lock:
             self._kept[key] = resource

@@ -1,1 +1,1 @@
-"""EMR on EC2: clusters without machines, whose steps run as real processes on this one."""
+"""EMR on EC2: clusters without EC2 instances, whose steps run as processes on this machine."""

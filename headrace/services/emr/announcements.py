@@ -1,7 +1,7 @@
-"""Sends changes of state as EventBridge events: `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
+"""Sends EMR's state changes to EventBridge, as `EMR Cluster State Change` and `EMR Step Status Change` of `aws.emr`.
 
-The form of an event is that of "Monitoring Amazon EMR events with CloudWatch" in the EMR Management Guide. As there,
-delivery is best effort: events that wait when the cloud stops are lost.
+"Monitoring Amazon EMR events with CloudWatch" (EMR Management Guide) documents the events. As on AWS, delivery is best
+effort: events that are queued when the cloud stops are lost.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Announcer:
 
 
 def event_of(change: StateChange) -> BusEvent | None:
-    """Return the event of a change of state; None for a state that EMR does not announce."""
+    """Return the event of a state change; None for a state for which EMR sends none."""
     if change.step is None:
         return _cluster_event(change.cluster, change.at_ms)
     return _step_event(change.cluster, change.step, change.at_ms)

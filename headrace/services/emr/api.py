@@ -1,4 +1,4 @@
-"""EMR as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds EMR from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build_emr(
     buses: EventBusSender,
     run_bootstrap_actions: bool = False,
 ) -> Emr:
-    """Return EMR with its parts; nothing runs before `Emr.start`."""
+    """Build EMR; nothing runs before `Emr.start`."""
     folder, store = (data_dir / FOLDER).absolute(), Store(clock, database)
     ports = Ports(
         clock=clock,

@@ -1,4 +1,4 @@
-"""The persistent application UIs that clusters have, and the URLs of applications' UIs in this cloud."""
+"""Clusters' persistent application UIs, and the URLs of application UIs in this cloud."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class PersistentUi:
 
 
 class AppUis:
-    """The UIs of all applications. Thread-safe; what `add` was given is durable when it returns.
+    """The UIs of all applications. Thread-safe; a UI is durable when `add` returns.
 
     Args:
-        folder: EMR's own, with a folder for each cluster.
+        folder: EMR's folder, with a folder for each cluster.
         endpoint_url: the cloud's URL.
     """
 
@@ -57,14 +57,14 @@ class AppUis:
         return ui if (ui.account, ui.region) == (account, region) else None
 
     def history(self, cluster_id: str, application_id: str | None) -> str | None:
-        """Return the URL of one application's history, or of all applications'; None for an application it has not."""
+        """Return the URL of one application's history, or of all applications'; None for an unknown application."""
         if application_id is None:
             return f"{self._endpoint_url()}{HISTORY_PATH}"
         found = self._application(cluster_id, application_id)
         return None if found is None else f"{self._endpoint_url()}{history_path(found[1])}"
 
     def live(self, cluster_id: str, application_id: str) -> str | None:
-        """Return the URL of the UI of an application that runs on the cluster; None when it does not."""
+        """Return the URL of a running application's UI; None when it does not run."""
         found = self._application(cluster_id, application_id)
         if found is None or found[0].state not in (StepState.RUNNING, StepState.CANCEL_PENDING):
             return None
@@ -75,7 +75,7 @@ class AppUis:
         return f"{self._endpoint_url()}{STATUS_PATH}/{cluster_id}"
 
     def _application(self, cluster_id: str, application_id: str) -> tuple[Step, str] | None:
-        """Return an application's step and Spark's id of it, by either id: in cluster mode it has one of YARN's too."""
+        """Return an application's step and Spark id. The given id is Spark's, or in cluster mode YARN's."""
         cluster = self._store.cluster(cluster_id)
         for step in reversed(self._store.steps(cluster_id)):
             names = [log.application_id for log in event_logs(self._step_folder(step))]

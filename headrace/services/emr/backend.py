@@ -18,8 +18,8 @@ from headrace.spark_submit.job_workers import JobWorkers
 class Emr:
     """All clusters of all accounts and regions. Thread-safe once started.
 
-    Clusters, steps and their states last, and so do the processes of running steps when the cloud is killed: the
-    next one takes them over. A cloud that is stopped in order ends them, and their steps are FAILED.
+    Clusters and steps are durable. When the cloud is killed, the processes of running steps continue, and the next
+    cloud takes them over. When the cloud is stopped, it ends them, and their steps are FAILED.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Emr:
         self._runners = JobWorkers[ClusterRunner](ports.clock, supervisor)
 
     def start(self) -> None:
-        """Recover clusters from the database, and take over the processes of their steps."""
+        """Load clusters from the database, and take over the processes of their steps."""
         self.store.load()
         self.store.on_change = self._supervisor.start(self._announcer).wake
         for cluster in self.store.clusters():
@@ -56,28 +56,28 @@ class Emr:
     # --- for actions --------------------------------------------------------------------------
 
     def cluster(self, cluster_id: str, *, account: str, region: str) -> Cluster:
-        """Return a cluster. Raises AwsError in the words of Describe*, List* and other newer operations."""
+        """Return a cluster. Raises the AwsError of Describe*, List* and other newer operations."""
         found = self.store.find(cluster_id, account=account, region=region)
         if found is None:
             raise unknown_cluster(cluster_id)
         return found
 
     def job_flow(self, job_flow_id: str, *, account: str, region: str) -> Cluster:
-        """Return a cluster. Raises AwsError in the words of AddJobFlowSteps and other older operations."""
+        """Return a cluster. Raises the AwsError of AddJobFlowSteps and other older operations."""
         found = self.store.find(job_flow_id, account=account, region=region)
         if found is None:
             raise unknown_job_flow()
         return found
 
     def check_roles(self, cluster: Cluster) -> None:
-        """Refuse a new cluster whose service role EMR may not assume. Raises AwsError."""
+        """Raise AwsError for a new cluster whose service role EMR may not assume."""
         check_service_role(self._ports.guard, cluster)
 
     def add(self, cluster: Cluster, steps: list[Step]) -> None:
-        """Store a new cluster and set it going."""
+        """Store a new cluster and start its worker."""
         self.store.add(cluster, steps)
         self._runners.start(cluster.id, ClusterRunner(self._ports, cluster))
 
     def wake(self, cluster_id: str) -> None:
-        """Have the cluster's runner look at once at what has changed."""
+        """Wake the cluster's worker after a change."""
         self._runners.wake(cluster_id)

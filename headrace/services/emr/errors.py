@@ -1,4 +1,4 @@
-"""EMR's errors in AWS's words."""
+"""EMR's errors, with AWS's sentences."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from headrace.core.system_tags import is_refused
 
 
 def invalid_request(message: str) -> AwsError:
-    """A request that the newer operations (Describe*, List*, ...) refuse."""
+    """An invalid request to a newer operation (Describe*, List*, ...)."""
     return AwsError("InvalidRequestException", message, 400, {"ErrorCode": "InvalidRequest"})
 
 
 def unknown_cluster(cluster_id: str) -> AwsError:
-    """No cluster of that id, as Describe* and List* say it."""
+    """No cluster with that id: the error of newer operations."""
     return invalid_request(f"Cluster id '{cluster_id}' is not valid.")
 
 
 def unknown_step(step_id: str) -> AwsError:
-    """No step of that id in the cluster."""
+    """No step with that id in the cluster."""
     return invalid_request(f"Step id '{step_id}' is not valid.")
 
 
 def validation(message: str) -> AwsError:
-    """A request that the older operations (RunJobFlow, AddJobFlowSteps, ...) refuse."""
+    """An invalid request to an older operation (RunJobFlow, AddJobFlowSteps, ...)."""
     return AwsError("ValidationException", message, 400)
 
 
@@ -36,7 +36,7 @@ def unknown_release(error: UnknownRelease) -> str:
 
 
 def unknown_job_flow() -> AwsError:
-    """No cluster of that id, as the older operations say it."""
+    """No cluster with that id: the error of older operations."""
     return validation("Specified job flow ID does not exist.")
 
 
@@ -48,11 +48,11 @@ def ended_job_flow() -> AwsError:
 
 
 def check_tag_keys(keys: Iterable[str]) -> None:
-    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    """Refuse to set or remove tags with AWS's prefix; the sentence is assumed. Raises AwsError."""
     if any(map(is_refused, keys)):
         raise validation("aws: prefixed tag key names are not allowed for external use.")
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's: all of EMR's are raised as AWS's already."""
+    """Return None: this service raises AwsError itself."""
     return None

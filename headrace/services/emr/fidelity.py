@@ -1,15 +1,15 @@
-"""What headrace does with each parameter of EMR's operations.
+"""Which parameters of EMR's operations headrace only stores or ignores.
 
-Only parameters that are not enforced are listed. There are no machines: instances, networks and images are
-kept and shown.
+All others are enforced. There are no EC2 instances, so instances, networks and images are stored and shown.
 
-Of a step's `spark-submit` arguments, `--master` is replaced by `local[*]`; the counts and sizes of executors mean
-nothing there, and neither do queues and memory of YARN. `--deploy-mode cluster` is kept to in what a user sees of it:
-the driver's output is the log of a container, the step's own log is the client's report, and the driver starts in a
-folder with its `--files` and `--archives` and with `spark.yarn.appMasterEnv.*`. Not simulated of it: a second attempt
-(`spark.yarn.maxAppAttempts`), containers of executors (their output is the driver's), `waitAppCompletion=false`, and
-that cancelling the step may leave the application running. An application's id has the cluster's creation for YARN's
-start and the step's number for YARN's count. FailureDetails carry the driver's cause behind AWS's sentence.
+In a step's `spark-submit` arguments, `--master` is replaced by `local[*]`, where the number and size of executors and
+YARN's queues and memory have no effect. `--deploy-mode cluster` looks as on EMR: the driver's output is the log of a
+container, the step's own log is the client's report, and the driver starts in a folder with its `--files` and
+`--archives` and with `spark.yarn.appMasterEnv.*`. headrace does not simulate a second attempt
+(`spark.yarn.maxAppAttempts`), executors' containers (their output is the driver's), `waitAppCompletion=false`, and an
+application that survives the cancellation of its step. An application's id has the cluster's creation time in place of
+YARN's start time, and the step's number in place of YARN's count. FailureDetails add the driver's cause to AWS's
+sentence.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from headrace.spark_submit.sparks import FIDELITY_NOTE
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "RunJobFlow": {
         "Instances": "stored",
-        # Run when the cloud was started with --run-bootstrap-actions; what one leaves running ends with it.
+        # Run if the cloud was started with --run-bootstrap-actions; processes that an action leaves behind end with it.
         "BootstrapActions": "stored",
         "Applications": "stored",
-        # Refused when there is no such release; it decides which Spark runs.
+        # An unknown release is refused; the release decides which Spark runs.
         "ReleaseLabel": "stored",
         "AmiVersion": "stored",
         "CustomAmiId": "stored",
@@ -39,10 +39,10 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
         "VisibleToAllUsers": "stored",
         "ManagedScalingPolicy": "stored",
         "PlacementGroupConfigs": "stored",
-        # Of the classifications, spark-defaults, spark-env/export and spark-log4j2 reach the steps.
+        # The classifications spark-defaults, spark-env/export and spark-log4j2 reach the steps.
         "Configurations": "stored",
         "LogEncryptionKmsKeyId": "stored",
-        # No logs to CloudWatch, and S3's upload policies are not followed.
+        # headrace sends no logs to CloudWatch and ignores S3 upload policies.
         "MonitoringConfiguration": "stored",
         "ExtendedSupport": "stored",
         "SessionEnabled": "stored",
@@ -54,12 +54,12 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "AddJobFlowSteps": {
         "Steps.StepMonitoringConfiguration.S3MonitoringConfiguration.EncryptionKeyArn": "stored"
     },
-    # Of a session's resources, which there are none of.
+    # headrace has no sessions, so they have no resources.
     "AddTags": {"ClusterId": "ignored"},
     "RemoveTags": {"ClusterId": "ignored"},
     "AddInstanceFleet": {"InstanceFleet": "stored"},
     "AddInstanceGroups": {"InstanceGroups": "stored"},
-    # Of machines that are not there, only the counts and capacities change.
+    # There are no instances; only counts and capacities change.
     "ModifyInstanceFleet": {"InstanceFleet": "stored"},
     "ModifyInstanceGroups": {
         "InstanceGroups.EC2InstanceIdsToTerminate": "ignored",
@@ -69,11 +69,11 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "ModifyCluster": {"ExtendedSupport": "ignored"},
     "SetVisibleToAllUsers": {"VisibleToAllUsers": "stored"},
     "PutAutoScalingPolicy": {"AutoScalingPolicy": "stored"},
-    # Nothing is open to the public, whatever a security group says.
+    # No cluster is publicly reachable, whatever its security groups allow.
     "PutBlockPublicAccessConfiguration": {"BlockPublicAccessConfiguration": "stored"},
     "PutManagedScalingPolicy": {"ManagedScalingPolicy": "stored"},
     "CreateSecurityConfiguration": {"SecurityConfiguration": "stored"},
-    # The URLs are this cloud's pages: nobody signs in, and a page is as true for one role as for another.
+    # The URLs are pages of this cloud: they need no sign-in and are the same for every role.
     "CreatePersistentAppUI": {"EMRContainersConfig": "ignored", "XReferer": "ignored"},
     "GetPersistentAppUIPresignedURL": {"AuthProxyCall": "ignored", "ExecutionRoleArn": "ignored"},
     "GetOnClusterAppUIPresignedURL": {"DryRun": "ignored", "ExecutionRoleArn": "ignored"},

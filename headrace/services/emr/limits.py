@@ -1,4 +1,4 @@
-"""EMR's quotas and headrace's own bounds, with their sources."""
+"""EMR's quotas and headrace's own limits, with their sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MASTERS_OF_HIGH_AVAILABILITY = 3
 JOB_FLOWS_SHOWN_MS = 14 * 24 * 3600 * 1000
 # Documented: EMR Management Guide, "up to 48 task instance groups".
 MOST_TASK_GROUPS = 48
-# Assumed: ListInstances documents pages, but not their size.
+# Assumed: AWS documents that ListInstances has pages, but not their size.
 INSTANCES_PER_PAGE = 2000
 # Documented: "metrics are updated every five minutes" (Monitoring Amazon EMR metrics with CloudWatch).
 METRICS_EVERY_S = 300.0

@@ -1,8 +1,8 @@
-"""Asks whether EMR may do with a cluster's service role what it does to start its nodes.
+"""Checks whether a cluster's service role lets EMR start the nodes.
 
 Source: docs.aws.amazon.com/emr/latest/ManagementGuide/emr-iam-role.html (documented): the trust of
-elasticmapreduce.amazonaws.com, ec2:RunInstances, and iam:PassRole of the nodes' role to EC2. There are no instances
-here, so that the many calls that only look at networks and images are not asked for.
+elasticmapreduce.amazonaws.com, ec2:RunInstances, and iam:PassRole of the nodes' role to EC2. The permissions that EMR
+needs to describe networks and images are not checked, because there are no instances.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from headrace.services.emr.errors import validation
 from headrace.services.emr.state import Cluster
 
 SERVICE = "elasticmapreduce.amazonaws.com"
-# The name of the session is assumed.
+# The session name is assumed.
 SESSION = "EMR"
 
 
 def role_arn(cluster: Cluster) -> str:
-    """Return the ARN of the service role, which requests give by name or by ARN; empty without one."""
+    """Return the service role's ARN; the request has its name or its ARN. Empty without a role."""
     given = str(cluster.request.get("ServiceRole") or "")
     if not given or given.startswith("arn:"):
         return given
@@ -26,16 +26,16 @@ def role_arn(cluster: Cluster) -> str:
 
 
 def check_service_role(guard: Guard, cluster: Cluster) -> None:
-    """Refuse a cluster whose service role EMR may not assume, or that is not there. Raises AwsError."""
+    """Raise AwsError when the service role does not exist or EMR may not assume it."""
     arn = role_arn(cluster)
     source = make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
     if arn and guard.denial(Acting(SERVICE, source_arn=source), "sts:AssumeRole", arn):
-        # Assumed: the words that AWS has for a role that is not there.
+        # Assumed: AWS's sentence for a role that does not exist.
         raise validation(f"{cluster.request['ServiceRole']} is invalid")
 
 
 def why_no_instances(guard: Guard, cluster: Cluster, node_role: str) -> str:
-    """Return why the cluster cannot start: its service role may not run instances; empty when it may.
+    """Return why the service role may not run instances; empty when it may.
 
     `node_role` is the ARN of the nodes' role; empty for none.
     """
@@ -50,5 +50,5 @@ def why_no_instances(guard: Guard, cluster: Cluster, node_role: str) -> str:
         passed = {"iam:passedtoservice": ("ec2.amazonaws.com",)}
         denied.append(guard.denial(acting, "iam:PassRole", node_role, passed))
     sentence = next(filter(None, denied), "")
-    # Assumed, no recorded answer was found.
+    # Assumed: no recorded answer was found.
     return f"Service role {arn} has insufficient EC2 permissions. {sentence}" if sentence else ""

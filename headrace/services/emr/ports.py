@@ -1,4 +1,4 @@
-"""What the runners of all clusters are given: clock, store, metrics, and what the cloud gives to jobs."""
+"""The dependencies of cluster workers: clock, store, metrics, and the jobs' access to the cloud."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Ports:
     """What all runners share.
 
     Attributes:
-        context: what this cloud gives to every job.
-        folder: EMR's own, with a folder for each cluster.
-        guard: says what a cluster's service role may do.
+        context: how jobs reach this cloud.
+        folder: EMR's folder, with a folder for each cluster.
+        guard: decides what a cluster's service role may do.
         run_bootstrap_actions: whether clusters run their bootstrap actions on this machine.
     """
 

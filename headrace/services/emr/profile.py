@@ -1,4 +1,4 @@
-"""How requests name EMR."""
+"""How the gateway recognizes requests to EMR."""
 
 from headrace.aws.service import Profile
 

@@ -1,4 +1,4 @@
-"""Scaling policies: their bounds, and how a group's is shown."""
+"""Scaling policies: checks their limits, and describes a group's policy."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any, cast
 from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.state import Cluster
 
-# What a dimension of an alarm may say for the cluster (documented: emr-automatic-scaling).
+# A dimension's placeholder for the cluster id (documented: emr-automatic-scaling).
 _CLUSTER_ID = "${emr.clusterId}"
 
 
 def check_constraints(policy: Mapping[str, Any]) -> None:
-    """Raise AwsError when an automatic scaling policy has bounds that cross; the sentence is assumed."""
+    """Raise AwsError when an automatic scaling policy's minimum exceeds its maximum; the sentence is assumed."""
     bounds = policy["Constraints"]
     if not 0 <= bounds["MinCapacity"] <= bounds["MaxCapacity"]:
         raise validation("MinCapacity must be at least 0 and not greater than MaxCapacity.")
 
 
 def described_policy(cluster: Cluster, policy: Mapping[str, Any]) -> Any:
-    """Return a group's automatic scaling policy as it is shown, for this cluster."""
+    """Return a group's AutoScalingPolicyDescription for this cluster."""
     shown = copy.deepcopy(dict(policy))
     for rule in shown["Rules"]:
         alarm = rule["Trigger"]["CloudWatchAlarmDefinition"]
@@ -34,7 +34,7 @@ def described_policy(cluster: Cluster, policy: Mapping[str, Any]) -> Any:
 
 
 def check_managed(policy: Mapping[str, Any], *, fleets: bool) -> None:
-    """Raise AwsError when a managed scaling policy has bounds that cross, or the units of another kind of cluster.
+    """Raise AwsError when a managed scaling policy has contradictory limits or the wrong units for the cluster.
 
     Documented: API_ComputeLimits (fleets take InstanceFleetUnits, groups Instances or VCPU); the sentences are assumed.
     """

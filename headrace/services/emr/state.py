@@ -1,4 +1,4 @@
-"""The records of clusters, of steps, and of changes of their states."""
+"""The records of clusters, steps and their state changes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ ENDED_CLUSTER = frozenset({ClusterState.TERMINATED, ClusterState.TERMINATED_WITH
 ENDED_STEP = frozenset(
     {StepState.COMPLETED, StepState.CANCELLED, StepState.FAILED, StepState.INTERRUPTED}
 )
-# The states of a step that has, or may have, a process.
+# The states of a step that may have a process.
 STEP_UNDER_WAY = frozenset({StepState.RUNNING, StepState.CANCEL_PENDING})
 
 
 @dataclass(slots=True, kw_only=True)
 class Cluster:
-    """A cluster. `request` is what RunJobFlow was given, in AWS's spelling; times are epoch milliseconds."""
+    """A cluster. `request` is RunJobFlow's; times are epoch milliseconds."""
 
     id: str
     account: str
@@ -69,17 +69,17 @@ class Cluster:
 
     @property
     def log_uri(self) -> str | None:
-        """Where logs go, or None when they go nowhere."""
+        """The S3 URI for logs, or None."""
         return self.request.get("LogUri") or None
 
     @property
     def release_label(self) -> str | None:
-        """Its release, such as `emr-7.13.0`; None when it was given none."""
+        """Its release, such as `emr-7.13.0`; None when the request had none."""
         return self.request.get("ReleaseLabel") or None
 
     @property
     def ending(self) -> bool:
-        """Whether it is ending or has ended, and so takes no more steps."""
+        """Whether it is terminating or terminated, and accepts no more steps."""
         return self.state in ENDED_CLUSTER or self.state is ClusterState.TERMINATING
 
 
@@ -98,7 +98,7 @@ class Step:
     properties: dict[str, str] = field(default_factory=dict[str, str])
     action_on_failure: str = "CONTINUE"
     execution_role_arn: str = ""
-    # Its own LogUri and the key it names for encryption; empty when it has none.
+    # Its own LogUri and encryption key; empty when it has none.
     log_uri: str = ""
     log_key_arn: str = ""
     state: StepState = StepState.PENDING
@@ -106,11 +106,11 @@ class Step:
     started_ms: int | None = None
     ended_ms: int | None = None
     failure: dict[str, str] = field(default_factory=dict[str, str])
-    # SIGTERM or SIGKILL, once somebody has asked to cancel it while it ran.
+    # SIGTERM or SIGKILL, once CancelSteps was called while it ran.
     cancel_signal: int | None = None
 
     def log_uri_in(self, cluster: Cluster) -> str | None:
-        """Where its logs go: its own LogUri, else the cluster's, else None (API_S3MonitoringConfiguration)."""
+        """The S3 URI for its logs: its own LogUri, else the cluster's, else None (API_S3MonitoringConfiguration)."""
         return self.log_uri or cluster.log_uri
 
     @property
@@ -121,7 +121,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """A cluster's new state, or a step's: copies of both as they were at `at_ms`, epoch milliseconds."""
+    """A change of a cluster's or a step's state, with copies of both at `at_ms`, epoch milliseconds."""
 
     cluster: Cluster
     step: Step | None

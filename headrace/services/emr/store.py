@@ -1,6 +1,6 @@
-"""Clusters, steps and security configurations: in memory for reading, in the database before they show.
+"""Stores clusters, steps and security configurations: reads come from memory; every write is in the database first.
 
-The store also holds the changes of state that are still to be announced as events.
+The store also queues the state changes that are to be sent as events.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# Of changes that are not announced yet; the oldest are forgotten first.
+# The limit of queued state changes; the oldest are dropped first.
 MOST_CHANGES = 10_000
 
 
 class Store:
     """All clusters of all accounts and regions.
 
-    Thread-safe: hold `lock` while reading several things that must agree, or changing anything; `save_*` is
-    durable when it returns. `on_change` is called with the lock held, after each change of state: it must not block.
+    Thread-safe. Hold `lock` for every change and for reads that must be consistent with each other. A change is durable
+    when `save_*` returns. `on_change` is called after each change of state, with the lock held; it must not block.
     """
 
     def __init__(self, clock: Clock, database: Database) -> None:
@@ -72,7 +72,7 @@ class Store:
         return cluster
 
     def cluster(self, cluster_id: str) -> Cluster:
-        """Return a cluster that is known to exist."""
+        """Return a cluster that exists."""
         with self.lock:
             return self._clusters[cluster_id]
 
@@ -130,7 +130,7 @@ class Store:
     def change_step(
         self, cluster: Cluster, step: Step, state: StepState, message: str = ""
     ) -> None:
-        """Store a step's new state and its reason; what cannot be stored has not happened."""
+        """Store a step's new state and its reason; if storing fails, the step is unchanged."""
         with self.lock:
             before = step.state, step.reason_message, step.started_ms
             step.state, step.reason_message = state, message
@@ -157,7 +157,7 @@ class Store:
         self.on_change()
 
     def next_change(self) -> StateChange | None:
-        """Take the oldest change of state that is not announced yet; None when there is none."""
+        """Remove and return the oldest queued state change; None when there is none."""
         try:
             return self._changes.popleft()
         except IndexError:
@@ -166,17 +166,17 @@ class Store:
     # --- block public access ------------------------------------------------------------------
 
     def public_access(self, account: str, region: str) -> dict[str, Any] | None:
-        """Return an account's setting of public access, or None when it was never set."""
+        """Return an account's block-public-access setting, or None when it was never set."""
         return self._access_documents.get(f"{account}/{region}")
 
     def put_public_access(self, value: dict[str, Any], *, account: str, region: str) -> None:
-        """Store an account's setting of public access."""
+        """Store an account's block-public-access setting."""
         self._access_documents.put(f"{account}/{region}", value)
 
     # --- security configurations --------------------------------------------------------------
 
     def security_configurations(self, account: str, region: str) -> dict[str, dict[str, Any]]:
-        """Return an account's security configurations by name."""
+        """Return an account's security configurations, sorted by name."""
         prefix = f"{account}/{region}/"
         return {
             key.removeprefix(prefix): value for key, value in self._security_documents.items(prefix)

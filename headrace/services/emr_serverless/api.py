@@ -1,4 +1,4 @@
-"""EMR Serverless as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds EMR Serverless from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_emr_serverless(
     access: JobAccess | None = None,
     guard: Guard | None = None,
 ) -> EmrServerless:
-    """Return EMR Serverless with its parts; nothing runs before `EmrServerless.start`."""
+    """Build EMR Serverless; nothing runs before `EmrServerless.start`."""
     store = Store(database)
     idle_watch = IdleWatch(clock, store)
     ports = Ports(

@@ -19,7 +19,7 @@ from headrace.spark_submit.page_paths import SERVERLESS_PATH
 class EmrServerless:
     """All applications of all accounts and regions. Thread-safe once started.
 
-    What an operation was given is in the database when it answers.
+    Every change is in the database before the operation answers.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class EmrServerless:
         self._runners = JobWorkers[JobRunner](ports.clock, supervisor)
 
     def start(self) -> None:
-        """Recover applications from the database, and take over the processes of their job runs."""
+        """Load applications from the database, and take over the processes of their job runs."""
         self.store.load()
         self._idle_watch.wake = self._supervisor.start(self._idle_watch).wake
         for run in self.store.runs():
@@ -51,7 +51,7 @@ class EmrServerless:
                 self._runners.start(run.id, runner)
 
     def stop(self) -> None:
-        """End every job run's process; the run is FAILED with the reason. What has not begun waits."""
+        """End every job run's process; the run is FAILED with the reason. Runs that have not started stay queued."""
         self._runners.stop()
 
     # --- for actions --------------------------------------------------------------------------
@@ -72,19 +72,19 @@ class EmrServerless:
         return found
 
     def run(self, application: Application, run: JobRun) -> None:
-        """Set a stored job run going."""
+        """Start the worker of a stored job run."""
         self._runners.start(run.id, JobRunner(self._ports, application, run))
 
     def wake(self, run_id: str) -> None:
-        """Have the job run's worker look at what has changed."""
+        """Wake the job run's worker after a change."""
         self._runners.wake(run_id)
 
     def wake_idle_watch(self) -> None:
-        """Have the watch on idle applications look at what has changed."""
+        """Wake the worker that stops idle applications."""
         self._idle_watch.wake()
 
     def remove_files(self, application: Application) -> None:
-        """Remove what the job runs of a deleted application left on this machine."""
+        """Remove the files of a deleted application's job runs from this machine."""
         shutil.rmtree(self._ports.folder / application.id, ignore_errors=True)
 
     def dashboard_url(self, run: JobRun) -> str:

@@ -1,4 +1,4 @@
-"""Turns a job run's driver and configurations into a command line, an environment and a filled folder."""
+"""Turns a job run's driver and configurations into a command line, an environment and a folder of files."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
 
 
 def submission_of(spark_submit: dict[str, Any]) -> Submission:
-    """Return a sparkSubmit driver as the command line it stands for. Raises JobRefused."""
+    """Return the `spark-submit` command line of a sparkSubmit driver. Raises JobRefused."""
     try:
         parameters = shlex.split(spark_submit.get("sparkSubmitParameters") or "")
     except ValueError as error:
         raise JobRefused(f"sparkSubmitParameters cannot be read: {error}.") from None
     entry_point = str(spark_submit["entryPoint"])
     arguments = [str(argument) for argument in listed(spark_submit, "entryPointArguments")]
-    # Parsed with an entry point after them: unless it is what follows the options, the parameters hold other things.
+    # Parse the parameters with an entry point after them, to find out whether they hold more than options.
     if parse_submission([*parameters, entry_point, entry_point]).arguments != [entry_point]:
         raise JobRefused(
             "sparkSubmitParameters may hold options with their values only, such as --conf a=b."
@@ -38,7 +38,7 @@ def submission_of(spark_submit: dict[str, Any]) -> Submission:
 
 
 def classification(application: Application, run: JobRun, name: str) -> dict[str, str]:
-    """Return the properties of a classification: the application's, and over them the job run's."""
+    """Return a classification's properties; the job run's override the application's."""
     overrides = mapped(run.request, "configurationOverrides")
     properties: dict[str, str] = {}
     for given in (
@@ -51,7 +51,7 @@ def classification(application: Application, run: JobRun, name: str) -> dict[str
 
 
 def log_uri(application: Application, run: JobRun) -> str | None:
-    """Return where logs go: the job run's S3 URI, else the application's, else None."""
+    """Return the S3 URI for logs: the job run's, else the application's, else None."""
     overrides = mapped(run.request, "configurationOverrides")
     for given in (overrides, application.request):
         monitoring = mapped(given, "monitoringConfiguration")
@@ -62,7 +62,7 @@ def log_uri(application: Application, run: JobRun) -> str | None:
 
 
 def context_of(context: JobContext, run: JobRun) -> JobContext:
-    """Return what a run has of the cloud, as its execution role."""
+    """Return how a run reaches the cloud, with its execution role's credentials."""
     return context.as_role(run.account, _role_of(run), run.id)
 
 
@@ -71,7 +71,7 @@ def _role_of(run: JobRun) -> str:
 
 
 def prepare(context: JobContext, application: Application, run: JobRun, folder: Path) -> Command:
-    """Fill an attempt's folder and return its command. Raises JobRefused."""
+    """Write an attempt's folder and return its command. Raises JobRefused."""
     context = context_of(context, run)
     work = make_folders(folder)
     submission = submission_of(run.request["jobDriver"]["sparkSubmit"])
@@ -91,7 +91,7 @@ def prepare(context: JobContext, application: Application, run: JobRun, folder: 
         defaults=defaults,
         logging=classification(application, run, "spark-driver-log4j2"),
     )
-    # An executor finds the job's archives unpacked in the folder that it starts in, and so does the driver.
+    # Executors and the driver find the job's archives unpacked in their working directory.
     unpack_archives(submission, settings, work, lambda uri: fetch(context.objects, uri, work))
     limits = mapped(run.request, "executionIamPolicy")
     environment = {

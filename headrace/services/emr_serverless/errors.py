@@ -1,4 +1,4 @@
-"""EMR Serverless' errors in AWS's words."""
+"""EMR Serverless' errors, with AWS's sentences."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.system_tags import is_refused
 
 
 def validation(message: str) -> AwsError:
-    """A request that cannot be carried out as it is."""
+    """An invalid request."""
     return AwsError("ValidationException", message, 400, {"message": message})
 
 
@@ -20,12 +20,12 @@ def not_found(what: str) -> AwsError:
 
 
 def conflict(message: str) -> AwsError:
-    """The request contradicts an earlier one or the resource's state."""
+    """The request conflicts with an earlier one or with the resource's state."""
     return AwsError("ConflictException", message, 409, {"message": message})
 
 
 def wrong_state(what: str, wanted: Iterable[str], state: str) -> AwsError:
-    """The resource is in none of the states that the operation needs."""
+    """The operation is not allowed in the resource's state."""
     states = ", ".join(wanted)
     return validation(
         f"{what} must be in one of the following statuses [{states}]. Current status: {state}"
@@ -33,11 +33,11 @@ def wrong_state(what: str, wanted: Iterable[str], state: str) -> AwsError:
 
 
 def check_tag_keys(keys: Iterable[str]) -> None:
-    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    """Refuse to set or remove tags with AWS's prefix; the sentence is assumed. Raises AwsError."""
     if any(map(is_refused, keys)):
         raise validation("aws: prefixed tag key names are not allowed for external use.")
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's: all of EMR Serverless' are raised as AWS's already."""
+    """Return None: this service raises AwsError itself."""
     return None

@@ -1,7 +1,7 @@
-"""What headrace does with each parameter of EMR Serverless' operations.
+"""Which parameters of EMR Serverless' operations headrace only stores or ignores.
 
-Only parameters that are not enforced are listed. There are no workers: capacity, networks, images and roles are kept
-and shown, and of the Spark properties the counts and sizes of executors mean nothing in `local[*]`.
+All others are enforced. There are no workers, so capacity, networks, images and roles are stored and shown, and Spark
+properties for the number and size of executors have no effect in `local[*]`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _APPLICATION: dict[str, FidelityLevel] = {
     "interactiveConfiguration": "stored",
     "jobLevelCostAllocationConfiguration": "stored",
     "maximumCapacity": "stored",
-    # Of its parts, s3MonitoringConfiguration.logUri is where logs go.
+    # Only s3MonitoringConfiguration.logUri has an effect: logs go there.
     "monitoringConfiguration": "stored",
     "networkConfiguration": "stored",
-    # Refused when there is no such release; it decides which Spark runs.
+    # An unknown release is refused; the release decides which Spark runs.
     "releaseLabel": "stored",
-    # Of its parts, maxConcurrentRuns is enforced; queueTimeoutMinutes is not.
+    # maxConcurrentRuns is enforced; queueTimeoutMinutes is not.
     "schedulerConfiguration": "stored",
     "workerTypeSpecifications": "stored",
 }
@@ -32,8 +32,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "CreateApplication": _APPLICATION,
     "UpdateApplication": _APPLICATION,
     "StartJobRun": {
-        # Of the classifications, spark-defaults and spark-driver-log4j2 reach the job; of the monitoring, the
-        # S3 logUri is used.
+        # The classifications spark-defaults and spark-driver-log4j2 reach the job, and logs go to the S3 logUri.
         "configurationOverrides": "stored",
     },
     "GetDashboardForJobRun": {"attempt": "ignored", "accessSystemProfileLogs": "ignored"},

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 class IdleWatch:
     """The worker that stops idle applications. `step` is called by one thread at a time.
 
-    `wake` does nothing until the worker runs; whoever starts it puts the handle's in its place.
+    `wake` does nothing at first; the code that starts the worker replaces it with the handle's `wake`.
     """
 
     name = "emr-serverless-idle"
@@ -27,7 +27,7 @@ class IdleWatch:
         self._store = store
 
     def step(self) -> float:
-        """Stop what is due; return the seconds until something may be. Woken by every change."""
+        """Stop idle applications; return the seconds until one may be due. Every change wakes this worker."""
         with self._store.lock:
             waits = [self._look_at(application) for application in self._store.applications()]
         return min(waits, default=math.inf)

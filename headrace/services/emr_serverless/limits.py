@@ -14,5 +14,5 @@ DEFAULT_TIMEOUT_MINUTES = 720
 DEFAULT_IDLE_MINUTES = 15
 # Documented: State details have at most 256 characters (String256).
 LONGEST_DETAILS = 256
-# As AWS's API answers to a shorter one: "RunTimeout must be at least 5 minutes."
+# From AWS's answer to a shorter timeout: "RunTimeout must be at least 5 minutes."
 SHORTEST_TIMEOUT_MINUTES = 5

@@ -1,4 +1,4 @@
-"""How requests name EMR Serverless: by its own name in their signatures, and in no other way."""
+"""How the gateway recognizes requests to EMR Serverless: by the service name in their signatures alone."""
 
 from headrace.aws.service import Profile
 

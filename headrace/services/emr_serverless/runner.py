@@ -1,7 +1,7 @@
 """The worker of one job run: takes it through its states, and starts and watches its attempts.
 
-Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
-a run is SCHEDULED before its process starts, and one that has left no pid is started again.
+Every change of state is stored before the next action, so the next cloud can continue after a kill at any point: a run
+is stored as SCHEDULED before its process starts, and a SCHEDULED run without a pid is started again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Ports:
     """What all runners share.
 
     Attributes:
-        context: what this cloud gives to every job.
-        folder: EMR Serverless' own, with a folder for each application.
-        ended: is called after each run's end.
-        guard: says whether EMR Serverless may assume a run's role.
+        context: how jobs reach this cloud.
+        folder: EMR Serverless' folder, with a folder for each application.
+        ended: called after each run's end.
+        guard: decides whether EMR Serverless may assume a run's role.
     """
 
     clock: Clock
@@ -68,17 +68,17 @@ class JobRunner:
         self._ports = ports
         self._application = application
         self._run = run
-        # The newest attempt's, while it has a process.
+        # The newest attempt's process, while it runs.
         self._job: SupervisedJob | None = None
         self._logs: JobLogs | None = None
 
     @property
     def folder(self) -> Path:
-        """Where the newest attempt's files are."""
+        """The folder of the newest attempt."""
         return attempt_folder(self._ports.folder, self._run, self._run.attempt)
 
     def recover(self) -> None:
-        """Find the process of a run that was under way when the last cloud ended."""
+        """Find the process of a run that was running when the last cloud ended."""
         if self._run.state in (JobState.SCHEDULED, JobState.RUNNING, JobState.CANCELLING):
             self._job = SupervisedJob.find(self._ports.clock, self.folder)
             if self._job is not None:
@@ -88,7 +88,7 @@ class JobRunner:
     # --- Worker -------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Start the run when it may start, and watch its process."""
+        """Start the run when the application allows it, and watch its process; see `Worker.step`."""
         if self._run.ended:
             raise WorkerDone
         if self._job is not None:
@@ -103,12 +103,12 @@ class JobRunner:
         return POLL_S
 
     def shut_down(self) -> None:
-        """Ask the process to end because the cloud stops. Called when `step` will not be called again."""
+        """Ask the process to end because the cloud stops. `step` is not called after this."""
         if self._job is not None:
             self._job.shut_down()
 
     def abandon(self) -> None:
-        """After `shut_down` and a while: kill what is left, and store how the run ended."""
+        """Kill the process if it outlived `shut_down`, and store how the run ended."""
         job, self._job = self._job, None
         if job is None:
             return
@@ -122,13 +122,13 @@ class JobRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether a process of the run still runs."""
+        """Return whether a process of the run still runs."""
         return self._job is not None and self._job.busy
 
     # --- the process --------------------------------------------------------------------------
 
     def _must_wait(self) -> bool:
-        """Whether the application already runs as many earlier job runs as it may."""
+        """Return whether the application already runs its maximum number of earlier job runs."""
         most = self._application.most_runs
         if most is None:
             return False
@@ -141,7 +141,7 @@ class JobRunner:
         role = str(self._run.request.get("executionRoleArn") or "")
         acting = Acting(SERVICE, source_arn=self._run.arn)
         if self._ports.guard.denial(acting, "sts:AssumeRole", role):
-            # Assumed, no recorded answer was found; of a role that is not there too.
+            # Assumed for this case and for a missing role: no recorded answer was found.
             self._end(
                 JobState.FAILED,
                 f"Could not assume runtime role {role} because it does not exist or isn't setup with the required"
@@ -154,7 +154,7 @@ class JobRunner:
                 self.folder,
                 lambda: prepare(self._ports.context, self._application, self._run, self.folder),
                 kind="job",
-                # AWS has no controller log: it says with which Spark the job runs here, and stays on this machine.
+                # AWS has no such log. It says which Spark runs the job, and stays on this machine.
                 logs=(*LOGS, CONTROLLER),
             )
         except JobRefused as error:
@@ -180,7 +180,7 @@ class JobRunner:
             self._end(JobState.CANCELLED, run.cancel_details)
         else:
             self._fail(self._failure(end))
-        # Not before: an end that could not be stored, on a full disk maybe, is stored later and not run again.
+        # Only after the end is stored: if storing fails, for example on a full disk, it is tried again, not the job.
         self._job = self._logs = None
 
     def _failure(self, end: JobEnd) -> str:
@@ -200,7 +200,7 @@ class JobRunner:
         return Cancellation(grace_s=CANCEL_GRACE_S if grace_s is None else grace_s, repeat=True)
 
     def _cancel_if_late(self) -> None:
-        """Cancel a run that takes longer than it may."""
+        """Cancel a run that exceeds its timeout."""
         run = self._run
         minutes = run.timeout_minutes
         if not minutes or run.cancelled or run.started_ms is None:
@@ -215,7 +215,7 @@ class JobRunner:
     # --- logs ---------------------------------------------------------------------------------
 
     def _attempt_logs(self) -> JobLogs:
-        """Return the newest attempt's logs, on their way to where the run's logs belong."""
+        """Return the newest attempt's logs, which are copied to the run's log location."""
         place = self._place()
         return JobLogs(
             self._ports.clock,
@@ -234,7 +234,7 @@ class JobRunner:
 
     def _store_logs(self) -> None:
         logs = self._logs or self._attempt_logs()
-        # The next attempt's logs replace these, so each attempt's are stored under its number as well.
+        # The next attempt's logs overwrite these, so they are also stored under the attempt's number.
         attempt = self._place(f"/attempts/{self._run.attempt.number}")
         if attempt is not None and self._run.most_attempts != 1:
             logs.store(attempt)
@@ -244,7 +244,7 @@ class JobRunner:
     # --- states -------------------------------------------------------------------------------
 
     def _fail(self, details: str) -> None:
-        """End the attempt, and the run with it unless its retry policy gives it another."""
+        """End the attempt, and the run too unless its retry policy allows another attempt."""
         run = self._run
         now_ms = self._ports.clock.now_ms()
         refusal = self._why_no_more(now_ms)
@@ -263,7 +263,7 @@ class JobRunner:
         log.info("job run %s is tried again: %s", run.id, details)
 
     def _why_no_more(self, now_ms: int) -> str | None:
-        """Return why the failed attempt is the last, as the start of a sentence; None if it is not."""
+        """Return why no attempt follows the failed one, as a prefix for the details; None if one follows."""
         run = self._run
         if run.most_attempts is not None and run.attempt.number >= run.most_attempts:
             return ""
@@ -274,7 +274,7 @@ class JobRunner:
         return f"{failed} attempts failed within an hour. " if failed >= most else None
 
     def _end(self, state: JobState, details: str) -> None:
-        """Store the logs, then the end: who sees a run ended finds its logs."""
+        """Store the logs, then the end: a client that sees the run ended finds its logs."""
         self._store_logs()
         now_ms = self._ports.clock.now_ms()
         with self._ports.store.lock:
@@ -296,5 +296,5 @@ class JobRunner:
 
 
 def attempt_folder(root: Path, run: JobRun, attempt: Attempt) -> Path:
-    """Return where an attempt's files are."""
+    """Return an attempt's folder."""
     return root / run.application_id / run.id / str(attempt.number)

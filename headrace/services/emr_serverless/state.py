@@ -1,4 +1,4 @@
-"""The records of applications, of their job runs and of the runs' attempts."""
+"""The records of applications, job runs and their attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.services.emr_serverless.limits import (
 
 
 class ApplicationState(StrEnum):
-    """AWS's states of an application, but for CREATING, STARTING and STOPPING, which take no time here."""
+    """AWS's states of an application except CREATING, STARTING and STOPPING, which take no time here."""
 
     CREATED = "CREATED"
     STARTED = "STARTED"
@@ -25,7 +25,7 @@ class ApplicationState(StrEnum):
 
 
 class JobState(StrEnum):
-    """AWS's states of a job run, but for PENDING, which takes no time here."""
+    """AWS's states of a job run except PENDING, which takes no time here."""
 
     SUBMITTED = "SUBMITTED"
     QUEUED = "QUEUED"
@@ -42,7 +42,7 @@ ENDED = frozenset({JobState.SUCCESS, JobState.FAILED, JobState.CANCELLED})
 
 @dataclass(slots=True, kw_only=True)
 class Application:
-    """An application. `request` is what it was made with, in AWS's spelling; times are epoch milliseconds."""
+    """An application. `request` is CreateApplication's, with later updates; times are epoch milliseconds."""
 
     id: str
     account: str
@@ -51,7 +51,7 @@ class Application:
     client_token: str
     created_ms: int
     updated_ms: int
-    # Of what CreateApplication was given, to know a repeated call; updates do not change it.
+    # CreateApplication's request, to recognize a repeated call; updates do not change it.
     fingerprint: str
     state: ApplicationState = ApplicationState.CREATED
     details: str = ""
@@ -65,7 +65,7 @@ class Application:
 
     @property
     def starts_itself(self) -> bool:
-        """Whether a submitted job starts it; on by default, as on AWS."""
+        """Whether StartJobRun starts it; on by default, as on AWS."""
         return bool(mapped(self.request, "autoStartConfiguration").get("enabled", True))
 
     @property
@@ -78,7 +78,7 @@ class Application:
 
     @property
     def most_runs(self) -> int | None:
-        """How many job runs may run at a time; None for any number."""
+        """How many job runs may run at a time; None for no limit."""
         return mapped(self.request, "schedulerConfiguration").get("maxConcurrentRuns")
 
 
@@ -96,7 +96,7 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class JobRun:
-    """A job run. `request` is what StartJobRun was given, in AWS's spelling; times are epoch milliseconds.
+    """A job run. `request` is StartJobRun's; times are epoch milliseconds.
 
     `number` counts the runs of all applications from 1; `attempts` holds at least one.
     """
@@ -116,7 +116,7 @@ class JobRun:
     details: str = ""
     started_ms: int | None = None
     ended_ms: int | None = None
-    # Set once somebody, or the timeout, has asked for its end.
+    # Set when CancelJobRun or the timeout has asked it to end.
     cancelled: bool = False
     cancel_details: str = ""
     cancel_grace_s: float | None = None
@@ -135,7 +135,7 @@ class JobRun:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Whether it has reached a final state."""
         return self.state in ENDED
 
     @property
@@ -145,20 +145,20 @@ class JobRun:
 
     @property
     def timeout_minutes(self) -> int:
-        """After how many minutes it is cancelled; 0 for never."""
+        """After how many minutes it is cancelled; 0 for no timeout."""
         default = 0 if self.streaming else DEFAULT_TIMEOUT_MINUTES
         given = self.request.get("executionTimeoutMinutes")
         return default if given is None else int(given)
 
     @property
     def most_attempts(self) -> int | None:
-        """How many attempts it gets; None for any number."""
+        """How many attempts it gets; None for no limit."""
         default = None if self.streaming else 1
         return mapped(self.request, "retryPolicy").get("maxAttempts", default)
 
     @property
     def most_failures_per_hour(self) -> int | None:
-        """How many attempts may fail within an hour; None for any number."""
+        """How many attempts may fail within an hour; None for no limit."""
         if not self.streaming:
             return None
         policy = mapped(self.request, "retryPolicy")

@@ -1,4 +1,4 @@
-"""Applications and job runs: in memory for reading, in the database before they show."""
+"""Stores applications and job runs: reads come from memory, and every write is in the database before it is visible."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from headrace.store.database import Database
 class Store:
     """All applications and job runs of all accounts and regions.
 
-    Thread-safe: hold `lock` while reading several things that must agree, or changing anything; what `save_*` was
-    given is durable when it returns.
+    Thread-safe. Hold `lock` for every change and for reads that must be consistent with each other. A change is
+    durable when `save_*` returns.
     """
 
     def __init__(self, database: Database) -> None:

@@ -1,1 +1,1 @@
-"""Amazon Data Firehose: buffered delivery from streams and direct puts to S3."""
+"""Amazon Data Firehose: delivers records from streams and direct puts to S3 and other destinations, in buffers."""

@@ -1,8 +1,8 @@
-"""Takes apart aggregated records of the Kinesis Producer Library: many user records in one Kinesis record.
+"""Deaggregates records of the Kinesis Producer Library: many user records in one Kinesis record.
 
-The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message of a table of keys and of
-records that point into it, and the message's MD5. What only looks like this is passed on as it is. `headrace.spark.kpl`
-reads the same form for itself: it travels to EMR in a zip, and nothing of headrace is there.
+The format (documented: "KPL Aggregated Record Format"): four magic bytes, a protobuf message with a table of keys and
+records that refer to it, and the message's MD5. A record that only begins like this is passed on unchanged.
+`headrace.spark.kpl` has its own reader of the format, because it is sent to EMR in a zip without the rest of headrace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def taken_apart(data: bytes) -> list[tuple[str, bytes]] | None:
-    """Return the partition keys and data of the user records in `data`; None when it is no aggregate."""
+    """Return the partition keys and data of the user records in `data`; None if it is not an aggregate."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
     body, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]

@@ -1,4 +1,4 @@
-"""Firehose as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds Firehose from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def build_firehose(
     state_delay_ms: int = 0,
     limits: Limits = "off",
 ) -> Firehose:
-    """Return Firehose with its parts; nothing runs before `Firehose.start`."""
+    """Build Firehose; nothing runs before `Firehose.start`."""
     fsync = durability == "fsync"
     return Firehose(
         folder=data_dir / JOURNALS_FOLDER,
@@ -100,7 +100,7 @@ def firehose_api(firehose: Firehose) -> ServiceApi:
         translate=translate,
         profile=PROFILE,
         raw=RawRequests(firehose).answer_raw,
-        # A write to the page cache. With fsync the thread waits for the disk: not the event loop's.
+        # A put writes to the page cache. With fsync it waits for the disk, so it leaves the event loop's thread.
         inline=frozenset() if firehose.fsync else _PUTS,
         fidelity=FIDELITY,
         wording=WORDING,

@@ -1,4 +1,4 @@
-"""All delivery streams: starting and stopping them, finding and changing them, taking records."""
+"""Firehose's state and rules: starts, stops, finds and changes delivery streams, and accepts records."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Running:
 
 
 class Firehose:
-    """All delivery streams. Thread-safe; control-plane changes hold `lock`."""
+    """All delivery streams. Thread-safe; operations that change a stream hold `lock`."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Firehose:
     ) -> None:
         self.throttle = throttle
         self.ids = ports.ids
-        # How long delivery streams are CREATING and DELETING.
+        # How long delivery streams stay CREATING and DELETING.
         self.state_delay_ms = state_delay_ms
         self.lock = threading.RLock()
-        # The journals' folder: it has a folder for each delivery stream that takes records directly.
+        # The folder of the journals: one for each delivery stream with direct puts.
         self._folder = folder
         self._marks = marks
         self._known: dict[Path, Known] = {}
-        # Records that the start found missing, a sentence for each loss.
+        # One sentence for each loss of records that `start` found.
         self.losses: list[str] = []
         self._store = store
         self._supervisor = supervisor
@@ -87,7 +87,7 @@ class Firehose:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Go on with every delivery stream where it was; those in DELETING are deleted."""
+        """Continue every delivery stream from its stored progress; delete those in DELETING."""
         streams: list[DeliveryStream] = []
         for stream in self._store.load():
             if stream.is_deleting:
@@ -101,11 +101,11 @@ class Firehose:
         self._known = {}
 
     def _clear(self, present: set[str]) -> None:
-        """Remove the journals of delivery streams whose deletion a kill cut short."""
+        """Remove the journals of delivery streams whose deletion a kill interrupted."""
         clear(self._folder, present)
 
     def prepare_stop(self) -> None:
-        """Treat functions' failures from now on as caused by the stop: their records are tried again."""
+        """From now on, treat failures of functions as caused by the stop: their records are tried again."""
         self._ports.stopping.set()
 
     def stop(self) -> None:
@@ -156,18 +156,18 @@ class Firehose:
                 handle.wake()
 
         running.unsubscribe = source.subscribe(wake)
-        # A record that arrived before `subscribe` woke nobody.
+        # A record that arrived before `subscribe` did not wake the worker.
         handle.wake()
         self._running[(stream.account, stream.region, stream.name)] = running
 
     def check_query(self, destination: Mapping[str, Any]) -> None:
-        """Refuse a query that JQ does not compile. Raises AwsError."""
+        """Raise AwsError for a query that JQ does not compile."""
         query = query_of(destination)
         if query:
             self._ports.queries.check(query)
 
     def check_domain(self, stream: DeliveryStream) -> None:
-        """Refuse an OpenSearch domain that is not there, or that the role may not describe. Raises AwsError."""
+        """Raise AwsError for an OpenSearch domain that does not exist or that the role may not describe."""
         arn = domain_of(stream)
         if not arn:
             return
@@ -181,7 +181,7 @@ class Firehose:
         check_domain(self.guard, stream)
 
     def find_vpc(self, stream: DeliveryStream) -> None:
-        """Note in which VPC the subnets of a VpcConfiguration are; of subnets that EC2 does not have, nothing."""
+        """Set the VpcId of a VpcConfiguration's subnets; leave it out for subnets that EC2 does not know."""
         given: dict[str, Any] | None = stream.destination.get("VpcConfiguration")
         control = self._ports.control
         if not given or control is None:
@@ -197,11 +197,11 @@ class Firehose:
             }
 
     def check_tables(self, stream: DeliveryStream) -> None:
-        """Refuse a destination of tables that its role cannot read. Raises AwsError."""
+        """Raise AwsError for an Iceberg destination whose role cannot read its tables."""
         check_tables(self._ports.control, stream)
 
     def check_destination(self, kind: str, destination: Mapping[str, Any]) -> None:
-        """Refuse a destination that this machine cannot deliver to, and a query that is none. Raises AwsError."""
+        """Raise AwsError for a destination that this installation cannot deliver to, or an invalid query."""
         self.check_query(destination)
         if kind == REDSHIFT:
             try:
@@ -217,9 +217,9 @@ class Firehose:
         return self.present(account, region, name)
 
     def present(self, account: str, region: str, name: str) -> DeliveryStream:
-        """Do as `find`, without waiting for anything: puts ask on the event loop's thread.
+        """Return a delivery stream without taking the lock: puts run on the event loop's thread. Raises AwsError.
 
-        A stream that is deleted by now may still be there, and is not ACTIVE.
+        It may return a stream that has just been deleted, which is not ACTIVE.
         """
         running = self._running.get((account, region, name))
         if running is None:
@@ -227,13 +227,13 @@ class Firehose:
         return running.stream
 
     def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer's key of a delivery stream; empty for none. Raises AwsError."""
+        """Return the ARN of a delivery stream's customer-managed key; empty for none. Raises AwsError."""
         region, account, resource = arn.split(":", 5)[3:]
         stream = self.find(account, region, resource.removeprefix("deliverystream/"))
         return str(stream.encryption.get("KeyARN") or "")
 
     def changeable(self, account: str, region: str, name: str) -> DeliveryStream:
-        """Return a delivery stream that is ACTIVE. Raises AwsError."""
+        """Return a delivery stream. Raises AwsError unless it is ACTIVE."""
         stream = self.find(account, region, name)
         status = stream.status(self._ports.clock.now_ms())
         if status != "ACTIVE":
@@ -241,7 +241,7 @@ class Firehose:
         return stream
 
     def delete(self, stream: DeliveryStream) -> None:
-        """Delete a delivery stream, after `state_delay_ms` in DELETING. What is in its buffers is lost, as on AWS."""
+        """Delete a delivery stream, after `state_delay_ms` in DELETING. Buffered records are lost, as on AWS."""
         if not self.state_delay_ms:
             self.remove(stream)
             return
@@ -255,7 +255,7 @@ class Firehose:
 
     def _remove_deleted(self) -> None:
         now_ms = self._ports.clock.now_ms()
-        # Whoever makes or deletes a stream holds the lock for long: it is not waited for without need.
+        # Creating or deleting a stream holds the lock for long, so wait for it only when necessary.
         if not any(running.stream.is_deleting for running in list(self._running.values())):
             return
         with self.lock:
@@ -264,12 +264,12 @@ class Firehose:
                     self.remove(running.stream)
 
     def exists(self, account: str, region: str, name: str) -> bool:
-        """Whether there is a delivery stream of that name."""
+        """Return whether a delivery stream of that name exists."""
         self._remove_deleted()
         return (account, region, name) in self._running
 
     def all(self, account: str, region: str) -> list[DeliveryStream]:
-        """Return an account's delivery streams by name."""
+        """Return an account's delivery streams, sorted by name."""
         self._remove_deleted()
         return [
             running.stream
@@ -278,7 +278,7 @@ class Firehose:
         ]
 
     def add(self, stream: DeliveryStream) -> None:
-        """Make a delivery stream. Where it begins reading is stored before the stream is."""
+        """Create a delivery stream. Its first positions are stored before the stream."""
         source = self._source(stream)
         self._store.save_progress(stream.stream_id, Progress(source.first_positions()))
         if isinstance(source, JournalSource):
@@ -287,11 +287,11 @@ class Firehose:
         self._run(stream)
 
     def settles_ms(self) -> int:
-        """Return when a state that begins now ends."""
+        """Return when a transitional state that begins now ends."""
         return self._ports.clock.now_ms() + self.state_delay_ms if self.state_delay_ms else 0
 
     def save(self, stream: DeliveryStream) -> None:
-        """Store a changed delivery stream, which the next delivery uses. When storing fails, undo the change."""
+        """Store a changed delivery stream, for the next delivery. If storing fails, undo the change."""
         try:
             self._store.save(stream)
         except BaseException:
@@ -317,13 +317,13 @@ class Firehose:
     def put(
         self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int, operation: str
     ) -> list[str]:
-        """Write records to the journal and return their ids. Durable when this returns. Raises LogFull, OSError."""
+        """Write records to the journal, durably, and return their ids. Raises LogFull, OSError."""
         texts = [base64.b64encode(data).decode() for data in datas]
         number = self.put_texts(stream, texts, sum(map(len, datas)), now_ms, operation)
         return [f"{number}{place:03}" for place in range(len(datas))]
 
     def admitted(self, stream: DeliveryStream, datas: Sequence[bytes], now_ms: int) -> list[bool]:
-        """Return for each record of a request whether the quotas of `limits=aws` take it; all, without these."""
+        """Return for each record whether the quotas of `limits=aws` admit it; all, without these quotas."""
         if self.throttle is None:
             return [True] * len(datas)
         admitted = self.throttle.admit(stream, list(map(len, datas)), now_ms)
@@ -333,7 +333,7 @@ class Firehose:
         return admitted
 
     def reports(self, stream: DeliveryStream) -> Reports:
-        """Return the reports of a delivery stream that runs."""
+        """Return the reports of a running delivery stream."""
         return self._running[(stream.account, stream.region, stream.name)].delivery.reports
 
     def put_texts(
@@ -344,9 +344,9 @@ class Firehose:
         now_ms: int,
         operation: str,
     ) -> str:
-        """Do as `put` with records that are base64 texts already, of `size_bytes` when decoded.
+        """Write records that are already base64, of `size_bytes` when decoded; see `put`.
 
-        Return the number that is before each one's place in its id; see `records.PLACES`.
+        Return the number that begins their ids; the record's place follows it, see `records.PLACES`.
         """
         running = self._running[(stream.account, stream.region, stream.name)]
         assert isinstance(running.source, JournalSource)
@@ -355,7 +355,7 @@ class Firehose:
         return number
 
     def usual(self, account: str, region: str, name: str, now_ms: int) -> DeliveryStream | None:
-        """Return a delivery stream that takes puts now; None when there is none, or its action must look closer."""
+        """Return a delivery stream that accepts puts now; None if there is none or the action must check further."""
         running = self._running.get((account, region, name))
         if self.throttle is not None or running is None or running.stream.kind != "DirectPut":
             return None

@@ -1,7 +1,7 @@
-"""The buffers of a delivery stream: what is processed and not yet delivered.
+"""The buffers of a delivery stream: records that are processed and not yet delivered.
 
-All of it is in memory only, since it can always be read again from the source. So each buffer knows the first of the
-source's records that it holds: reading goes on from there after a kill.
+Buffers are in memory only, because their records can be read again from the source. Each buffer knows the first source
+record that it holds: after a kill, reading continues there.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from headrace.services.firehose.processing import Processed
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import is_past
 
-# The buffer of a stream without partitions. With them: of errors.
+# The only buffer of a stream without dynamic partitioning; with it, the buffer of errors.
 WHOLE = ""
-# The buffer of a backup that has buffering hints of its own: see `DeliveryStream.has_own_backup`.
+# The buffer of a backup with its own buffering hints: see `DeliveryStream.has_own_backup`.
 BACKUP = "backup"
 
 
@@ -26,13 +26,13 @@ class Buffer:
     """Records that are processed and not yet delivered, in order.
 
     Attributes:
-        failed: records that were not processed; they are delivered to the error output.
-        sources: records for the backup: as the source had them, or, of the buffer `BACKUP`, what the mode asks for.
-        counts: by shard, how many of the source's records these came from. Only where there is one buffer of all.
-        first: by shard, the first of the source's records in here.
-        last: by shard, the last.
-        refused: by partition and shard, the last sequence number that was beyond the limit of active partitions.
-        is_last: it is delivered after all others, since its failures would not fail again (see `Delivery`).
+        failed: records whose processing failed; they go to the error output.
+        sources: records for the backup: the source's, or in the buffer `BACKUP` those that the backup mode selects.
+        counts: by shard, from how many source records these came. Only when the stream has one buffer.
+        first: by shard, the first source record.
+        last: by shard, the last source record.
+        refused: by partition and shard, the last sequence number over the limit of active partitions.
+        is_last: it is delivered after all others, because its failures would not fail again (see `Delivery`).
     """
 
     records: list[Record] = field(default_factory=list[Record])
@@ -55,7 +55,7 @@ class Buffer:
         by_shard: Mapping[str, list[StreamRecord]],
         since_s: float,
     ) -> None:
-        """Take all that was made of the source's records, of which each shard has one at least."""
+        """Add everything made from the source's records; each shard has at least one."""
         self.records += made.records
         self.failed += made.failed
         self.sources += made.sources
@@ -65,7 +65,7 @@ class Buffer:
             self.counts[shard_id] = self.counts.get(shard_id, 0) + len(records)
 
     def _note(self, shard_id: str, of: Sequence[StreamRecord], since_s: float) -> None:
-        """Take notice of the source's records that something in here came from, in order; there is at least one."""
+        """Note the source records, in order and at least one, from which buffered records came."""
         arrivals = [record.approximate_arrival_ms for record in of]
         oldest_ms, newest_ms = min(arrivals), max(arrivals)
         if not self.first:
@@ -77,7 +77,7 @@ class Buffer:
         self.last[shard_id] = of[-1].sequence_number
 
     def note_any(self, record: Record, since_s: float) -> None:
-        """As `note_one`, for records in any order: failures of a later stage come after those of an earlier one."""
+        """Do `note_one` for records in any order: failures of a later stage follow those of an earlier one."""
         shard_id, number = record.shard_id, record.source.sequence_number
         first, last = self.first.get(shard_id), self.last.get(shard_id)
         self.note_one(record, since_s)
@@ -87,7 +87,7 @@ class Buffer:
             self.last[shard_id] = last
 
     def note_one(self, record: Record, since_s: float) -> None:
-        """Take notice of the source's record that something in here came from."""
+        """Note the source record from which a buffered record came."""
         source, shard_id = record.source, record.shard_id
         at_ms = source.approximate_arrival_ms
         if not self.first:

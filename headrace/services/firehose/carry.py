@@ -1,4 +1,4 @@
-"""Carries a delivery out: it has the destination deliver, plans the retries, and reports what was done."""
+"""Executes a delivery: the destination delivers, failures are retried, and the result is reported."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headrace.services.firehose.state import DeliveryStream, Intent, is_partitio
 
 @dataclass(slots=True)
 class Pending:
-    """A planned delivery: its buffer, the records that are left to deliver, and those that were refused for good.
+    """A delivery under way: its buffer, the records left to deliver, and those that cannot be delivered.
 
     Attributes:
-        again: an earlier try may have put some of its objects.
-        outcome: what the last try did, when only the error output or the backup is left of it; for the destination
-            of that version. It is not delivered once more: not every destination can tell what it has already.
-        retry_at_s: the monotonic time before which it is not tried again.
+        again: whether an earlier try may have put some of its objects.
+        outcome: the last try's outcome, with the destination's version, when only the error output or the backup is
+            left. The records are then not sent again: not every destination recognizes repeated ones.
+        retry_at_s: the monotonic time of the next try.
     """
 
     buffer: Buffer
@@ -39,7 +39,7 @@ class Pending:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing came of what was read: no record, no failure, no backup."""
+        """Whether there is nothing to write: no record, no failure, no backup."""
         return not (self.buffer.records or self.buffer.failed or self.buffer.sources)
 
 
@@ -53,16 +53,16 @@ def carry(
     partitions: int,
     exceeded: bool,
 ) -> Intent | None:
-    """Try to deliver. Return None when it is done, else the intent to store, to be tried again at `retry_at_s`.
+    """Try to deliver. Return None when done, else the intent to store; the next try is at `retry_at_s`.
 
     Args:
-        stream: the delivery stream; the intent's destination is used, even if the stream has another by now.
-        intent: what was stored before the first try.
-        pending: what is left to deliver; it is changed.
+        stream: the delivery stream; the intent's destination is used, even if the stream's has changed.
+        intent: the intent that was stored before the first try.
+        pending: the records left to deliver; this function updates it.
         ports: the rest of the cloud.
-        reports: is told of what fails, and of what is delivered.
-        partitions: how many are active.
-        exceeded: whether there were to be more than there may be.
+        reports: receives the failures and the deliveries.
+        partitions: the number of active partitions.
+        exceeded: whether records needed more partitions than the limit allows.
     """
     is_empty = pending.is_empty
     stream = replace(
@@ -93,7 +93,7 @@ def carry(
     try:
         side = put_side_outputs(attempt, destination, pending.buffer, pending.refused)
     except Exception:
-        # The next try finds again what is refused; what is reported already is not reported again.
+        # The next try refuses the same records again; they are reported only once.
         del pending.refused[before[0] :]
         pending.size_bytes, pending.objects = before[1:]
         pending.outcome = stream.version, replace(outcome, measured=[], dropped=[])
@@ -124,7 +124,7 @@ def carry(
 
 
 def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Outcome:
-    """Deliver what is left, unless an earlier try did, of which the error output is left."""
+    """Deliver the remaining records, unless an earlier try did and only the error output is left."""
     if pending.outcome is not None and pending.outcome[0] == attempt.stream.version:
         return pending.outcome[1]
     pending.outcome = None
@@ -135,7 +135,7 @@ def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Ou
 def _again(
     destination: Destination, intent: Intent, outcome: Outcome, pending: Pending, ports: Ports
 ) -> Intent | None:
-    """Return the intent to try again with, None when the retry duration is over."""
+    """Return the intent for the next try; None when the retry duration is over."""
     now_ms = outcome.end_ms or ports.clock.now_ms()
     since_ms = intent.failing_since_ms or now_ms
     if (now_ms - since_ms) / 1000 >= destination.retry_s(intent.destination):
@@ -147,7 +147,7 @@ def _again(
 
 
 def objects_of(stream: DeliveryStream, intent: Intent) -> list[list[str]]:
-    """Return bucket and key of all objects that an intent names."""
+    """Return the bucket and key of every object of an intent."""
     stream = replace(stream, destination=intent.destination, destination_kind=intent.kind)
     backup = str((stream.backup or stream.s3)["BucketARN"]).rpartition(":")[2]
     return [

@@ -1,8 +1,8 @@
 """Compresses delivered objects: GZIP, ZIP, Snappy and Hadoop's Snappy. Pure functions.
 
-The same bytes and name give the same object always, so that a delivery that is repeated changes nothing. Extensions,
-content encodings and containers are those that AWS was seen to deliver (observed by others, 2026: Snappy is
-snappy-java's stream, not Google's framing; Hadoop's has the extension .snappy too, whatever the documentation says).
+The same bytes and name always give the same object, so that a repeated delivery changes nothing. Extensions, content
+encodings and containers are AWS's (observed by others, 2026: Snappy is snappy-java's stream, not Google's framing;
+Hadoop's Snappy has the extension .snappy too, although the documentation says otherwise).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _ENCODINGS = {
     "Snappy": "snappy-java",
     "HADOOP_SNAPPY": "hadoop-snappy",
 }
-# snappy-java's: magic, its version, and the lowest version that reads it.
+# snappy-java's header: magic, version, and the lowest version that can read it.
 _SNAPPY_JAVA_HEADER = b"\x82SNAPPY\x00" + (1).to_bytes(4) + (1).to_bytes(4)
 _SNAPPY_JAVA_BLOCK_BYTES = 32 * 1024
 _HADOOP_BLOCK_BYTES = 256 * 1024
 
 
 def compressed(body: bytes, kind: str, name: str) -> tuple[bytes, str | None]:
-    """Return a body in a CompressionFormat, and its Content-Encoding. `name` makes the name within a ZIP archive."""
+    """Compress a body; return it and its Content-Encoding. `name` gives the file name inside a ZIP archive."""
     match kind:
         case "GZIP":
-            # A fixed time in the header, for the same bytes each time.
+            # A fixed time in the header, so that the bytes are always the same.
             made = gzip.compress(body, compresslevel=6, mtime=0)
         case "ZIP":
             made = _zip(body, str(uuid.uuid5(uuid.NAMESPACE_URL, name)))
@@ -59,7 +59,7 @@ def _blocks(body: bytes, block_bytes: int) -> Iterator[bytes]:
 
 
 def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
-    """Each block: its length before compression, then chunks (here one) of length and compressed bytes."""
+    """Return Hadoop's blocks: the uncompressed length, then chunks (here one) of length and compressed bytes."""
     for start in range(0, len(body), _HADOOP_BLOCK_BYTES):
         part = body[start : start + _HADOOP_BLOCK_BYTES]
         yield len(part).to_bytes(4) + b"".join(_blocks(part, len(part)))

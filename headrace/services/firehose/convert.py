@@ -1,7 +1,7 @@
 """Record format conversion: JSON records become a Parquet or ORC file with a Glue table's columns. Pure functions.
 
-A column of plain values is converted in one call, many times faster than value by value. Only a column that holds
-something else is converted value by value, which also finds the values to refuse.
+A column of plain values is converted in one call, which is many times faster than value by value. A column with other
+values is converted value by value, which also finds the values to refuse.
 """
 
 # pyarrow has no types.
@@ -29,10 +29,10 @@ from headrace.services.firehose.hive import Column, WrongValue, column
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.serde import OrcWriting, Reading, Writing
 
-# Codes as in AWS's CloudWatch messages (documented); which one AWS gives for which fault is assumed.
+# Codes of AWS's CloudWatch messages (documented); which code belongs to which fault is assumed.
 NOT_JSON = "DataFormatConversion.ParseError"
 DOES_NOT_FIT = "DataFormatConversion.MalformedData"
-# What a bad value can raise when it is put into a column: its record is left out, the delivery goes on.
+# What a bad value can raise during conversion: its record is left out, and the delivery continues.
 _REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 _decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
@@ -54,7 +54,7 @@ def convert(
     reading: Reading | None = None,
     writing: Writing | OrcWriting | None = None,
 ) -> Converted:
-    """Return one file of all objects in `records`; a record with a bad object is left out whole.
+    """Return one file with all objects in `records`; a record with a bad object is left out entirely.
 
     Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
@@ -90,7 +90,7 @@ def _written(table: Any, writing: Writing | OrcWriting) -> bytes:
         use_dictionary=writing.dictionary,
         data_page_size=writing.page_size_bytes,
         data_page_version=writing.data_page_version,
-        # As Firehose writes them: Spark then reads instants, not local times. (observed by its users)
+        # As Firehose writes them: Spark then reads instants, not local times (observed by users).
         use_deprecated_int96_timestamps=True,
     )
     return file.getvalue()
@@ -115,7 +115,7 @@ def _write_orc(table: Any, writing: OrcWriting, file: io.BytesIO) -> None:
 def _parse(
     records: Sequence[Record],
 ) -> tuple[list[Item], Sequence[int], dict[int, tuple[str, str]]]:
-    """Return all objects, the record number of each object, and by record number why a record was refused."""
+    """Return all objects, each object's record number, and by record number why a record was refused."""
     try:
         found = [_decode(record.data) for record in records]
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -137,7 +137,7 @@ def _parse(
 
 
 def _objects(data: bytes) -> list[Item]:
-    """Return the JSON objects in a record, which may be several, one after the other. Raises ValueError."""
+    """Return the JSON objects in a record, one or several in sequence. Raises ValueError."""
     try:
         found = [_decode(data)]
     except msgspec.DecodeError:
@@ -157,7 +157,7 @@ def _objects(data: bytes) -> list[Item]:
 
 
 def _renamed(items: list[Item], reading: Reading) -> list[Item]:
-    """Return the objects with their keys renamed as `reading` says; usually none changes."""
+    """Return the objects with their keys renamed by `reading`; usually nothing changes."""
     keys: set[str] = set()
     for item in items:
         keys.update(item)
@@ -181,12 +181,12 @@ def _cells(items: list[Item], key: str) -> list[Any]:
 
 
 def _array(cells: list[Any], kind: Column) -> tuple[Any, dict[int, str]]:
-    """Return an Arrow array of a column's values, null where a value does not fit, and by row why not."""
+    """Return an Arrow array of a column's values, and by row why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:
             return pa.array(cells, kind.arrow), {}
         except _REFUSALS:
-            pass  # Some value is out of the type's range: it is found below.
+            pass  # Some value is out of the type's range; the code below finds it.
     wrong: dict[int, str] = {}
     made: list[Any] = []
     for row, cell in enumerate(cells):

@@ -1,16 +1,16 @@
-"""The worker of a delivery stream: it reads and processes records into buffers and delivers each exactly once.
+"""The worker of a delivery stream: reads and processes records into buffers, and delivers each exactly once.
 
-The buffers are in memory only, since their records can always be read again from the source. A delivery has three
-steps, each durable before the next begins: the *intent* (which buffer's records, up to which sequence numbers, go into
-which objects), the objects, and the new positions. After a kill the records are read and processed again, and the
-intent is carried out under the same names, so that no record is lost and none is delivered twice. (AWS promises
+The buffers are in memory only, because their records can be read again from the source. A delivery has three steps,
+each durable before the next begins: the *intent* (which buffer's records, up to which sequence numbers, go into which
+objects), the objects, and the new positions. After a kill the records are read and processed again, and the intent is
+carried out with the same object names, so that no record is lost and none is delivered twice. (AWS promises
 at-least-once.)
 
-With dynamic partitioning there is a buffer for each partition, a backup with its own buffering hints has one beside the
-destination's, and they are delivered one by one. So the records from
-which reading goes on may belong to partitions that are delivered beyond them: `Progress.passed` says up to where, and
-such records are passed over when they are read again. So of each partition everything up to a record is delivered, and
-nothing after it, in objects or, beyond the limit of active partitions, in the error output.
+With dynamic partitioning each partition has a buffer, and a backup with its own buffering hints has one too. Buffers
+are delivered one by one, so the position where reading continues can be behind what some partitions have delivered.
+`Progress.passed` holds the last delivered sequence number of such a partition, and its records up to there are skipped
+when they are read again. So each partition is always delivered up to one record and not beyond it: to objects or, over
+the limit of active partitions, to the error output.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
 from headrace.services.firehose.state import DeliveryStream, Intent, Progress, as_held
 from headrace.services.firehose.store import DeliveryStreams, StreamProgress
 
-# While a buffer fills, the worker looks at its source this often and appends do not wake it: an append stays cheap.
+# While a buffer fills, the worker polls its source at this interval; appends do not wake it, which keeps them cheap.
 LOOK_EVERY_S = 0.25
-# Of memory, for all buffers of a stream with dynamic partitioning; beyond it the largest is delivered early.
+# The memory for all buffers of a stream with dynamic partitioning; above it the largest is delivered early.
 MOST_HELD_BYTES = 512 * MIB
 _NONE = Buffer()
 
@@ -75,14 +75,14 @@ class Delivery:
 
     @property
     def progress(self) -> Progress:
-        """How far the deliveries have come."""
+        """The stored progress of the deliveries."""
         return self._progress.now
 
     def status(self) -> dict[str, Any]:
-        """Return how far the deliveries have come, as plain JSON.
+        """Return the progress of the deliveries as plain JSON.
 
-        `behind_ms` is the age of the oldest record that waits. `is_drained` says whether everything that the source
-        has is delivered.
+        `behind_ms` is the age of the oldest waiting record. `is_drained` is whether all records of the source are
+        delivered.
         """
         progress, intent = self._progress.now, self._progress.now.intent
         buffered, oldest_ms = self._reading.waiting(list(self._sorter.buffers.values()))
@@ -102,14 +102,14 @@ class Delivery:
         }
 
     def _has_unread(self) -> bool:
-        """Whether the source has records that no delivery has been told of."""
+        """Return whether the source has records after the stored positions."""
         found = read_shards(self._source, self._progress.now.positions, READ_BYTES)
         return any(read.records for read in found)
 
     # --- the worker ---------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Finish a delivery that was cut short, read what is new, deliver what is due; see `Worker.step`."""
+        """Finish an interrupted delivery, read new records, deliver the buffers that are due; see `Worker.step`."""
         if not self._is_current():
             raise WorkerDone
         try:
@@ -131,7 +131,7 @@ class Delivery:
             if wait_s > 0:
                 self.wants_waking = False
                 return wait_s
-        # Set before reading: a record that is appended from here on is read, or wakes the worker.
+        # Set before reading: a record that is appended after this is read, or wakes the worker.
         self.wants_waking = True
         more = self._fill()
         intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
@@ -167,7 +167,7 @@ class Delivery:
 
     @property
     def _is_changed(self) -> bool:
-        """Whether the destination is another than the one that the partitions were made for."""
+        """Return whether the destination has changed since the partitions were made."""
         return self._as_of.version != self._stream.version
 
     def _settle_change(self) -> bool:
@@ -179,7 +179,7 @@ class Delivery:
         return True
 
     def _fill(self) -> bool:
-        """Read what is new; return whether there is more."""
+        """Read new records; return whether there are more."""
         if self._is_changed and self._sorter.has_several:
             if not self._progress.now.passed:
                 return False
@@ -205,7 +205,7 @@ class Delivery:
         return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _next(self) -> tuple[str | None, float]:
-        """Return the partition whose buffer is due, if any, and the seconds until the next may be."""
+        """Return the partition whose buffer is due, if any, and the seconds until the next one may be."""
         hints, now_s = self._hints(), self._ports.clock.monotonic_s()
         wait_s = math.inf
         if self._reading.intake.records:
@@ -219,7 +219,7 @@ class Delivery:
             if empty_all or buffer.size_bytes >= hints.size_bytes or left_s <= 0:
                 if not buffer.is_last or len(self._sorter.buffers) == 1:
                     return partition, 0.0
-                # The others first, which the next look finds due.
+                # The other buffers first; the next call returns them as due.
                 self._sorter.must_empty = True
                 wait_s = 0.0
             wait_s = min(wait_s, left_s)
@@ -251,7 +251,7 @@ class Delivery:
         return intend(stream, partition, buffer, starts, after, self._ports)
 
     def _finish(self, intent: Intent) -> float:
-        """Carry an intent out; return the seconds until it may be tried again, 0 when it is done."""
+        """Carry out an intent; return the seconds until the next try, 0 when done."""
         if self._pending is None:
             buffer = self._read_again(intent)
             self._pending = Pending(buffer, buffer.records, again=True)
@@ -259,7 +259,7 @@ class Delivery:
         wait_s = pending.retry_at_s - self._ports.clock.monotonic_s()
         if wait_s > 0:
             return wait_s
-        # What waits is encrypted: AWS cannot read it either, and waits.
+        # Waiting records are encrypted: AWS cannot read them without the key either, and waits.
         self._ports.keys.check(self._stream)
         try:
             again = carry(
@@ -277,7 +277,7 @@ class Delivery:
             raise
         if again is not None:
             self._progress.save(replace(self._progress.now, intent=again))
-            # As documented, a retry goes to where the destination is by then.
+            # Documented: a retry goes to the current destination.
             self._rename(again)
             return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
         self._done(intent, pending)
@@ -305,7 +305,7 @@ class Delivery:
             self._source.delivered(shard_id, up_to_ms)
 
     def _rename(self, intent: Intent) -> None:
-        """After a failure, move the intent to the stream's destination of now, if that has changed."""
+        """After a failure, change the intent to the stream's current destination, if that has changed."""
         stream = self._stream
         if intent.version == stream.version:
             return
@@ -323,9 +323,9 @@ class Delivery:
     # --- reading again ------------------------------------------------------------------------
 
     def _read_again(self, intent: Intent) -> Buffer:
-        """Read and process the records of an intent once more, and take its buffer from what that gives.
+        """Read and process the records of an intent again, and return its buffer.
 
-        With partitions, what else is read stays in its buffers.
+        With partitions, the other records that this reads stay in their buffers.
         """
         batch: dict[str, list[StreamRecord]] = {}
         for shard_id in intent.last:
@@ -334,7 +334,7 @@ class Delivery:
                 self.reports.gone(shard_id, gone)
         intake = Intake({shard: records for shard, records in batch.items() if records})
         intake.since_s = self._ports.clock.monotonic_s()
-        # Its partition is active, whatever the limit says now.
+        # Its partition is active, regardless of the limit.
         self._sorter.open(intent.partition)
         self._sorter.take(intake)
         for shard_id, records in batch.items():
@@ -342,7 +342,7 @@ class Delivery:
             if records and not intent.counts:
                 self._reading.read_to[shard_id] = records[-1].sequence_number
         if intent.counts:
-            # Without partitions nothing else waits, and reading goes on where the delivery was decided on.
+            # Without partitions no other record waits, and reading continues where it was when the intent was stored.
             self._reading.read_to.update(intent.after)
         return self._sorter.pop(intent.partition)
 
@@ -354,7 +354,7 @@ class Delivery:
         after: Mapping[str, str],
         marks: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """Store how far the stream has come: reading goes on at `after`, and the marks are what was delivered."""
+        """Store the progress: reading continues at `after`, and the marks tell what was delivered."""
         positions = {**progress.positions, **after}
         passed = still_beyond(with_marks(progress.passed, marks or {}), positions)
         for shard_id in after:

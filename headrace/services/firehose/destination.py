@@ -1,6 +1,6 @@
 """Checks S3 configurations and fills in AWS's defaults. Pure functions.
 
-The sentences are AWS's (observed by others, us-east-1, 2026), but those marked as assumed.
+The sentences are AWS's (observed by others, us-east-1, 2026) unless marked as assumed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.services.firehose.state import is_partitioned
 
 __all__ = ["PLAIN_MEMBERS", "check_processors", "checked", "checked_s3", "updated"]
 
-# The members of an S3 configuration that is not extended.
+# The members of a plain (not extended) S3 configuration.
 PLAIN_MEMBERS = (
     "RoleARN",
     "BucketARN",
@@ -111,7 +111,7 @@ def hints_of(
     most_interval_s: int = MAX_INTERVAL_S,
     default_interval_s: int = DEFAULT_INTERVAL_S,
 ) -> dict[str, int]:
-    """Return BufferingHints with defaults. Raises AwsError for one without the other, and out of AWS's range."""
+    """Return BufferingHints with defaults. Raises AwsError if one of the two is missing or out of AWS's range."""
     check_both(given, "SizeInMBs", "IntervalInSeconds")  # its sentence here is assumed
     large = converts or partitioned
     default_mib = min(CONVERSION_DEFAULT_BUFFER_MIB if large else DEFAULT_BUFFER_MIB, most_mib)

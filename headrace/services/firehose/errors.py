@@ -1,4 +1,4 @@
-"""Firehose's errors, with AWS's codes and words."""
+"""Firehose's errors, with AWS's codes and sentences."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from headrace.store.shard_log import LogFull
 
 
 def not_found(name: str, account: str) -> AwsError:
-    """There is no delivery stream of that name."""
+    """No delivery stream of that name exists."""
     return AwsError(
         "ResourceNotFoundException", f"Firehose {name} under account {account} not found."
     )
 
 
 def in_use(name: str, account: str) -> AwsError:
-    """There is a delivery stream of that name already."""
+    """A delivery stream of that name already exists."""
     return AwsError(
         "ResourceInUseException", f"Firehose {name} under accountId {account} already exists"
     )
 
 
 def invalid_source() -> AwsError:
-    """A put that is not by CloudWatch Logs, where its records are unpacked. Source: API_PutRecord (documented)."""
+    """Only CloudWatch Logs may put to a stream that decompresses logs. Source: API_PutRecord (documented)."""
     return AwsError(
         "InvalidSourceException",
         "Only requests from CloudWatch Logs are supported when CloudWatch Logs decompression is enabled.",
@@ -29,7 +29,7 @@ def invalid_source() -> AwsError:
 
 
 def busy(name: str, account: str, status: str) -> AwsError:
-    """A delivery stream that is being made or deleted cannot be changed."""
+    """A delivery stream that is being created or deleted cannot be changed."""
     return AwsError(
         "ResourceInUseException",
         f"Firehose {name} under accountId {account} is not ACTIVE: it is {status}",
@@ -37,12 +37,12 @@ def busy(name: str, account: str, status: str) -> AwsError:
 
 
 def invalid(message: str) -> AwsError:
-    """An argument that Firehose refuses."""
+    """An invalid argument."""
     return AwsError("InvalidArgumentException", message)
 
 
 def backup_stays() -> AwsError:
-    """A backup of all records cannot be ended.
+    """The backup of all records cannot be disabled.
 
     Observed by others: github.com/awsdocs/amazon-kinesis-data-firehose-developer-guide/issues/11 (Splunk, 2020).
     """
@@ -50,7 +50,7 @@ def backup_stays() -> AwsError:
 
 
 def not_built(what: str) -> AwsError:
-    """AWS does this and headrace does not: it is refused, not accepted and then ignored."""
+    """A feature of AWS that headrace does not have; it is refused rather than ignored."""
     return invalid(f"headrace does not support {what} yet.")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.services.firehose.records import Record
 
-# What an object of a delivery holds: delivered records, the records as the source had them, or errors of one type.
+# The contents of a delivery's object: delivered records, the source's records, or errors of one type.
 DELIVERED = ""
 SOURCE_BACKUP = "source-backup"
 CONVERSION_FAILED = "format-conversion-failed"
@@ -24,9 +24,9 @@ class Failed:
 
     Attributes:
         attempts: how often it was tried.
-        function_arn: the function that did not process it.
-        error_type: where it goes in the error output, empty for that of its stage.
-        log_message: what the log says, when it is not `message`.
+        function_arn: the function that failed to process it.
+        error_type: its error-output type; empty for the type of its stage.
+        log_message: the log's message, if it differs from `message`.
     """
 
     record: Record
@@ -39,7 +39,7 @@ class Failed:
 
 
 def common_members(failure: Failed, now_ms: int, raw: bytes) -> dict[str, Any]:
-    """Return the members of an error line that every type has. `raw` is the data to put in it."""
+    """Return the members that every error line has. `raw` is its data."""
     return {
         "attemptsMade": failure.attempts,
         "arrivalTimestamp": failure.record.arrival_ms,
@@ -49,10 +49,10 @@ def common_members(failure: Failed, now_ms: int, raw: bytes) -> dict[str, Any]:
 
 
 def processing_line(failure: Failed, now_ms: int) -> dict[str, Any]:
-    """Return the error line of a record that was not processed: its data is the source's.
+    """Return the error line of a record whose processing failed, with the source's data.
 
-    Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation-failure-handling.html (documented, but for
-    `lambdaARN`, which it writes `lambdaArn` and AWS was seen to write so).
+    Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation-failure-handling.html (documented). Only
+    `lambdaARN` differs: the page writes `lambdaArn`, AWS was observed to write `lambdaARN`.
     """
     line = {
         **common_members(failure, now_ms, failure.record.source.data),
@@ -80,5 +80,5 @@ def conversion_line(failure: Failed, now_ms: int, table: Mapping[str, str]) -> d
 
 
 def as_lines(objects: Iterable[Mapping[str, Any]]) -> bytes:
-    """Return one JSON object a line."""
+    """Return JSON lines."""
     return "".join(json.dumps(item) + "\n" for item in objects).encode()

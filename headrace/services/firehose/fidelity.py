@@ -7,7 +7,7 @@ _DESTINATION: dict[str, FidelityLevel] = {
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.OrcSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.BlockSizeBytes": "stored",
     "DataFormatConversionConfiguration.OutputFormatConfiguration.Serializer.ParquetSerDe.MaxPaddingBytes": "stored",
-    # The newline of this processor is not a parameter's, on AWS either.
+    # The processor always appends a newline and ignores its parameter, on AWS too.
     "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
@@ -18,9 +18,9 @@ _S3_UPDATE: dict[str, FidelityLevel] = {
 }
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    # There is nothing here that a deletion would have to be forced against.
+    # No deletion needs to be forced.
     "DeleteDeliveryStream": {"AllowForceDelete": "ignored"},
-    # There is one destination, on AWS too.
+    # A delivery stream has one destination, on AWS too.
     "DescribeDeliveryStream": {"Limit": "ignored", "ExclusiveStartDestinationId": "ignored"},
     "CreateDeliveryStream": {
         "DeliveryStreamEncryptionConfigurationInput": "stored",

@@ -1,4 +1,4 @@
-"""Hive column types: the Arrow type of each, and how a JSON value becomes a value of it. Pure functions."""
+"""Hive column types: the Arrow type of each, and the conversion of JSON values to it. Pure functions."""
 
 # pyarrow has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -28,7 +28,7 @@ _INTEGERS: dict[str, tuple[Any, int]] = {
     "bigint": (pa.int64(), 64),
 }
 _TEXTS = ("string", "varchar", "char")
-# Types within types; each level is read by a call of its own.
+# The limit of nested types; the parser recurses for each level.
 MOST_NESTED = 50
 _NOTHING = type(None)
 # yyyy-[M]M-[d]d HH:mm:ss[.S]: the format of the OpenX SerDe that is not ISO 8601.
@@ -36,7 +36,7 @@ _SHORT_TIME = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})([ T].*)?")
 
 
 class UnknownType(ValueError):
-    """The table has a column of a type that cannot be written."""
+    """The table has a column with an unsupported type."""
 
 
 class WrongValue(ValueError):
@@ -45,14 +45,14 @@ class WrongValue(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's type, and the values that it takes.
+    """A column's type, and the values that it accepts.
 
     Attributes:
         name: the Hive type.
         arrow: the Arrow type.
-        convert: makes a JSON value (never None) one of the column's; raises WrongValue or what Python's own
-            conversions raise.
-        plain: the Python types that Arrow takes as they are, with the same meaning.
+        convert: converts a JSON value (never None) to the column's type; raises WrongValue or the exceptions of
+            Python's conversions.
+        plain: the Python types that Arrow accepts unchanged, with the same meaning.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Column:
 
 
 def column(kind: str, time_formats: Sequence[str] = ()) -> Column:
-    """Return the column of a Hive type; `time_formats` as in `Reading`. Raises UnknownType."""
+    """Return the column for a Hive type; see `Reading` for `time_formats`. Raises UnknownType."""
     text = kind.strip().lower()
     arrow, convert = _type(text)
     if time_formats and text == "timestamp":
@@ -161,7 +161,7 @@ def _shown(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    # As the OpenX SerDe does: a value that is not text becomes its JSON.
+    # As in the OpenX SerDe, a value that is not text becomes its JSON.
     if isinstance(value, str):
         return value
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -203,7 +203,7 @@ def _boolean(value: Any) -> bool:
 
 def _timestamp(value: Any) -> datetime:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        # Epoch seconds, or milliseconds when there are too many digits for seconds.
+        # Epoch seconds, or milliseconds when the number is too large for seconds.
         seconds = value / 1000 if abs(value) >= 10**11 else float(value)
         try:
             return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
@@ -220,7 +220,7 @@ def _timestamp(value: Any) -> datetime:
 
 
 def _formatted(formats: Sequence[str]) -> Convert:
-    """Return what reads a timestamp by the Hive SerDe's formats, and then as always."""
+    """Return a converter that tries the Hive SerDe's formats and then the default."""
     read = [joda.reader(pattern) for pattern in formats if pattern != joda.MILLIS]
     in_millis = joda.MILLIS in formats
 

@@ -1,4 +1,4 @@
-"""Plans a delivery, to be stored before it begins: its records, and the names and kinds of its objects."""
+"""Plans a delivery before it begins: which records it has, and the keys and kinds of its objects."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def intend(
     after: Mapping[str, str],
     ports: Ports,
 ) -> Intent:
-    """Return the intent of delivering a buffer, whose records are put into the order of their shards.
+    """Return the intent to deliver a buffer; sort the buffer's records by shard.
 
     Args:
-        stream: the delivery stream as the buffer's records were sorted for it.
-        partition: the buffer's.
-        buffer: what is to be delivered.
-        starts: by shard, where reading begins to find the records again.
-        after: by shard, where it goes on when they are delivered.
+        stream: the delivery stream, with the destination for which the buffer's records were sorted.
+        partition: the buffer's partition.
+        buffer: the records to deliver.
+        starts: by shard, the position from which the records can be read again.
+        after: by shard, the position where reading continues after the delivery.
         ports: the rest of the cloud.
     """
     if len(buffer.first) > 1:
@@ -53,7 +53,7 @@ def intend(
 
 
 def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[str]:
-    """Return what a delivery of a buffer may write: see `failures`."""
+    """Return the kinds of objects that a delivery may write: see `failures`."""
     if partition == BACKUP:
         return [SOURCE_BACKUP]
     destination = DESTINATIONS[stream.destination_kind]
@@ -64,7 +64,7 @@ def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[st
     if stream.processors and PROCESSING_FAILED not in kinds:
         kinds.append(PROCESSING_FAILED)
     if is_partitioned(stream.destination) and LIMIT_OUTPUT not in kinds:
-        # After a kill, records may be beyond the limit that were not before.
+        # After a kill, other records than before may be over the limit.
         kinds.append(LIMIT_OUTPUT)
     if stream.backup is not None and not stream.has_own_backup:
         kinds.append(SOURCE_BACKUP)
@@ -72,7 +72,7 @@ def _kinds_of(stream: DeliveryStream, partition: str, buffer: Buffer) -> list[st
 
 
 def renamed(stream: DeliveryStream, intent: Intent, ports: Ports) -> dict[str, str]:
-    """Return the objects' names under another destination; the same where its prefix has other partition keys."""
+    """Return the object keys under another destination; unchanged if its prefix has other partition keys."""
     naming, values = stream.naming, values_of(intent.partition)
     now_ms = ports.clock.now_ms()
     try:

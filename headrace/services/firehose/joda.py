@@ -1,4 +1,4 @@
-"""Reads timestamps by patterns of Joda-Time, which the Hive JSON SerDe takes.
+"""Parses timestamps with Joda-Time patterns, which the Hive JSON SerDe uses.
 
 Source: joda.org/joda-time/apidocs/org/joda/time/format/DateTimeFormat.html (documented).
 """
@@ -14,7 +14,7 @@ from headrace.services.firehose.errors import invalid
 MILLIS = "millis"
 _RUN = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# A letter's part of the expression that its text matches; numbers are as long as the next part lets them be.
+# The regular expression for each letter; numbers match as many digits as the next part allows.
 _NUMBERS = {
     "y": "year",
     "Y": "year",
@@ -29,7 +29,7 @@ _NUMBERS = {
 
 
 def checked(pattern: str) -> str:
-    """Return a pattern that can be read. Raises AwsError."""
+    """Return a valid pattern. Raises AwsError."""
     try:
         _expression(pattern)
     except ValueError as error:
@@ -61,14 +61,14 @@ def _expression(pattern: str) -> re.Pattern[str]:
         else:
             raise ValueError(pattern)
     try:
-        # Each named part may be there once, which bounds the work on any text; a second one is re.error.
+        # Each named group may occur once, which bounds the work on any text; a second one raises re.error.
         return re.compile("".join(parts))
     except re.error as error:
         raise ValueError(pattern) from error
 
 
 def reader(pattern: str) -> Callable[[str], datetime | None]:
-    """Return what reads a text by a pattern: a time in UTC without a zone, None for a text that does not fit."""
+    """Return a parser for a pattern; it returns a UTC time without a zone, or None for text that does not match."""
     expression = _expression(pattern)
 
     def read(text: str) -> datetime | None:

@@ -1,8 +1,8 @@
-"""Runs a JQ query over batches of JSON records in a process of its own: only killing it stops an endless query.
+"""Runs a JQ query over batches of JSON records in a child process, because only a kill stops an endless query.
 
-It takes a query, then batches, from its standard input, and answers each on its standard output; it ends with its
-input. A batch that takes too much time of the processor, or too much memory, ends it: whoever asked starts another. It
-runs alone, without headrace and without an environment.
+It reads a query and then batches from its standard input, answers each batch on its standard output, and ends at the
+end of its input. A batch that takes too much processor time or memory ends the process, and the parent starts another.
+It runs without headrace's packages and without an environment.
 """
 
 # jq has no types.
@@ -23,8 +23,8 @@ import jq
 
 _MEMORY_BYTES = 1024 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
-# Each record gives one line: the query's results as a JSON list, or {"e": why there are none}. The query itself writes
-# them as text, since it is JQ 1.6 that says how numbers are written.
+# Each record gives one line: the query's results as a JSON list, or {"e": the error}. The query converts them to text
+# itself, so that numbers are written as by JQ 1.6.
 _WRAPPED = """
 try ([
 %s
@@ -52,7 +52,7 @@ def _results(program: Any, documents: Sequence[str]) -> list[str]:
         found = []
     if len(found) == len(documents):
         return list(map(_line, found))
-    # One of them stops the reading, such as one that is nested too deeply: each by itself.
+    # A record stops the parser, for example one that is nested too deeply: parse each by itself.
     lines: list[str] = []
     for document in documents:
         try:
@@ -68,7 +68,7 @@ def _line(result: Any) -> str:
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer batches until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
@@ -90,7 +90,7 @@ def main() -> None:
         for length in lengths:
             documents.append(request[place : place + length].decode())
             place += length
-        # Time of the processor, so that a busy machine ends no good query. The signal is not handled: it ends this.
+        # Limit processor time, so that a busy machine does not end a good query. The signal ends this process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         found = _results(program, documents)
         signal.setitimer(signal.ITIMER_PROF, 0)

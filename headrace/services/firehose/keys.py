@@ -1,9 +1,9 @@
-"""Says whether the customer's KMS key of a delivery stream can be used: it is there, enabled, not about to be deleted.
+"""Checks that a delivery stream's customer-managed KMS key exists, is enabled and is not pending deletion.
 
 Source of the error and of its four causes: firehose/latest/APIReference/API_StartDeliveryStreamEncryption.html and
 API_PutRecord.html; of the metrics: firehose/latest/dev/monitoring-with-cloudwatch-metrics.html (documented). The
-sentences are KMS' own; that Firehose repeats them is assumed, and so is that CreateDeliveryStream answers at once with
-this error, and does not make a delivery stream that is CREATING_FAILED.
+sentences are KMS'. Assumed: Firehose repeats them, and CreateDeliveryStream fails with this error at once instead of
+creating a delivery stream that becomes CREATING_FAILED.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.services.firehose.state import DeliveryStream
 
-# Gives ARN and state (`Enabled`, ...) of the key of an ARN, in an account and a region; "" and "" for none.
+# Takes a key's ARN, account and region; returns its ARN and state (`Enabled`, ...), or "" and "" for none.
 StateOf = Callable[[str, str, str], tuple[str, str]]
 
 
 class KeyUnusable(Exception):
-    """A key of the customer's cannot be used now.
+    """A customer-managed key cannot be used now.
 
     Attributes:
         code: KMS' code, such as `DisabledException`.
         message: its sentence.
-        metric: which of CloudWatch's metrics counts it.
+        metric: the CloudWatch metric that counts it.
     """
 
     def __init__(self, code: str, message: str, metric: str) -> None:
@@ -32,17 +32,17 @@ class KeyUnusable(Exception):
 
 
 class StreamKeys:
-    """Finds delivery streams' keys. Thread-safe.
+    """Checks delivery streams' keys. Thread-safe.
 
     Attributes:
-        state_of: who knows keys; without KMS all are there and enabled.
+        state_of: looks up a key; without KMS every key exists and is enabled.
     """
 
     def __init__(self) -> None:
         self.state_of: StateOf = _any_key
 
     def check(self, stream: DeliveryStream, arn: str | None = None) -> None:
-        """Raise KeyUnusable unless a stream's key, or the one of this ARN, can be used; AWS's own always can."""
+        """Raise KeyUnusable unless a stream's key, or the key of this ARN, can be used; AWS-owned keys always can."""
         wanted = arn or str(stream.encryption.get("KeyARN") or "")
         if not wanted:
             return
@@ -58,7 +58,7 @@ class StreamKeys:
             raise KeyUnusable("InvalidStateException", f"{found} is {words}.", "KMSKeyInvalidState")
 
     def require(self, stream: DeliveryStream, arn: str | None = None) -> None:
-        """Do as `check`, for a request. Raises AwsError InvalidKMSResourceException."""
+        """Do `check` for a request. Raises AwsError InvalidKMSResourceException."""
         try:
             self.check(stream, arn)
         except KeyUnusable as error:

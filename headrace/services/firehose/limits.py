@@ -15,15 +15,15 @@ CONVERSION_MIN_BUFFER_MIB = 64
 CONVERSION_DEFAULT_BUFFER_MIB = 128
 LIST_DEFAULT = 10
 TAGS_PER_STREAM = 50
-# Lambda takes 6 MB in a synchronous invocation; the event around the records needs some of it.
+# Lambda accepts 6 MB in a synchronous invocation; the event around the records needs part of it.
 INVOCATION_BYTES = 5_900_000
 LAMBDA_RETRIES = 3
 LAMBDA_BUFFER_MIB = 1.0
 LAMBDA_MIN_BUFFER_MIB = 0.2
 LAMBDA_MAX_BUFFER_MIB = 3.0
-# A prefix whose expressions are filled in.
+# A prefix after evaluation.
 EVALUATED_PREFIX_CHARS = 512
-# What an object's name ends with, by CompressionFormat (observed by others on AWS, 2026).
+# The extension of an object's key, by CompressionFormat (observed by others on AWS, 2026).
 EXTENSIONS = {
     "UNCOMPRESSED": "",
     "GZIP": ".gz",
@@ -39,5 +39,5 @@ MOST_PROCESSORS = 5
 LAMBDA_INTERVAL_S = 60
 LAMBDA_MOST_INTERVAL_S = 900
 LAMBDA_MOST_RETRIES = 300
-# A Lambda answer to a synchronous invocation.
+# Lambda's answer to a synchronous invocation.
 ANSWER_BYTES = 6 * 1024 * 1024

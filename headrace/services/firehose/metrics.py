@@ -1,7 +1,7 @@
-"""CloudWatch's metrics of Firehose: which of AWS's list there are here, their units, and why the others are not.
+"""Firehose's CloudWatch metrics: which of AWS's metrics headrace has, their units, and why it lacks the others.
 
 Source of names and units: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-metrics.html (documented,
-read 2026). tests/unit/firehose/test_metrics.py sees each name of `EMITTED` come, with its unit.
+read 2026). tests/unit/firehose/test_metrics.py checks that each name in `EMITTED` is sent, with its unit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _delivery(start: str) -> dict[str, str]:
     return _of(start, Bytes=_BYTES, Records=_COUNT, Success=_COUNT, DataFreshness=_SECONDS)
 
 
-# By name, the unit; of the destinations, and of what comes before every destination.
+# The unit by name, for metrics that do not belong to one destination and for those that do.
 EMITTED: Final[Mapping[str, str]] = {
     # Direct puts.
     "IncomingBytes": _BYTES,
@@ -42,7 +42,7 @@ EMITTED: Final[Mapping[str, str]] = {
     # A Kinesis stream as the source.
     **_of("DataReadFromKinesisStream", Bytes=_BYTES, Records=_COUNT),
     "KinesisMillisBehindLatest": _MS,
-    # A key of the customer's that cannot be used.
+    # An unusable customer-managed key.
     "KMSKeyDisabled": _COUNT,
     "KMSKeyInvalidState": _COUNT,
     "KMSKeyNotFound": _COUNT,
@@ -72,7 +72,7 @@ EMITTED: Final[Mapping[str, str]] = {
     **_of("DeliveryToHttpEndpoint", ProcessedBytes=_BYTES, ProcessedRecords=_COUNT),
     **_delivery("DeliveryToSplunk"),
     **_of("DeliveryToSplunk", DataAckLatency=_SECONDS),
-    # Its objects in S3 are DeliveryToS3's.
+    # DeliveryToS3 counts its objects in S3.
     **_of("DeliveryToRedshift", Bytes=_BYTES, Records=_COUNT, Success=_COUNT),
     **_of("DeliveryToIceberg", Bytes=_BYTES, Success=_COUNT, DataFreshness=_SECONDS),
     **_of(
@@ -87,7 +87,7 @@ _NO_THROTTLE = "headrace's own reads of a stream are never throttled"
 _NO_GRANT = "a key is looked at, but no grant on it is made that could be revoked"
 _NO_MSK = "MSK as the source is refused by name"
 _NO_SNOWFLAKE = "Snowflake as the destination is refused by name"
-# AWS's other metrics: why there are none here.
+# AWS's other metrics, and why headrace does not have them.
 NOT_EMITTED: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("ThrottledDescribeStream", "ThrottledGetRecords", "ThrottledGetShardIterator"),

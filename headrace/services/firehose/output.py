@@ -17,35 +17,35 @@ if TYPE_CHECKING:
 
 
 def delimiter_of(destination: Mapping[str, Any]) -> bytes:
-    """Return what AppendDelimiterToRecord puts between two records; nothing without that processor.
+    """Return the delimiter that AppendDelimiterToRecord puts between two records; empty without that processor.
 
-    It is a newline, whatever the processor's parameters say, and there is none after the last record (observed by
-    others on AWS, 2026).
+    It is always a newline, whatever the processor's parameters are, and no delimiter follows the last record (observed
+    by others on AWS, 2026).
     """
     return b"\n" if "AppendDelimiterToRecord" in processors_of(destination) else b""
 
 
 def compressed_for(stream: DeliveryStream, body: bytes, key: str) -> tuple[bytes, str | None]:
-    """Return a body as the stream's CompressionFormat has it, and its Content-Encoding."""
+    """Compress a body in the stream's CompressionFormat; return it and its Content-Encoding."""
     kind = str(stream.destination.get("CompressionFormat") or "UNCOMPRESSED")
     return (body, None) if kind == "UNCOMPRESSED" else compressed_as(kind, body, key)
 
 
 def compressed_as(kind: str, body: bytes, key: str) -> tuple[bytes, str | None]:
-    """Return a body in a CompressionFormat, and its Content-Encoding."""
-    # Its library is loaded when it is used: a cloud must be healthy within a second.
+    """Compress a body; return it and its Content-Encoding."""
+    # Import its library on use: a cloud must be healthy within a second.
     from headrace.services.firehose.compress import compressed
 
     return compressed(body, kind, key)
 
 
 class NotPut(Exception):
-    """What goes beside the destination, into its S3 configuration's bucket or the backup's, could not be put.
+    """An object of the error output, of the backup, or for COPY could not be put.
 
     Attributes:
-        cause: why: a `Denied` or a `BucketNotFound`.
-        s3: the S3 configuration, whose log is told.
-        is_backup: it is of the backup.
+        cause: a `Denied` or a `BucketNotFound`.
+        s3: the S3 configuration, whose log gets the error.
+        is_backup: whether it belongs to the backup.
     """
 
     def __init__(self, cause: Exception, s3: Mapping[str, Any], *, is_backup: bool) -> None:
@@ -62,7 +62,7 @@ def put_beside(
     *,
     is_backup: bool = False,
 ) -> None:
-    """Do as `put`, but raise NotPut for a Denied or a BucketNotFound."""
+    """Do `put`, but raise NotPut for a Denied or a BucketNotFound."""
     try:
         put(ports, s3, key, body, encoding)
     except (BucketNotFound, Denied) as error:
@@ -72,7 +72,7 @@ def put_beside(
 def put(
     ports: Ports, s3: Mapping[str, Any], key: str, body: bytes, encoding: str | None = None
 ) -> None:
-    """Put an object as an S3 configuration says, encrypted by its key. Raises Denied, BucketNotFound, OSError."""
+    """Put an object with an S3 configuration's role and encryption. Raises Denied, BucketNotFound, OSError."""
     check_object(ports.guard, s3, key)
     try:
         ports.objects.put(
@@ -89,7 +89,7 @@ def put(
 
 
 def table_of(stream: DeliveryStream) -> dict[str, str]:
-    """Return the Glue table of a conversion, as AWS's error output names it."""
+    """Return a conversion's Glue table in the form of AWS's error output."""
     assert stream.conversion is not None
     given = stream.conversion["SchemaConfiguration"]
     return {
@@ -102,8 +102,8 @@ def table_of(stream: DeliveryStream) -> dict[str, str]:
 
 
 def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> Converted:
-    """Return records as a file of the conversion's format. Raises SchemaNotFound."""
-    # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one.
+    """Convert records to a file of the conversion's format. Raises SchemaNotFound."""
+    # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one second.
     serde.check_can_convert()
     from headrace.services.firehose import convert
 

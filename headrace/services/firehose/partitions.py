@@ -1,7 +1,7 @@
-"""Dynamic partitioning: each record's keys, from the query and from the function, say in which buffer it waits.
+"""Dynamic partitioning: a record's partition keys, from the query and the function, determine its buffer.
 
-Sources: docs.aws.amazon.com/firehose/latest/dev/dynamic-partitioning.html and its pages (documented); the error codes
-and sentences are those of users' error output (observed by others).
+Sources: docs.aws.amazon.com/firehose/latest/dev/dynamic-partitioning.html and its pages (documented); error codes and
+sentences are from users' error output (observed by others).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from headrace.services.firehose.state import DeliveryStream, is_partitioned, pro
 
 EXTRACTION_FAILED = "DynamicPartitioning.MetadataExtractionFailed"
 LIMIT_EXCEEDED = "DynamicPartitioning.ActivePartitionsLimitExceeded"
-# Where those records go: docs.aws.amazon.com/firehose/latest/dev/buffering.html (documented).
+# Where records over the limit go: docs.aws.amazon.com/firehose/latest/dev/buffering.html (documented).
 LIMIT_OUTPUT = "activePartitionExceeded"
 LIMIT_SENTENCE = "The number of active partitions has exceeded the configured limit"
 _EMPTY = "partitionKeys values must not be null or empty"
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def keys_of(stream: DeliveryStream, queries: Queries) -> Keys | None:
-    """Return what gives a stream's records their keys; None without dynamic partitioning."""
+    """Return a stream's `Keys`; None without dynamic partitioning."""
     if not is_partitioned(stream.destination):
         return None
     parameters = processors_of(stream.destination).get("MetadataExtraction", {})
@@ -43,7 +43,7 @@ def keys_of(stream: DeliveryStream, queries: Queries) -> Keys | None:
 
 
 class Keys:
-    """Gives records their partition: the values of the prefix's expressions, as a JSON list."""
+    """Sets the partition of records: the values of the prefix's expressions, as a JSON list."""
 
     def __init__(self, names: Sequence[tuple[str, str]], query: str, queries: Queries) -> None:
         self._names = names
@@ -53,11 +53,11 @@ class Keys:
 
     @property
     def has_query(self) -> bool:
-        """Whether a query is run over the records."""
+        """Whether the stream has a query."""
         return bool(self._query)
 
     def given_to(self, records: list[Record]) -> tuple[list[Record], list[Failed]]:
-        """Return the records with their partition set, and those that have none."""
+        """Return the records with their partition set, and the failed records."""
         failed: list[Failed] = []
         found: list[Found] = []
         if self._query:
@@ -107,7 +107,7 @@ def values_of(partition: str) -> list[str]:
 
 
 def is_values(partition: str) -> bool:
-    """Whether a buffer is of a partition, and not one of errors or of all records."""
+    """Return whether a buffer belongs to a partition; others hold errors or all records."""
     return partition.startswith("[")
 
 
@@ -116,11 +116,11 @@ def _failed(record: Record, message: str) -> Failed:
 
 
 def check_keys(destination: Mapping[str, Any]) -> None:
-    """Refuse a prefix whose keys nothing gives. Raises AwsError."""
+    """Raise AwsError for a prefix with keys that neither the query nor the function sets."""
     names = partition_names(str(destination.get("Prefix") or ""))
     found = processors_of(destination)
     wanted = {namespace for namespace, _ in names}
-    # The sentences stand in aws-cdk's source (aws-kinesisfirehose/lib/private/helpers.ts, observed by others, 2025).
+    # The sentences are from aws-cdk's source (aws-kinesisfirehose/lib/private/helpers.ts, observed by others, 2025).
     if not mapped(destination, "ProcessingConfiguration").get("Enabled"):
         raise invalid("Processing Configuration is not enabled when DataPartitioning is enabled")
     if QUERY in wanted and "MetadataExtraction" not in found:

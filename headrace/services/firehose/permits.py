@@ -1,7 +1,7 @@
-"""Asks whether the roles of a delivery stream may do what Firehose does in their name.
+"""Checks that the roles of a delivery stream allow what Firehose does with them.
 
-The actions are those of docs.aws.amazon.com/firehose/latest/dev/controlling-access.html (documented), by what is read,
-invoked and written. What they lack is refused when the delivery stream is made, and ends a delivery later.
+The actions are from docs.aws.amazon.com/firehose/latest/dev/controlling-access.html (documented), by what Firehose
+reads, invokes and writes. A missing permission makes CreateDeliveryStream fail, and later a delivery.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.state import DeliveryStream
 
 SERVICE = "firehose.amazonaws.com"
-# The name of the session is assumed.
+# The session name is assumed.
 SESSION = "AWSFirehoseToS3"
 
 _READS = ("DescribeStream", "GetShardIterator", "GetRecords", "ListShards")
@@ -26,18 +26,18 @@ _SSE = "s3:x-amz-server-side-encryption"
 _OF_BUCKET = ("GetBucketLocation", "ListBucket", "ListBucketMultipartUploads")
 _OF_OBJECT = ("AbortMultipartUpload", "GetObject")
 _OF_DOMAIN = ("DescribeDomain", "DescribeDomains", "DescribeDomainConfig")
-# One of the two: the second is the first's older name.
+# Either one is enough: the second is the first's older name.
 _SEES_DOMAIN = ("DescribeDomain", "DescribeElasticsearchDomain")
 _WRITES_DOMAIN = ("ESHttpPost", "ESHttpPut")
 _OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
 
 
 class Denied(Exception):
-    """A role may not do what a delivery needs.
+    """A role lacks a permission that a delivery needs.
 
     Attributes:
-        code: as Firehose logs it.
-        message: its sentence, with AWS's reason.
+        code: Firehose's code in the log.
+        message: its sentence, with IAM's reason.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -49,9 +49,9 @@ Need = tuple[str, str, str]
 
 
 def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | None = None) -> None:
-    """Refuse a delivery stream whose roles Firehose may not assume, or that may not read. Raises AwsError.
+    """Raise AwsError for a delivery stream whose roles Firehose may not assume, or that may not read the source.
 
-    Of one that is changed only what it was not `before`.
+    For an update, check only roles and permissions that the stream did not need `before`.
     """
     known = set(_roles(before)) if before is not None else set[str]()
     for role in sorted({role for role in _roles(stream) if role} - known):
@@ -71,7 +71,7 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
 
 
 def check_domain(guard: Guard, stream: DeliveryStream) -> None:
-    """Refuse an OpenSearch domain that the role may not describe. Raises AwsError."""
+    """Raise AwsError for an OpenSearch domain that the role may not describe."""
     arn = domain_of(stream)
     acting = Acting(_role(stream), SESSION)
     if arn and all(guard.denial(acting, f"es:{name}", arn) for name in _SEES_DOMAIN):
@@ -84,10 +84,10 @@ def domain_of(stream: DeliveryStream) -> str:
 
 
 def no_domain(arn: str) -> AwsError:
-    """Return the refusal of a domain that the role cannot see.
+    """Return the error for a domain that the role cannot describe.
 
-    Observed by others: github.com/aws-samples/amazon-elasticsearch-intro-workshop/issues/10. That a domain that is not
-    there is refused so, too, is assumed.
+    Observed by others: github.com/aws-samples/amazon-elasticsearch-intro-workshop/issues/10. Assumed: a missing domain
+    gives the same error.
     """
     return invalid(f"Verify that the IAM role has access to the Elasticsearch domain: {arn}")
 
@@ -103,7 +103,7 @@ def check_table(guard: Guard, stream: DeliveryStream) -> None:
 
 
 def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
-    """Raise Denied when the role of an S3 configuration may not put an object there.
+    """Raise Denied when the role of an S3 configuration may not put an object.
 
     What else AWS documents as needed is noted only.
     """
@@ -112,7 +112,7 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
         guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
         guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
-    # With the key in its headers, the bucket's own is not used.
+    # A key in the request's headers replaces the bucket's default key.
     headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]
     _check(guard, put, "S3.AccessDenied", headers)
@@ -137,14 +137,14 @@ def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> 
 
 
 def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -> bool:
-    """Whether the role may write the delivery stream's log; AWS drops the lines of one that may not."""
+    """Return whether the role may write the delivery stream's log; otherwise AWS drops the lines."""
     name = f"log-group:{group}:log-stream:{log_stream}"
     resource = make_arn("logs", stream.region, stream.account, name)
     return not guard.denial(Acting(_role(stream), SESSION), "logs:PutLogEvents", resource)
 
 
 def denied_secret(guard: Guard, stream: DeliveryStream, arn: str) -> str:
-    """Return why no role may read the secret of a destination; empty when one may."""
+    """Return why no role may read a destination's secret; empty when one may."""
     return guard.denial(Acting(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn)
 
 
@@ -163,7 +163,7 @@ def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
 def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
     """Return why the role may not use OpenSearch Serverless' collections; empty when it may.
 
-    A collection's endpoint says its id, and not its account: it is the delivery stream's.
+    A collection's endpoint contains its id but not its account, which is assumed to be the delivery stream's.
     """
     endpoint = str(stream.destination.get("CollectionEndpoint") or "")
     name = endpoint.partition("://")[2].partition(".")[0]
@@ -177,7 +177,7 @@ def _check(
     code: str,
     context: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
-    """Ask for everything, so that the report names all that is missing, and then raise Denied for the first."""
+    """Check every action, so that the report names all missing permissions, and then raise Denied for the first."""
     refusals = [
         guard.denial(Acting(role, SESSION), action, of, context) for role, action, of in needs
     ]
@@ -186,7 +186,7 @@ def _check(
 
 
 def _role(stream: DeliveryStream) -> str:
-    """Return the destination's role; Splunk has only that of its backup."""
+    """Return the destination's role; Splunk has only its backup's role."""
     return str(stream.destination.get("RoleARN") or stream.s3.get("RoleARN") or "")
 
 

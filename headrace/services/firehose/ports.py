@@ -1,4 +1,4 @@
-"""What deliveries are given of the rest of the cloud: clock, objects, tables, functions, logs, metrics."""
+"""The dependencies of deliveries on the rest of the cloud: clock, objects, tables, functions, logs, metrics."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ from headrace.core.warehouse import NoWarehouses, Warehouses
 from headrace.services.firehose.keys import StreamKeys
 from headrace.services.firehose.queries import Queries
 
-# Takes a secret's ARN, an account and a region; gives its text, None when there is no such secret.
+# Takes a secret's ARN, account and region; returns its text, or None when it does not exist.
 SecretReader = Callable[[str, str, str], str | None]
 
 
 def no_secret(arn: str, account: str, region: str) -> str | None:
-    """Find no secret: where there is no Secrets Manager."""
+    """Return None: the lookup for a cloud without Secrets Manager."""
     return None
 
 
 class NoSearchDomains:
-    """Finds no OpenSearch domain: where there is no OpenSearch. A `SearchDomains`."""
+    """The `SearchDomains` of a cloud without OpenSearch: it finds no domain."""
 
     def of_domain(self, name: str, *, account: str, region: str) -> SearchServer | str:
         """See `SearchDomains.of_domain`."""
         raise SearchDomainNotFound(f"There is no domain {name} in {region}.")
 
     def of_endpoint(self, url: str, *, account: str, region: str) -> SearchServer | str:
-        """See `SearchDomains.of_endpoint`: every endpoint is a real one."""
+        """See `SearchDomains.of_endpoint`: every endpoint is a real server's."""
         return url
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What all deliveries share. `guard` knows what roles may do. `stopping` is set before the cloud stops.
+    """The dependencies of all deliveries. `guard` checks roles' permissions; `stopping` is set before the cloud stops.
 
-    `control` reaches the Glue catalogue of Iceberg tables; None where there is none.
+    `control` calls the Glue catalogue of Iceberg tables; None without Glue.
     """
 
     clock: Clock

@@ -1,8 +1,8 @@
-"""The names of delivered objects: prefixes and their expressions, such as `!{timestamp:yyyy/MM/dd}`.
+"""The keys of delivered objects: evaluates prefixes with expressions such as `!{timestamp:yyyy/MM/dd}`.
 
 The expressions are `timestamp`, `firehose:random-string`, `firehose:error-output-type` and, with dynamic partitioning,
 `partitionKeyFromQuery` and `partitionKeyFromLambda`. Timestamp patterns are those of Java's DateTimeFormatter; letters
-that make no sense in a path are refused. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented,
+that are useless in a path are refused. Source: docs.aws.amazon.com/firehose/latest/dev/s3-prefixes.html (documented,
 read 2026); the sentences of refusals were observed by others (us-east-1, 2026).
 """
 
@@ -52,7 +52,7 @@ def name_objects(
     now_ms: int,
     values: Sequence[str] = (),
 ) -> dict[str, str]:
-    """Return a delivery's object keys by what the objects hold. The random parts are drawn here, once.
+    """Return a delivery's object keys by kind. Their random parts are drawn here, once.
 
     Args:
         naming: what the delivery stream says of the names.
@@ -60,7 +60,7 @@ def name_objects(
         oldest_ms: when the first of the records arrived.
         ids: draws the random parts.
         now_ms: the time in the objects' names.
-        values: of the prefix's partition expressions, in order.
+        values: the values of the prefix's partition expressions, in order.
     """
     at = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y-%m-%d-%H-%M-%S")
     name = f"{naming.begin}-{at}-{ids.uuid()}"
@@ -110,7 +110,7 @@ def partition_names(prefix: str) -> list[tuple[str, str]]:
 def check(
     prefix: str, error_prefix: str, *, time_zone: str = "UTC", partitioned: bool = False
 ) -> None:
-    """Refuse the prefixes that CreateDeliveryStream refuses. Raises AwsError InvalidArgumentException."""
+    """Raise AwsError InvalidArgumentException for a prefix that CreateDeliveryStream refuses."""
     if _EXPRESSION.search(prefix) and not error_prefix:
         raise invalid("ErrorOutputPrefix cannot be null or empty when Prefix contains expressions.")
     if ERROR_OUTPUT_TYPE in prefix:
@@ -153,7 +153,7 @@ def check(
 
 
 class _BadValue(ValueError):
-    """The value of an expression is none that its namespace takes."""
+    """The value of an expression is not valid in its namespace."""
 
 
 def zone(name: str) -> ZoneInfo:

@@ -1,7 +1,7 @@
-"""Processes what was read, in AWS's order: aggregates apart, inflate, split, the function, the partition keys.
+"""Processes records in AWS's order: deaggregation, decompression, splitting, the function, the partition keys.
 
-Pure but for the function and the queries, which run in processes of their own. A record that fails at a stage goes to
-the error output with the data that the source had.
+Pure except for the function and the queries, which run in other processes. A record that fails at a stage goes to the
+error output with the source's data.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _NOT_INFLATED = "Decompression failed."
 
 @dataclass(slots=True)
 class Processed:
-    """What became of records: those to deliver, those that failed, and all as they were, for a backup.
+    """The result of processing: records to deliver, failed records, and the source's records for a backup.
 
-    `measured` are values of the processors' metrics.
+    `measured` are the values of the processors' metrics.
     """
 
     records: list[Record] = field(default_factory=list[Record])
@@ -49,7 +49,7 @@ class Processed:
 
 
 class Processing:
-    """The processors of a delivery stream's destination. One thread at a time."""
+    """The processors of a delivery stream's destination. Used by one thread at a time."""
 
     def __init__(self, stream: DeliveryStream, ports: Ports) -> None:
         self._stream = stream
@@ -61,9 +61,9 @@ class Processing:
         self.function: Function | None = function_of(parameters) if parameters else None
 
     def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> Processed:
-        """Process records, by shard; in the shards' order. With `backup`, also return the records as they were.
+        """Process records by shard, in the shards' order. With `backup`, also return the unprocessed records.
 
-        Raises Stopping: the records are to be processed later.
+        Raises Stopping: the records must be processed later.
         """
         made = Processed()
         made.records = self._taken_apart(batch)
@@ -152,7 +152,7 @@ def _staged(
             record.data = parts[0]
             made.append(record)
             continue
-        # Each part fails for itself: were it to fail with the whole record, the others would come back with it.
+        # Each part fails alone. If the whole record failed, a replay of the error output would repeat the other parts.
         made += [
             Record(
                 part,

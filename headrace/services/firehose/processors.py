@@ -1,4 +1,4 @@
-"""Checks a destination's processors. Sentences not marked are AWS's own (observed by others, us-east-1, 2026)."""
+"""Checks a destination's processors. Sentences are AWS's (observed by others, us-east-1, 2026) unless marked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headrace.services.firehose.limits import MOST_PROCESSORS
 from headrace.services.firehose.splitting import delimiter_of_parameter
 from headrace.services.firehose.state import is_partitioned, processors_of
 
-# What can be only there with dynamic partitioning, by AWS's own class names in its sentences.
+# Processors that need dynamic partitioning, with the class names in AWS's sentences.
 _PARTITIONED_ONLY = ("MetadataExtraction", "RecordDeAggregation")
 _MODEL = "class com.amazonaws.services.firehose.internal.model"
 
 
 def check_processors(destination: Mapping[str, Any], *, has_queries: bool = False) -> None:
-    """Refuse processors that AWS refuses. Raises AwsError. `has_queries`: MetadataExtraction routes to tables."""
+    """Raise AwsError for invalid processors. `has_queries`: MetadataExtraction may be used to route to tables."""
     processing = mapped(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return
@@ -76,7 +76,7 @@ def _check_logs(found: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def query_of(destination: Mapping[str, Any]) -> str:
-    """Return the query of a destination's metadata extraction, empty without."""
+    """Return the query of a destination's MetadataExtraction, empty without one."""
     return (
         processors_of(destination).get("MetadataExtraction", {}).get("MetadataExtractionQuery", "")
     )

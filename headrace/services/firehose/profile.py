@@ -1,4 +1,4 @@
-"""How requests name Firehose, and what it answers to faults on demand."""
+"""How the gateway recognizes requests to Firehose, and Firehose's answers to injected faults."""
 
 from headrace.aws.fault_errors import FaultErrors
 from headrace.aws.service import Profile

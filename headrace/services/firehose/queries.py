@@ -1,4 +1,4 @@
-"""Runs JQ 1.6 queries over records, each query in a process of its own that is bounded in time and memory."""
+"""Runs JQ 1.6 queries over records, each query in a child process with limits on time and memory."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import msgspec
 
 from headrace.services.firehose.errors import invalid
 
-# What a query gives for a record: each key's text (None for null and for the empty string), or why it gives nothing.
+# A query's result for a record: the text of each key (None for null and the empty string), or why there is none.
 Found = dict[str, str | None] | str
 _CHILD = Path(__file__).with_name("jq_child.py")
 _BATCH_RECORDS = 2000
 _BATCH_BYTES = 4 * 1024 * 1024
-# Time of the processor for a batch: a hundred times what usual queries take.
+# Processor time for a batch: a hundred times what usual queries take.
 _BASE_S = 0.3
 _RECORD_S = 0.002
-# How often a process may end in one call before the rest of the records is given up.
+# How often a process may end in one call before the remaining records fail.
 _MOST_ENDS = 16
 _FEW_ENDS = 2
-# Processes that are kept for queries in use.
+# How many processes stay alive for queries in use.
 _KEPT = 32
 _LENGTH = struct.Struct("<I")
 _TOO_LONG = "the query took too much time or memory"
@@ -37,11 +37,11 @@ _decode_text = msgspec.json.Decoder(str).decode
 
 
 class _Ended(Exception):
-    """The process has ended: the query took too long, or too much memory."""
+    """The process has ended: the query took too much time or memory."""
 
 
 class _Process:
-    """A process that runs one query. One thread at a time."""
+    """A child process that runs one query. Used by one thread at a time."""
 
     def __init__(self, query: str) -> None:
         self.query = query
@@ -50,8 +50,8 @@ class _Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> str:
-        """Start the process; return why the query cannot be compiled, empty when it can."""
-        # -I: neither the environment nor the user's folders; the package of jq is found as it was here.
+        """Start the process; return why the query cannot be compiled, or an empty text."""
+        # -I ignores the environment and the user's folders; the path of the jq package is passed explicitly.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_CHILD)],
             stdin=subprocess.PIPE,
@@ -76,7 +76,7 @@ class _Process:
             process.wait()
 
     def run(self, datas: Sequence[bytes]) -> list[Found]:
-        """Return what the query gives for each record, which must be JSON."""
+        """Return the query's result for each record; records must be JSON."""
         ends_left = _FEW_ENDS if self.gave_up else _MOST_ENDS
         found: list[Found] = [_TOO_LONG] * len(datas)
         waiting = [(0, len(datas))]
@@ -134,21 +134,21 @@ def _found(line: str) -> Found:
 
 
 def _text(value: bytes) -> str | None:
-    """Return a key as it stands in a prefix: a string's text, anything else as JQ writes it; None for nothing."""
+    """Return a key's text in a prefix: a string's text, another value's JSON; None for null or an empty string."""
     if value.startswith(b'"'):
         return _decode_text(value) or None
     return None if value == b"null" else value.decode()
 
 
 class Queries:
-    """The queries of all delivery streams. Thread-safe; queries do not wait for each other."""
+    """The queries of all delivery streams. Thread-safe; different queries run concurrently."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._processes: dict[str, _Process] = {}
 
     def check(self, query: str) -> None:
-        """Refuse a query that JQ 1.6 does not compile. Raises AwsError InvalidArgumentException."""
+        """Raise AwsError InvalidArgumentException for a query that JQ 1.6 does not compile."""
         if importlib.util.find_spec("jq") is None:
             raise invalid(
                 "MetadataExtraction needs JQ 1.6, which is not installed here: pip install 'jq>=1.5,<1.6'"
@@ -162,7 +162,7 @@ class Queries:
             raise invalid(f"MetadataExtractionQuery is not a valid JQ 1.6 query: {problem}")
 
     def run(self, query: str, datas: Sequence[bytes]) -> list[Found]:
-        """Return what a query gives for each record, which must be JSON; bounded in time, whatever the query."""
+        """Return a query's result for each record; records must be JSON. Its time is limited for any query."""
         process = self._of(query)
         found: list[Found] = []
         with process.lock:
@@ -180,7 +180,7 @@ class Queries:
         ended: _Process | None = None
         with self._lock:
             process = self._processes.pop(query, None) or _Process(query)
-            self._processes[query] = process  # the latest in use is the last
+            self._processes[query] = process  # most recently used last
             if len(self._processes) > _KEPT:
                 oldest = next(iter(self._processes))
                 ended = self._processes.pop(oldest)
@@ -195,12 +195,12 @@ class Queries:
             processes = list(self._processes.values())
             self._processes.clear()
         for process in processes:
-            # Without its lock: whoever waits for an answer gets none.
+            # Without the process's lock: a caller that waits for an answer gets none.
             process.end()
 
 
 def is_json(data: bytes) -> bool:
-    """Whether a record is one JSON object."""
+    """Return whether a record is one JSON object."""
     try:
         return isinstance(_decode_any(data), dict)
     except (msgspec.DecodeError, RecursionError):

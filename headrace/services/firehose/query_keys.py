@@ -1,8 +1,8 @@
-"""Finds the keys that a JQ query gives, where its text alone says so: in one object between braces.
+"""Finds the keys in the result of a JQ query from its text, if the query is a single object between braces.
 
 Firehose refuses a query with keys that the prefix does not use (observed by the CDK's authors: the sentence stands in
 aws-cdk's source, packages/aws-cdk-lib/aws-kinesisfirehose/lib/metadata-extraction-processor.ts, 2025). How it finds
-the keys is not known; here a query whose keys can only be told by running it is taken.
+the keys is unknown; headrace accepts a query whose keys are only known by running it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 def keys_in(query: str) -> set[str] | None:
-    """Return the keys of the object that a query is; None when it is anything else, or a key is computed."""
+    """Return the keys of a query that is one object; None for any other query, or if a key is computed."""
     text = query.strip()
     if not text.startswith("{") or "#" in text:
         return None
@@ -31,7 +31,7 @@ def keys_in(query: str) -> set[str] | None:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """Yield what stands between the outermost commas; something that is no key when the braces end before the text."""
+    """Yield the object's entries, which outermost commas separate. If the braces end early, yield an invalid entry."""
     closing: list[str] = []
     at = begun = 0
     while at < len(text):

@@ -1,13 +1,13 @@
-"""AWS's quotas of Firehose, for a cloud that is started with `limits=aws`: throughput of direct puts, and counts.
+"""AWS's quotas of Firehose, for a cloud with `limits=aws`: the throughput of direct puts, call rates, and counts.
 
-A limit per second may be saved up for one second; nothing waits here. Kept in memory only. Thread-safe.
+A caller can save up one second's worth of a limit. No call waits. The counts are in memory only. Thread-safe.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/limits.html (documented); the code and sentence of a record that is
-refused: github.com/boto/boto3/issues/2804 (observed). That of a request over the requests' quota every record is
-refused, and that a second's worth can be saved, is assumed. A partition's 1 GB/s is not held: nothing here comes near.
-How many delivery streams and changes of encryption there may be, and streams of a key: API_CreateDeliveryStream,
-API_DeliveryStreamEncryptionConfigurationInput, API_StartDeliveryStreamEncryption (documented). The first's sentence is
-observed by others; those of the two others are assumed.
+refused: github.com/boto/boto3/issues/2804 (observed). Assumed: every record of a request over the request quota is
+refused, and a second's worth can be saved up. A partition's 1 GB/s is not enforced: headrace is slower than that. The
+numbers of delivery streams, of encryption changes and of streams per key: API_CreateDeliveryStream,
+API_StartDeliveryStreamEncryption, API_DeliveryStreamEncryptionConfigurationInput (documented). The first one's
+sentence is observed by others; the other two are assumed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headrace.services.firehose.state import DeliveryStream
 MIB: Final = 1024 * 1024
 THROTTLED: Final = "ServiceUnavailableException"
 SLOW_DOWN: Final = "Slow down."
-# Of each operation but the puts, an account and region (documented: a hard limit).
+# Calls per second of each operation except puts, for an account and region (documented: a hard limit).
 CALLS_PER_S: Final = 5
 STREAMS: Final = 5_000
 STREAMS_PER_KEY: Final = 500
@@ -38,7 +38,7 @@ _LARGE_REGIONS: Final = ("us-east-1", "us-west-2", "eu-west-1")
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What a delivery stream takes a second."""
+    """What a delivery stream accepts per second."""
 
     records: int
     requests: int
@@ -50,7 +50,7 @@ _USUAL = Quota(100_000, 1_000, MIB)
 
 
 def quota_of(region: str) -> Quota:
-    """Return the default quota of a region's delivery streams."""
+    """Return the default quota of delivery streams in a region."""
     return _LARGE if region in _LARGE_REGIONS else _USUAL
 
 
@@ -68,11 +68,11 @@ class Throttle:
         self._lock = threading.Lock()
         self._streams: dict[str, _Limits] = {}
         self._calls: dict[tuple[str, str, str], TokenBucket] = {}
-        # By delivery stream, when its encryption was changed in the last 24 hours.
+        # By delivery stream, the times of its encryption changes in the last 24 hours.
         self._encrypted_ms: dict[str, list[int]] = {}
 
     def admit(self, stream: DeliveryStream, sizes: Sequence[int], now_ms: int) -> list[bool]:
-        """Return for each record of a request, given by its bytes, whether it is taken; count those that are."""
+        """Return for each record of a request, given by its size, whether it is admitted; count the admitted ones."""
         with self._lock:
             limits = self._streams.get(stream.stream_id)
             if limits is None:
@@ -90,7 +90,7 @@ class Throttle:
             return admitted
 
     def forget(self, stream: DeliveryStream) -> None:
-        """Drop what is known of a delivery stream that is deleted."""
+        """Forget a deleted delivery stream."""
         with self._lock:
             self._streams.pop(stream.stream_id, None)
             self._encrypted_ms.pop(stream.stream_id, None)
@@ -111,18 +111,18 @@ class Throttle:
             self._encrypted_ms[stream.stream_id] = [*times, now_ms]
 
     def check_call(self, operation: str, call: Call) -> None:
-        """Count a call of an operation that is no put. Raises AwsError when there are too many."""
+        """Count a call of an operation other than a put. Raises AwsError when there are too many."""
         with self._lock:
             key = (operation, call.account, call.region)
             bucket = self._calls.setdefault(key, TokenBucket(CALLS_PER_S, call.now_ms))
             if bucket.has(1, call.now_ms):
                 bucket.take(1)
                 return
-        raise _exceeded("Rate exceeded.")  # as faults on demand say it
+        raise _exceeded("Rate exceeded.")  # as for injected faults
 
 
 def check_count(present: Sequence[DeliveryStream]) -> None:
-    """Refuse one more delivery stream of an account and region that has these. Raises AwsError."""
+    """Raise AwsError when an account and region with these delivery streams may not have another."""
     if len(present) >= STREAMS:
         names = [stream.name for stream in present]
         raise _exceeded(
@@ -131,7 +131,7 @@ def check_count(present: Sequence[DeliveryStream]) -> None:
 
 
 def check_key(present: Sequence[DeliveryStream], stream: DeliveryStream, key_arn: str) -> None:
-    """Refuse a customer's key that already encrypts as many others of these streams as it may. Raises AwsError."""
+    """Raise AwsError when a customer-managed key already encrypts the maximum number of other streams."""
     others = [other for other in present if other.stream_id != stream.stream_id]
     used = sum(other.encryption.get("KeyARN") == key_arn for other in others)
     if key_arn and used >= STREAMS_PER_KEY:
@@ -143,12 +143,12 @@ def _exceeded(sentence: str) -> AwsError:
 
 
 def slow_down() -> AwsError:
-    """Return AWS's refusal of a put over a quota."""
+    """Return AWS's error for a put over a quota."""
     return AwsError(THROTTLED, SLOW_DOWN, 503)
 
 
 def rated(action: Action, throttle: Throttle) -> Action:
-    """Return an action with its rate of calls checked first; puts have their own quotas."""
+    """Return an action that first checks its call rate; puts have their own quotas."""
     operation = operation_name(action)
     if operation in _PUTS:
         return action

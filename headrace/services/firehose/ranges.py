@@ -1,4 +1,4 @@
-"""Checks numbers of buffers against AWS's ranges, in AWS's words: those of destinations and of the Lambda processor."""
+"""Checks the buffering hints of destinations and of the Lambda processor against AWS's ranges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.services.firehose.errors import invalid
 
 
 def check_both(given: Mapping[str, Any], size: str, interval: str, of: str = "") -> None:
-    """Refuse one of a buffer's two limits without the other. Raises AwsError. `of` ends the sentence."""
+    """Raise AwsError when only one of a buffer's two limits is given. `of` ends the sentence."""
     if (size in given) != (interval in given):
         raise invalid(
             f"Both BufferSizeInMBs and BufferIntervalInSeconds are required to configure buffering{of}."
@@ -17,6 +17,6 @@ def check_both(given: Mapping[str, Any], size: str, interval: str, of: str = "")
 
 
 def check_between(name: str, value: float, least: float, most: float) -> None:
-    """Refuse a number outside of a range. Raises AwsError."""
+    """Raise AwsError for a number out of range."""
     if not least <= value <= most:
         raise invalid(f"{name} must be between {least} and {most}.")

@@ -1,7 +1,7 @@
-"""PutRecord and PutRecordBatch as SDKs send them: their base64 texts go into the journal as they came.
+"""The fast path of PutRecord and PutRecordBatch: writes the base64 text of usual requests to the journal undecoded.
 
-Anything unusual returns None and goes through its action (`actions/puts.py`), to the same answer: a property test
-(tests/api/firehose/test_hot_path.py) holds the two ways equal.
+An unusual request gets None and goes to its action (`actions/puts.py`). A property test
+(tests/api/firehose/test_hot_path.py) checks that both give the same answers.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class RawRequests:
         self._firehose = firehose
 
     def answer_raw(self, request: HttpRequest) -> RawAnswer:
-        """Answer a put of the usual form; None sends a request to its action. Raises AwsError, LogFull, OSError."""
+        """Answer a usual put; return None if its action must answer. Raises AwsError, LogFull, OSError."""
         target = request.headers.get("x-amz-target", "")
         call = request.call
         if target not in (_BATCH, _ONE) or call is None or request.body_file is not None:
@@ -88,7 +88,7 @@ class RawRequests:
 
 
 def _decoded_bytes(datas: list[str]) -> int | None:
-    """Return what the texts are when decoded, in all; None where the action must look closer."""
+    """Return the decoded size of all texts; None when the action must check further."""
     if not 0 < len(datas) <= BATCH_RECORDS:
         return None
     lengths = set(map(len, datas))

@@ -1,4 +1,4 @@
-"""Reads what is new in the source of a delivery stream, and knows from where all that waits can be read again."""
+"""Reads new records from a delivery stream's source, and tracks from where the waiting ones can be read again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.services.firehose.sources import ShardRead, Source, at_position, r
 
 @dataclass(slots=True)
 class Intake:
-    """Records that are read and not yet processed, by shard, and since when the first of them waits."""
+    """Records that are read and not yet processed, by shard, and when the first one arrived."""
 
     records: dict[str, list[StreamRecord]] = field(default_factory=dict[str, list[StreamRecord]])
     size_bytes: int = 0
@@ -20,12 +20,12 @@ class Intake:
 
 
 class Reading:
-    """What is read of one source. One thread at a time; `waiting` on any thread.
+    """The reading of one source. Used by one thread at a time, except `waiting`, which any thread may call.
 
     Attributes:
-        intake: what is not yet processed.
-        read_to: by shard, where reading goes on.
-        starts: by shard, where reading began for what the buffers hold.
+        intake: records that are not yet processed.
+        read_to: by shard, the position where reading continues.
+        starts: by shard, the position where reading began for the buffered records.
     """
 
     def __init__(self, source: Source, positions: Mapping[str, str]) -> None:
@@ -35,7 +35,7 @@ class Reading:
         self._source = source
 
     def fill(self, room_bytes: int, now_s: float) -> Iterator[ShardRead]:
-        """Read about `room_bytes` of what is new, and yield what each shard gave once it is taken in."""
+        """Read about `room_bytes` of new records; yield each shard's read after adding it to the intake."""
         for read in read_shards(self._source, self.read_to, room_bytes):
             self.starts.setdefault(read.shard_id, read.start)
             self.read_to[read.shard_id] = read.after
@@ -74,7 +74,7 @@ class Reading:
         return positions, self._oldest_ms(buffers)
 
     def waiting(self, buffers: Collection[Buffer]) -> tuple[int, int]:
-        """Return how many records wait here and in the buffers, and when the first arrived (0: none waits)."""
+        """Return how many records wait here and in the buffers, and when the first arrived (0 if none waits)."""
         full = [buffer for buffer in buffers if buffer.first]
         held = sum(max(len(buffer.records) + len(buffer.failed), 1) for buffer in full)
         return held + sum(map(len, list(self.intake.records.values()))), self._oldest_ms(buffers)

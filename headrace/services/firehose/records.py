@@ -1,4 +1,4 @@
-"""A record on its way through a delivery stream: its data of now, and the source's record that it came from."""
+"""A record in a delivery stream: its current data, and the source record from which it came."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import msgspec
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.limits import BATCH_RECORDS
 
-# The RecordId that a put answers is the number of the request's first record, then the record's place in the request:
-# a request's ids differ in their last digits only, so that they are written as fast as one.
+# A put's RecordId is the number of the request's first record, then the record's place in the request. The ids of a
+# request differ only in their last digits, which makes them fast to write.
 PLACES = tuple(f"{place:03}" for place in range(BATCH_RECORDS))
 
 
 class Record(msgspec.Struct, gc=False):
-    """What processing has made of a source's record, or of a part of it. Nothing changes it once it is in a buffer.
+    """A source record, or part of one, during and after processing. It does not change once it is in a buffer.
 
     Attributes:
-        data: what is delivered, without a delimiter that a processor appends at the end.
-        source: the record as the source has it; its data is what processing began with.
-        shard_id: the source's shard; of direct puts always the same.
-        sub: its place among the records that one record of the source became, from 0.
+        data: the data to deliver, without the delimiter that a processor appends at the end.
+        source: the source's record, with its data before processing.
+        shard_id: the source's shard; always the same for direct puts.
+        sub: its index among the records made from one source record.
         keys: partition keys from the function.
-        partition: with dynamic partitioning, the buffer that it waits in.
-        otf: a function's `otfMetadata`: for which Iceberg table the record is, and what to do there.
+        partition: with dynamic partitioning, the name of its buffer.
+        otf: a function's `otfMetadata`: the Iceberg table and the operation for the record.
     """
 
     data: bytes
@@ -37,10 +37,10 @@ class Record(msgspec.Struct, gc=False):
 
     @property
     def record_id(self) -> str:
-        """A name that stays the same over every retry, restart and kill: `<sequence number>.<sub>`."""
+        """Its id, which is the same over retries, restarts and kills: `<sequence number>.<sub>`."""
         return f"{self.source.sequence_number}.{self.sub}"
 
     @property
     def arrival_ms(self) -> int:
-        """When the source took the record."""
+        """When the source accepted the record."""
         return self.source.approximate_arrival_ms

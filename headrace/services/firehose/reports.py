@@ -1,4 +1,4 @@
-"""What a delivery stream reports: errors to CloudWatch Logs, metrics to CloudWatch."""
+"""Reports a delivery stream's errors to CloudWatch Logs and its metrics to CloudWatch."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 LOG_STREAM = "DestinationDelivery"
 _SEND_EVERY_MS = 1000
-# What names a destination, by its kind's configuration.
+# The configuration member that identifies a destination, by kind.
 _NAMES = (
     "BucketARN",
     "DomainARN",
@@ -48,14 +48,14 @@ _NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What a delivery did.
+    """The figures of a finished delivery.
 
     Attributes:
-        records: those that were delivered, without those that went to the error output.
-        refused: those that the destination did not take, which went to the error output.
-        partitions: how many were active, None without dynamic partitioning.
-        outputs: how many objects of errors were put.
-        is_backup: it was the backup alone, whose buffer has its own time.
+        records: how many records were delivered, without those in the error output.
+        refused: how many records the destination refused, which went to the error output.
+        partitions: how many partitions were active; None without dynamic partitioning.
+        outputs: how many error-output objects were put.
+        is_backup: whether it delivered only the backup, which has its own buffer.
     """
 
     records: int
@@ -123,11 +123,11 @@ class Reports:
 
     @property
     def _backup_metrics(self) -> str:
-        """What the backup's metrics begin with: of OpenSearch, it counts as a delivery to S3 (documented)."""
+        """The prefix of the backup's metrics: OpenSearch's backup counts as a delivery to S3 (documented)."""
         return "DeliveryToS3" if "OpenSearch" in self._metrics_name else "BackupToS3"
 
     def refused(self, failed: Sequence[Failed]) -> None:
-        """Report that records went to the error output, a line for each code, as AWS samples them."""
+        """Report that records went to the error output, with one line for each code: AWS also logs samples."""
         for code, (count, message) in _by_code(failed).items():
             self._put_log(code, f"{count} records went to the error output. First: {message}")
 
@@ -139,19 +139,19 @@ class Reports:
         self.measure((f"{self._metrics_name}.Success", 0, "Count"))
 
     def dropped(self, failed: Sequence[Failed]) -> None:
-        """Report that records are lost: AWS does not put them into the error output either."""
+        """Report that records are lost; AWS does not put them into the error output either."""
         for code, (count, message) in _by_code(failed).items():
             self._put_log(code, f"{count} records were dropped. {message}")
 
     def gone(self, shard_id: str, records: int) -> None:
-        """Report that retention, or deleting the stream, removed records before they were delivered."""
+        """Report that retention or the stream's deletion removed records before they were delivered."""
         self._put_log(
             "Kinesis.RecordsGone",
             f"{records} records of {shard_id} were gone before they could be delivered.",
         )
 
     def _put_log(self, code: str, message: str, s3: Mapping[str, Any] | None = None) -> None:
-        """Write to the destination's log, or to that of an S3 configuration if it has one of its own."""
+        """Write to an S3 configuration's log, if it has one, else to the destination's."""
         stream, named = self._stream, self._stream.destination
         if s3 is not None and mapped(s3, "CloudWatchLoggingOptions").get("Enabled"):
             named = s3
@@ -182,7 +182,7 @@ class Reports:
     # --- metrics ------------------------------------------------------------------------------
 
     def read(self, records: int, size_bytes: int, behind_ms: int) -> None:
-        """Report that records were read from a Kinesis stream, whose newest is so much newer than the last of them."""
+        """Report that records were read from a Kinesis stream, and how far behind its newest record they are."""
         self.measure(
             ("DataReadFromKinesisStream.Records", records, "Count"),
             ("DataReadFromKinesisStream.Bytes", size_bytes, "Bytes"),
@@ -190,7 +190,7 @@ class Reports:
         )
 
     def incoming(self, operation: str, records: int, size_bytes: int, began_ms: int) -> None:
-        """Report that records were put directly by a request that began then."""
+        """Report the records of a direct put, and when its request began."""
         now_ms = self._clock.now_ms()
         values = [
             ("IncomingRecords", records),
@@ -207,24 +207,24 @@ class Reports:
             self.send()
 
     def throttled(self, records: int) -> None:
-        """Report that records were refused, being over a quota."""
+        """Report records that were refused because of a quota."""
         self._tally.note(("ThrottledRecords", records))
 
     def called(self, name: str, began_ms: int) -> None:
-        """Report a call that began then, by what its metrics begin with."""
+        """Report a call, by the prefix of its metrics, and when it began."""
         latency_ms = max(0, self._clock.now_ms() - began_ms)
         self._tally.note((f"{name}.Requests", 1), (f"{name}.Latency", latency_ms))
         self.send()
 
     def send(self) -> None:
-        """Send what was counted since the last time. The worker calls it, too."""
+        """Send the counts since the last call. The worker also calls it."""
         now_ms = self._sent_ms = self._clock.now_ms()
         found = self._tally.take()
         if not found:
             return
         quota = quota_of(self._stream.region)
         if not self._stream.source_arn:
-            # AWS's, whether or not they are held here (`--limits`): what alarms and graphs divide by.
+            # AWS's quotas, even if they are not enforced (`--limits`): alarms and graphs divide by them.
             self.measure(
                 ("BytesPerSecondLimit", quota.size_bytes, "Bytes"),
                 ("RecordsPerSecondLimit", quota.records, "Count"),
@@ -254,7 +254,7 @@ class Reports:
                 (f"{name}.SuccessfulRowCount", delivered.records, "Count"),
                 (f"{name}.FailedRowCount", delivered.refused, "Count"),
             ]
-            # Not every destination has all of them on AWS.
+            # On AWS, some destinations lack some of these metrics.
             self.measure(*(measure for measure in measures if measure[0] in EMITTED))
         if delivered.objects:
             self.measure(("DeliveryToS3.ObjectCount", delivered.objects, "Count"))
@@ -275,12 +275,12 @@ class Reports:
                 ("PartitionCountExceeded", float(delivered.exceeded), "Count"),
             )
             if delivered.size_bytes:
-                # Over the time that its buffer was filling; that is AWS's measure, too, is assumed.
+                # Measured over the time in which the buffer filled; assumed to be AWS's measure too.
                 per_s = delivered.size_bytes / max(1.0, fresh_s)
                 self.measure(("PerPartitionThroughput", per_s, "Bytes/Second"))
 
     def measure(self, *measures: Measure) -> None:
-        """Send values of metrics."""
+        """Send metric values."""
         if not measures:
             return
         now_ms = self._clock.now_ms()
@@ -299,7 +299,7 @@ class Reports:
 
 
 def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
-    """Return by code how many failed, and the first one's message."""
+    """Return by code the number of failures and the first one's message."""
     found: dict[str, tuple[int, str]] = {}
     for failure in failed:
         words = failure.log_message or failure.message
@@ -309,9 +309,9 @@ def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
 
 
 def _name_of(destination: Mapping[str, Any]) -> str:
-    """Return what the log calls a destination."""
+    """Return a destination's name in the log."""
     url = mapped(destination, "EndpointConfiguration").get("Url")
-    # How AWS's log names an Iceberg destination is not known: here by its catalogue.
+    # AWS's name for an Iceberg destination in the log is unknown; headrace uses its catalogue.
     url = url or mapped(destination, "CatalogConfiguration").get("CatalogARN")
     for name in _NAMES:
         url = url or destination.get(name)

@@ -1,4 +1,4 @@
-"""Reads records again after a kill, and leaves out those that are delivered already."""
+"""Reads records again after a kill, and skips those that are already delivered."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headrace.services.firehose.state import Intent
 
 
 def read_again(source: Source, intent: Intent, shard_id: str) -> tuple[list[StreamRecord], int]:
-    """Return a shard's records of an intent, and how many of them retention has removed (0 when nobody knows)."""
+    """Return a shard's records of an intent, and how many of them retention has removed (0 if unknown)."""
     wanted = intent.counts.get(shard_id)
     position, last = intent.start[shard_id], intent.last[shard_id]
     records: list[StreamRecord] = []
     while wanted is None or len(records) < wanted:
         most = READ_RECORDS if wanted is None else min(wanted - len(records), READ_RECORDS)
         got = source.read(shard_id, position, most, READ_BYTES)
-        # When retention has removed some, the read goes on into records of later deliveries.
+        # If retention has removed some, the read includes records of later deliveries.
         kept = [r for r in got.records if not is_past(r.sequence_number, last)]
         records += kept
         if not kept or got.next_position is None or len(kept) < len(got.records):
@@ -37,7 +37,7 @@ def read_again(source: Source, intent: Intent, shard_id: str) -> tuple[list[Stre
 def still_beyond(
     passed: Mapping[str, Mapping[str, str]], positions: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Return those sequence numbers of `Progress.passed` that the positions have not come to."""
+    """Return the sequence numbers of `Progress.passed` that are beyond the positions."""
     left = {
         partition: {
             shard_id: number
@@ -52,7 +52,7 @@ def still_beyond(
 def with_marks(
     passed: Mapping[str, Mapping[str, str]], marks: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, str]]:
-    """Return `Progress.passed` with more marks; of two for a shard, the later."""
+    """Return `Progress.passed` with more marks; the later of two marks for a shard wins."""
     made = {partition: dict(shards) for partition, shards in passed.items()}
     for partition, shards in marks.items():
         present = made.setdefault(partition, {})

@@ -1,8 +1,8 @@
-"""Remembers the partition of each record that a function transformed: invoked again, the function may give another key.
+"""Stores the partition of each record that a function transformed, because the function may later return another key.
 
-After a kill records are processed again, and `Progress.passed` says of each partition up to where it is delivered. That
-holds only if a record comes into the same partition again. A query gives the same key always; for a function its
-first answer is stored, before anything is delivered by it.
+After a kill records are processed again, and `Progress.passed` says up to where each partition is delivered. That
+holds only if each record gets its former partition. A query always gives the same key; a function's first answer is
+stored before any record is delivered by it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOVED = "errors-"
 
 
 class RouteStore(Protocol):
-    """Keeps the routes of one delivery stream, in pieces."""
+    """Stores the routes of one delivery stream, in pieces."""
 
     def load(self) -> dict[str, dict[str, Any]]:
         """Return all pieces, by name."""
@@ -35,15 +35,15 @@ class RouteStore(Protocol):
 
 
 class Routes:
-    """The partitions of records that are not behind the positions yet. One thread at a time."""
+    """The partitions of records after the stored positions. Used by one thread at a time."""
 
     def __init__(self, store: RouteStore) -> None:
         self._store = store
         self._partitions: dict[tuple[str, str], str] = {}
-        # By piece: the records in it, and by shard the last of them.
+        # By piece: its records, and the last one by shard.
         self._pieces: dict[str, tuple[list[tuple[str, str]], dict[str, str]]] = {}
         stored = store.load()
-        # In order: of two routes of a record the later holds.
+        # In order: the later of two routes of a record wins.
         for name in sorted(stored, key=int):
             self._take(name, stored[name])
         self._next = max((int(name) for name in self._pieces), default=0) + 1
@@ -56,7 +56,7 @@ class Routes:
         self._pieces[name] = (records, piece["last"])
 
     def settle(self, made: Processed) -> None:
-        """Give records the partitions that they had before, and store those that are new. Durable on return."""
+        """Set the stored partitions of known records, and store those of new ones. Durable on return."""
         records: list[list[str]] = []
         last: dict[str, str] = {}
 
@@ -77,9 +77,9 @@ class Routes:
         self._add(records, last)
 
     def move_to_errors(self, records: Sequence[Record]) -> None:
-        """Store that records that had a partition, and are not delivered there, now fail. Durable on return.
+        """Store that undelivered records with a partition now fail. Durable on return.
 
-        They have a buffer of errors of their own: that of all errors may be delivered beyond them already.
+        They get a separate buffer of errors: the usual one may already be delivered beyond them.
         """
         partition = f"{_MOVED}{self._next}"
         last: dict[str, str] = {}
@@ -99,7 +99,7 @@ class Routes:
             self._take(name, piece)
 
     def forget(self, positions: Mapping[str, str]) -> None:
-        """Forget the records that are behind the positions."""
+        """Forget the records before the positions."""
         for name, (records, last) in list(self._pieces.items()):
             if all(is_done(positions.get(s, TRIM_HORIZON), number) for s, number in last.items()):
                 self._store.delete(name)

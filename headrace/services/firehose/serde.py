@@ -1,4 +1,4 @@
-"""The options of record format conversion: how JSON keys become columns, and how Parquet and ORC are written."""
+"""The options of record format conversion: how JSON keys map to columns, and how Parquet and ORC are written."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PADDING_TOLERANCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How keys become columns, as the OpenX SerDe's options say.
+    """How keys map to columns: the OpenX SerDe's options.
 
     Attributes:
-        case_insensitive: keys are put into lower case first.
-        dots_to_underscores: a dot in a key becomes `_`.
-        key_of: by column, the key whose value it takes, where that is not its own name.
-        time_formats: patterns of Joda-Time for timestamps that are text, beside the usual one; `millis` is a number of
-            milliseconds. Of the Hive SerDe only.
+        case_insensitive: whether keys are converted to lower case first.
+        dots_to_underscores: whether a dot in a key becomes `_`.
+        key_of: the JSON key of each column whose key differs from its name.
+        time_formats: more Joda-Time patterns for timestamps as text; `millis` is a number of milliseconds. Only the
+            Hive SerDe has them.
     """
 
     case_insensitive: bool = True
@@ -34,7 +34,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How the Parquet file is written, as the Parquet SerDe's options say."""
+    """The Parquet SerDe's options for writing a file."""
 
     compression: str = "SNAPPY"
     dictionary: bool = True
@@ -44,7 +44,7 @@ class Writing:
 
 @dataclass(frozen=True)
 class OrcWriting:
-    """How the ORC file is written, as the ORC SerDe's options say. Defaults are AWS's (documented)."""
+    """The ORC SerDe's options for writing a file. Defaults are AWS's (documented)."""
 
     compression: str = "SNAPPY"
     stripe_bytes: int = 64 * 1024 * 1024
@@ -57,7 +57,7 @@ class OrcWriting:
 
 
 def check_can_convert() -> None:
-    """Refuse what needs pyarrow where it is not installed. Raises AwsError."""
+    """Raise AwsError when pyarrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
         raise invalid(
             "Record format conversion needs pyarrow, which is not installed here: pip install 'headrace[parquet]'"
@@ -65,7 +65,7 @@ def check_can_convert() -> None:
 
 
 def check(conversion: Mapping[str, Any]) -> None:
-    """Refuse a DataFormatConversionConfiguration that cannot be carried out. Raises AwsError."""
+    """Raise AwsError for an invalid DataFormatConversionConfiguration."""
     check_can_convert()
     schema = mapped(conversion, "SchemaConfiguration")
     if not schema.get("DatabaseName") or not schema.get("TableName"):

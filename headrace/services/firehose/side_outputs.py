@@ -1,4 +1,4 @@
-"""Puts what goes beside the destination: the records that end in the error output, and the backup."""
+"""Puts the error output and the backup of a delivery, which go to S3 beside the destination."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.services.firehose.ports import Ports
 
 @dataclass(frozen=True, slots=True)
 class SideOutputs:
-    """What was put: how many objects of errors, and how many records are in the backup, with their bytes."""
+    """The number of error objects that were put, and the records and bytes of the backup."""
 
     outputs: int
     backup_records: int = 0
@@ -31,12 +31,12 @@ class SideOutputs:
 def put_side_outputs(
     attempt: Attempt, destination: Destination, buffer: Buffer, refused: Sequence[Failed]
 ) -> SideOutputs:
-    """Put the error output and the backup; delete those that an earlier try put and this one does not.
+    """Put the error output and the backup; delete objects of an earlier try that this one does not put.
 
     Args:
-        attempt: the try to deliver the buffer.
-        destination: what `attempt` went to.
-        buffer: what is delivered, and what was not processed.
+        attempt: the current try.
+        destination: the destination of `attempt`.
+        buffer: the delivered records, and those whose processing failed.
         refused: the records that the destination refused for good.
     """
     intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
@@ -44,7 +44,7 @@ def put_side_outputs(
     by_kind: dict[str, list[Failed]] = {}
     for failure in buffer.failed:
         kind = failure.error_type or PROCESSING_FAILED
-        # An intent that an earlier version stored may not name an object of every kind.
+        # An intent stored by an earlier version of headrace may lack a key for some kind of object.
         by_kind.setdefault(kind if kind in intent.keys else PROCESSING_FAILED, []).append(failure)
     for kind, failed in by_kind.items():
         bodies[kind] = as_lines(processing_line(failure, intent.decided_ms) for failure in failed)

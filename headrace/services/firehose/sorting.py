@@ -1,4 +1,4 @@
-"""Sorts processed records into their buffers: one of all, or one for each partition and one for the backup."""
+"""Sorts processed records into buffers: a single one, or one for each partition and one for the backup."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FAILED_BEFORE = (
     "Lambda.FunctionError",
     "The Lambda function was successfully invoked but it returned an error result.",
 )
-# Of partitions beyond the limit, in one delivery of errors that does not wait for the other buffers.
+# How many partitions over the limit may be in a delivery of errors that does not wait for the other buffers.
 MOST_MARKS = 200
-# Two objects, two of bytes, and a sequence number of 56 digits (measured).
+# Per record: two objects, two bytes objects, and a sequence number of 56 digits (measured).
 _AROUND_RECORD_BYTES = 450
 
 
 class Sorter:
-    """The buffers of a delivery stream. One thread at a time.
+    """The buffers of a delivery stream. Used by one thread at a time.
 
     Attributes:
         buffers: those that hold something, by partition.
@@ -45,7 +45,7 @@ class Sorter:
         exceeded: how many records were beyond the limit of active partitions since it was last asked.
         is_partitioned: whether the destination has dynamic partitioning.
         has_own_backup: whether the backup has a buffer of its own.
-        has_several: whether what is read is delivered in parts, each in its own time.
+        has_several: whether there is more than one buffer, each delivered at its own time.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class Sorter:
 
     @property
     def held_bytes(self) -> int:
-        """About the memory that the buffers take, what each record needs beside its data included."""
+        """The approximate memory of the buffers, including each record's overhead."""
         buffers = self.buffers.values()
         records = sum([len(buffer.records) + len(buffer.sources) for buffer in buffers])
         return self.size_bytes + _AROUND_RECORD_BYTES * records
 
     def open(self, partition: str) -> None:
-        """Make a partition active."""
+        """Mark a partition as active."""
         self._buffer(partition)
 
     def pop(self, partition: str) -> Buffer:
-        """Take a buffer out; an empty one when there is none."""
+        """Remove and return a buffer; an empty one if there is none."""
         buffer = self.buffers.pop(partition, None)
         if buffer is None:
             return Buffer()
@@ -94,7 +94,7 @@ class Sorter:
         return buffer
 
     def largest(self) -> str:
-        """Return the partition that holds most."""
+        """Return the partition with the largest buffer."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
 
     def is_batch(self, intake: Intake, interval_s: float, now_s: float) -> bool:
@@ -105,11 +105,11 @@ class Sorter:
         return now_s - intake.since_s >= min(function.interval_s, interval_s)
 
     def take(self, intake: Intake) -> Processed:
-        """Process what was read and sort it in. What raises leaves the buffers as they were."""
+        """Process the records that were read, and sort them into buffers. An exception leaves the buffers unchanged."""
         made = self._processing.run(intake.records, backup=self._backs_up)
         if self.has_several:
             if self.has_own_backup and not self._backs_up:
-                # What is delivered, and not what came: all documents, data or events.
+                # The backup has the delivered data, not the source's: all documents, data or events.
                 made.sources = made.records
             if self.routes is not None:
                 self.routes.settle(made)
@@ -125,7 +125,7 @@ class Sorter:
         has_passed = bool(self._progress.now.passed)
         for record in self._not_passed(BACKUP, made.sources):
             self._back_up(record, since_s)
-        # A failure that had a partition, by a function's earlier answer, is delivered as far as that one is.
+        # A failed record whose function's earlier answer gave it a partition counts as delivered with that partition.
         failed = [f for f in made.failed if not self._is_passed(f.record.partition, f.record)]
         moved = [f.record for f in failed if is_values(f.record.partition)]
         if moved and self.routes is not None:
@@ -137,7 +137,7 @@ class Sorter:
             if has_passed and self._is_passed(partition, record):
                 continue
             if self.is_partitioned and not is_values(partition):
-                # It failed before, and waits among the errors.
+                # It failed before and is in a buffer of errors.
                 self._fail(Failed(record, *_FAILED_BEFORE), since_s, partition)
                 continue
             buffer = self.buffers.get(partition)
@@ -166,10 +166,10 @@ class Sorter:
         self.size_bytes += size_bytes
 
     def _refuse(self, record: Record, since_s: float) -> None:
-        """Set a record aside whose partition may not become active.
+        """Refuse a record whose partition may not become active.
 
-        From then on no record of the partition gets a buffer until those that were set aside are delivered: so what
-        is delivered of a partition is always all of it up to a sequence number.
+        After that no record of the partition gets a buffer until the refused ones are delivered, so that a partition is
+        always delivered completely up to one sequence number.
         """
         self.exceeded += 1
         self._fail(
@@ -178,7 +178,7 @@ class Sorter:
         buffer = self.buffers[WHOLE]
         shards = buffer.refused.setdefault(record.partition, {})
         shards[record.shard_id] = record.source.sequence_number
-        # Each of them becomes a mark in the progress, unless everything else is delivered before.
+        # Each one becomes a mark in the progress, unless all other buffers are delivered first.
         buffer.is_last |= len(buffer.refused) > MOST_MARKS
 
     def _fail(self, failure: Failed, since_s: float, partition: str) -> None:

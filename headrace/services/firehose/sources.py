@@ -1,4 +1,4 @@
-"""The sources of delivery streams: a Kinesis stream, or the journal of records that are put directly."""
+"""The sources of delivery streams: a Kinesis stream, or the journal of direct puts."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from headrace.store.shard_log import ShardLog, identity_of
 END = "END"
 TRIM_HORIZON = "TRIM_HORIZON"
 _AT = "AT:"
-# A delivered segment is deleted once a record of a later one is delivered: about this much stays on the disk.
+# A segment is deleted once a record of a later segment is delivered, so about this much stays on the disk.
 JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
-# Of one read of a shard.
+# The limit of one read of a shard.
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
 
 
 def position_text(position: Position) -> str:
-    """Return a position as `Progress.positions` has it."""
+    """Return a position as text for `Progress.positions`."""
     match position:
         case AfterSequence(number):
             return number
@@ -52,7 +52,7 @@ def position_text(position: Position) -> str:
 
 
 def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
-    """Return the position of a text that `position_text` made."""
+    """Return the position that `position_text` wrote."""
     if text == TRIM_HORIZON:
         return TrimHorizon()
     if text.startswith(_AT):
@@ -61,12 +61,12 @@ def position_of(text: str) -> AtSequence | AfterSequence | TrimHorizon:
 
 
 def at_position(number: str) -> str:
-    """Return the position before the record of a sequence number."""
+    """Return the position before the record with a sequence number."""
     return _AT + number
 
 
 def is_done(position: str, number: str) -> bool:
-    """Whether a position is beyond the record of a sequence number."""
+    """Return whether a position is after the record with a sequence number."""
     if position in (END, TRIM_HORIZON):
         return position == END
     if position.startswith(_AT):
@@ -75,21 +75,21 @@ def is_done(position: str, number: str) -> bool:
 
 
 def is_past(number: str, last: str) -> bool:
-    """Whether a sequence number is above another of its shard."""
+    """Return whether a sequence number is after another one of its shard."""
     return int(number) > int(last)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRead:
-    """What one read of a shard gave.
+    """The result of one read of a shard.
 
     Attributes:
-        start: the position that was read from.
+        start: the position where the read began.
         records: oldest first.
-        size_bytes: of the records' data.
+        size_bytes: the size of the records' data.
         after: the position after the records, `END` when the shard has ended.
-        more: whether the shard is worth another look at once.
-        behind_ms: how much newer the shard's newest record is than the last of these.
+        more: whether to read the shard again at once.
+        behind_ms: how much newer the shard's newest record is than the last one read.
     """
 
     shard_id: str
@@ -102,14 +102,14 @@ class ShardRead:
 
 
 class Source(Protocol):
-    """A source of a delivery stream: shards, and how to read them."""
+    """The source of a delivery stream: a set of shards."""
 
     def first_positions(self) -> dict[str, str]:
-        """Return where a new delivery stream begins, by shard."""
+        """Return by shard the position where a new delivery stream begins."""
         ...
 
     def readable(self, positions: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Return the shards that may be read now, each with the position to read on from; parents before children."""
+        """Return the shards that may be read now, each with its next position; parents come before children."""
         ...
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
@@ -117,18 +117,18 @@ class Source(Protocol):
         ...
 
     def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` when there may be more, until the returned function is called."""
+        """Call `wake` when there may be new records, until the returned function is called."""
         ...
 
     def delivered(self, shard_id: str, up_to_ms: int) -> None:
-        """Forget, as far as the source may, the records that arrived up to a time: they are delivered."""
+        """Allow the source to delete records that arrived up to a time, because they are delivered."""
         ...
 
 
 def read_shards(
     source: Source, positions: Mapping[str, str], max_bytes: int
 ) -> Iterator[ShardRead]:
-    """Yield what is new in each readable shard, about `max_bytes` in all. Shards with nothing new are left out."""
+    """Yield the new records of each readable shard, about `max_bytes` in total. Skip shards without new records."""
     room_bytes = max_bytes
     for shard_id, start in source.readable(positions):
         if room_bytes <= 0:
@@ -147,14 +147,14 @@ def read_shards(
 
 
 class KinesisSource:
-    """A Kinesis stream, read from where it was when the delivery stream was made. Thread-safe."""
+    """A Kinesis stream, read from its end at the creation of the delivery stream. Thread-safe."""
 
     def __init__(self, reader: StreamReader, stream_arn: str) -> None:
         self._reader = reader
         self._arn = stream_arn
 
     def first_positions(self) -> dict[str, str]:
-        """See `Source.first_positions`: the latest, as on AWS; shards that are closed are done."""
+        """See `Source.first_positions`: the end of each shard, as on AWS; closed shards are finished."""
         positions: dict[str, str] = {}
         for shard in self._reader.shards(self._arn):
             if shard.closed:
@@ -170,7 +170,7 @@ class KinesisSource:
             shards = self._reader.shards(self._arn)
         except StreamNotFound:
             return []
-        # An open shard cannot be done: it belongs to a newer stream of the same name.
+        # An open shard cannot be finished, so it belongs to a newer stream of the same name.
         done = {
             shard.shard_id
             for shard in shards
@@ -185,12 +185,12 @@ class KinesisSource:
         ]
 
     def _start(self, shard_id: str, positions: Mapping[str, str]) -> str:
-        """Return where to read on. A shard that a reshard made is read from its first record."""
+        """Return the next position. A shard from a reshard is read from its first record."""
         position = positions.get(shard_id, TRIM_HORIZON)
         return TRIM_HORIZON if position == END else position
 
     def read(self, shard_id: str, position: str, max_records: int, max_bytes: int) -> ReadResult:
-        """See `Source.read`. A shard that retention has removed is at its end."""
+        """See `Source.read`. A shard that retention has removed is finished."""
         try:
             return self._reader.read(
                 self._arn,
@@ -211,7 +211,7 @@ class KinesisSource:
 
 
 class _Journalled(msgspec.Struct, gc=False):
-    """A record as the journals of earlier versions have it: in the JSON of GetRecords."""
+    """A record in the journals of earlier versions: the JSON of GetRecords."""
 
     SequenceNumber: str
     ApproximateArrivalTimestamp: float
@@ -228,7 +228,7 @@ assert _BETWEEN_TEXTS[1:3].encode() == SEPARATOR
 def _records_of(
     payload: bytes | memoryview, first_index: int, arrival_ms: int, base: SequenceBase
 ) -> list[StreamRecord]:
-    """Return the records of a put, or of a part of it, which arrived together."""
+    """Return the records of one journal entry: a put or part of one."""
     found = b"".join((b"[", payload, b"]"))
     if payload[:1] == b"{":
         return [
@@ -245,7 +245,7 @@ def _records_of(
 
 
 class JournalSource:
-    """The journal of records that are put directly: a shard log with one shard. A put is stored when it returns."""
+    """The journal of direct puts: a shard log with one shard. A put is durable when it returns."""
 
     def __init__(
         self,
@@ -266,8 +266,8 @@ class JournalSource:
         """Store records; return the first one's number. They survive kill -9, or with `sync` a power cut.
 
         Args:
-            texts: the records in base64, as it is stored.
-            size_bytes: of all of them, decoded.
+            texts: the records in base64, the form in which they are stored.
+            size_bytes: the decoded size of all records.
             now_ms: the time.
             sync: whether to wait for the disk.
 

@@ -1,4 +1,4 @@
-"""Splits and inflates one record before the function gets it: compressed logs, and the parts of an aggregate."""
+"""Decompresses a record of CloudWatch Logs, and splits a record into parts, before the function gets them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.services.firehose.errors import invalid
 
-# One record of 1,000 KiB can inflate to a thousand times of it.
+# A record of 1,000 KiB can decompress to a thousand times its size.
 MOST_INFLATED_BYTES = 64 * 1024 * 1024
 # Source: docs.aws.amazon.com/firehose/latest/dev/dynamic-partitioning-multirecord-deaggergation.html (documented).
 MOST_SUB_RECORDS = 500
@@ -23,11 +23,11 @@ _scan = json.JSONDecoder().raw_decode
 
 
 class NotSplit(ValueError):
-    """The record is not what its processor takes."""
+    """The record does not have the form that the processor needs."""
 
 
 def inflated(data: bytes) -> bytes:
-    """Return what CloudWatch Logs packed: the members of a GZIP file. Raises NotSplit."""
+    """Decompress a record of CloudWatch Logs: all members of a GZIP file. Raises NotSplit."""
     made: list[bytes] = []
     left, room = data, MOST_INFLATED_BYTES
     while left:
@@ -49,7 +49,7 @@ def inflated(data: bytes) -> bytes:
 
 
 def checked_logs(text: bytes) -> dict[str, Any]:
-    """Return the JSON that CloudWatch Logs packed. Raises NotSplit."""
+    """Decompress a record of CloudWatch Logs and check that it is JSON. Raises NotSplit."""
     try:
         found = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -60,7 +60,7 @@ def checked_logs(text: bytes) -> dict[str, Any]:
 
 
 def messages_of(envelope: Mapping[str, Any]) -> bytes:
-    """Return the log messages of an envelope, each followed by a newline; none for a control message."""
+    """Return the messages of the log events, each followed by a newline; none for a control message."""
     kind = envelope.get("messageType")
     if kind == "CONTROL_MESSAGE":
         return b""
@@ -77,7 +77,7 @@ def messages_of(envelope: Mapping[str, Any]) -> bytes:
 
 
 def delimiter_of_parameter(parameters: Mapping[str, str]) -> bytes:
-    """Return the delimiter of a RecordDeAggregation processor of DELIMITED. Raises AwsError."""
+    """Return the delimiter of a RecordDeAggregation processor with DELIMITED. Raises AwsError."""
     given = parameters.get("Delimiter")
     if not given:
         raise invalid("Delimiter should be present for DELIMITED")
@@ -88,12 +88,12 @@ def delimiter_of_parameter(parameters: Mapping[str, str]) -> bytes:
 
 
 def json_parts(data: bytes) -> list[bytes]:
-    """Return the JSON objects in a record, one after the other or on lines of their own. Raises NotSplit."""
+    """Return the JSON objects in a record, in sequence or on separate lines. Raises NotSplit."""
     try:
         if isinstance(_decode(data), dict):
             return [data.strip()]
     except (msgspec.DecodeError, RecursionError):
-        pass  # Several values, most likely: they are looked for below.
+        pass  # Probably several values: the code below finds them.
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -120,7 +120,7 @@ def json_parts(data: bytes) -> list[bytes]:
 
 
 def delimited_parts(data: bytes, delimiter: bytes) -> list[bytes]:
-    """Return what a delimiter separates, without empty parts. Raises NotSplit."""
+    """Split a record at a delimiter; leave out empty parts. Raises NotSplit."""
     parts = [part for part in data.split(delimiter) if part]
     if len(parts) > MOST_SUB_RECORDS:
         raise NotSplit(f"a record can have at most {MOST_SUB_RECORDS} parts")

@@ -1,4 +1,4 @@
-"""Delivery streams, their progress, and deliveries that are decided on: plain records."""
+"""The records of delivery streams, their progress and their intents (planned deliveries)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, mapped
 
-# The backup modes that keep everything that is delivered, beside the destination: AWS has three names for it.
+# The backup modes that back up every delivered record: AWS has three names for it.
 _ALL_BACKED_UP = ("AllDocuments", "AllData", "AllEvents")
 # The error-output type of Iceberg tables.
 ICEBERG_FAILED = "iceberg-failed"
@@ -43,8 +43,8 @@ class DeliveryStream:
     """A delivery stream.
 
     Attributes:
-        destination: the destination's configuration, defaults filled in.
-        destination_kind: which it is, as `Destination.kind` says.
+        destination: the destination's configuration, with defaults.
+        destination_kind: its `Destination.kind`.
     """
 
     name: str
@@ -59,7 +59,7 @@ class DeliveryStream:
     source_arn: str = ""
     source_role_arn: str = ""
     source_from_ms: int = 0
-    # Of DirectPut: how much is going to come, which nothing acts on; 0 when nobody said.
+    # DirectPut's throughput hint, which has no effect; 0 if not given.
     throughput_hint_mb: int = 0
     encryption: dict[str, Any] = field(default_factory=dict[str, Any])
     tags: dict[str, str] = field(default_factory=dict[str, str])
@@ -67,7 +67,7 @@ class DeliveryStream:
     # When CREATING or DELETING ends, in epoch milliseconds.
     settles_ms: int = 0
     is_deleting: bool = False
-    # When ENABLING or DISABLING of encryption ends.
+    # When the encryption state ENABLING or DISABLING ends.
     encryption_settles_ms: int = 0
 
     def status(self, now_ms: int) -> str:
@@ -84,14 +84,14 @@ class DeliveryStream:
 
     @property
     def s3(self) -> dict[str, Any]:
-        """The S3 configuration: where delivered records or, of another destination, its errors and backup go."""
+        """The S3 configuration for delivered records or, with another destination, for its errors and backup."""
         if self.destination_kind == "ExtendedS3":
             return self.destination
         return self.destination["S3Configuration"]
 
     @property
     def backup(self) -> dict[str, Any] | None:
-        """The S3 configuration that everything is backed up to, None without such a backup."""
+        """The S3 configuration for the backup of all records; None without such a backup."""
         mode = self.destination.get("S3BackupMode")
         if mode == "Enabled":
             return mapped(self.destination, "S3BackupConfiguration")
@@ -99,7 +99,7 @@ class DeliveryStream:
 
     @property
     def has_own_backup(self) -> bool:
-        """Whether the backup has a buffer of its own: beside partitions, or by other buffering hints."""
+        """Whether the backup has its own buffer: with partitions, or with other buffering hints."""
         backup = self.backup
         if backup is None or is_partitioned(self.destination):
             return backup is not None
@@ -108,7 +108,7 @@ class DeliveryStream:
 
     @property
     def has_several_buffers(self) -> bool:
-        """Whether what is read is delivered in parts, each in its own time."""
+        """Whether there is more than one buffer, each delivered at its own time."""
         return self.has_own_backup or is_partitioned(self.destination)
 
     @property
@@ -128,7 +128,7 @@ class DeliveryStream:
 
     @property
     def own_errors(self) -> dict[str, str]:
-        """The error prefixes of Iceberg tables that have one of their own, by error-output type and table."""
+        """The error prefixes of Iceberg tables with their own prefix, by error-output type and table."""
         return {
             table_errors(table["DestinationDatabaseName"], table["DestinationTableName"]): str(
                 table["S3ErrorOutputPrefix"]
@@ -165,22 +165,22 @@ class DeliveryStream:
 
     @property
     def processors(self) -> dict[str, dict[str, str]]:
-        """The parameters of the processors that are on, by type."""
+        """The parameters of the enabled processors, by type."""
         return processors_of(self.destination)
 
 
 def table_errors(database: str, table: str) -> str:
-    """Return what the error output of one Iceberg table is called: its type, a colon, and the table."""
+    """Return the name of an Iceberg table's error output: the type, a colon, and the table."""
     return f"{ICEBERG_FAILED}:{database}.{table}"
 
 
 def is_partitioned(destination: Mapping[str, Any]) -> bool:
-    """Whether a destination has dynamic partitioning."""
+    """Return whether a destination has dynamic partitioning."""
     return bool(mapped(destination, "DynamicPartitioningConfiguration").get("Enabled"))
 
 
 def processors_of(destination: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """Return the parameters of a destination's processors that are on, by type."""
+    """Return the parameters of a destination's enabled processors, by type."""
     processing = mapped(destination, "ProcessingConfiguration")
     if not processing.get("Enabled"):
         return {}
@@ -195,26 +195,26 @@ def processors_of(destination: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A delivery that is decided on and stored: which records go into which objects.
+    """A planned delivery, which is stored before it begins: which records go into which objects.
 
-    It does not change when the delivery stream does, so that a delivery that a kill cut short can be repeated.
+    It does not change when the delivery stream does, so that a delivery can be repeated after a kill.
 
     Attributes:
-        version: the version of the delivery stream that had this `destination`.
-        keys: by what the object holds (see `failures`; empty for delivered records), the object's key.
+        version: the delivery stream's version with this `destination`.
+        keys: the object keys by kind (see `failures`; the empty text for delivered records).
         oldest_ms: when the first of the records arrived.
         newest_ms: when the last of the records arrived.
-        decided_ms: when the delivery was decided on.
-        counts: by shard, how many of the source's records `start` to `last` are; empty with several buffers.
+        decided_ms: when the delivery was planned.
+        counts: by shard, how many source records are from `start` to `last`; empty with several buffers.
         start: by shard, the position from which to read them.
         last: by shard, the last record's sequence number.
-        after: by shard, the position that reading goes on from once this is delivered. It also names shards that ended
-            without a record.
+        after: by shard, the position where reading continues after this delivery, also for shards that ended without a
+            record.
         kind: the destination's kind.
-        partition: which buffer is delivered: a partition's values, `BACKUP`, or `WHOLE`; see `buffers`.
-        attempts: how often it was tried.
-        failing_since_ms: when the first try failed; 0 before.
-        renamed: bucket and key of objects that an earlier try may have put under names that it no longer has.
+        partition: the buffer to deliver: a partition's values, `BACKUP`, or `WHOLE`; see `buffers`.
+        attempts: how many tries there were.
+        failing_since_ms: when the first try failed; 0 if none did.
+        renamed: bucket and key of objects that an earlier try may have put under former keys.
     """
 
     version: int
@@ -241,15 +241,15 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a delivery stream has come. It is stored with each delivery.
+    """The progress of a delivery stream. It is stored with each delivery.
 
     Attributes:
-        positions: by shard, where to read on: a sequence number (after that record), `AT:` and a sequence number (at
-            that record), `TRIM_HORIZON` (the first record), or `END` (nothing more comes).
-        intent: a delivery that is decided on and not yet done.
-        passed: by partition and shard, the last sequence number whose records are delivered, where that is beyond
-            `positions`: other partitions' records between the two still wait.
-        held: the destination and its version for which those partitions were made; None when `passed` is empty.
+        positions: by shard, where reading continues: a sequence number (after that record), `AT:` and a sequence number
+            (at that record), `TRIM_HORIZON` (the first record), or `END` (the shard is finished).
+        intent: a delivery that is planned and not yet done.
+        passed: by partition and shard, the last delivered sequence number, if it is after `positions`: records of other
+            partitions between the two still wait.
+        held: the destination, and its version, of those partitions; None when `passed` is empty.
     """
 
     positions: dict[str, str] = field(default_factory=dict[str, str])
@@ -263,7 +263,7 @@ class Progress:
 
 
 def as_held(stream: DeliveryStream, progress: Progress) -> DeliveryStream:
-    """Return the delivery stream as it was for the partitions that wait: see `Progress.held`."""
+    """Return the delivery stream with the destination of the waiting partitions: see `Progress.held`."""
     held = progress.held
     if held is None or (not progress.passed and progress.intent is None):
         return replace(stream)

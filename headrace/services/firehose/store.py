@@ -1,4 +1,4 @@
-"""How delivery streams and their progress last: documents in the state database."""
+"""Stores delivery streams and their progress in the state database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.store.database import Database, Documents
 
 
 class DeliveryStreams:
-    """All delivery streams and their progress. Thread-safe as the database is."""
+    """All delivery streams and their progress. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._streams = database.documents("firehose_streams")
@@ -22,7 +22,7 @@ class DeliveryStreams:
         self._routes = database.documents("firehose_routes")
 
     def load(self) -> list[DeliveryStream]:
-        """Return all delivery streams that are stored."""
+        """Return all stored delivery streams."""
         return [DeliveryStream(**value) for _, value in self._streams.items()]
 
     def save(self, stream: DeliveryStream) -> None:
@@ -84,7 +84,7 @@ class StreamProgress:
 
 
 class StreamRoutes:
-    """The routes of one delivery stream: see `RouteStore`. Thread-safe as the database is."""
+    """The routes of one delivery stream: see `RouteStore`. Thread-safe."""
 
     def __init__(self, documents: Documents, stream_id: str) -> None:
         self._documents = documents

@@ -1,4 +1,4 @@
-"""Counts what happens at each put and call, so that CloudWatch gets one value a second and not one a request."""
+"""Aggregates the metrics of puts and calls, so that CloudWatch gets one value a second instead of one per request."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Statistics = tuple[float, float, float, float]
 
 
 class Tally:
-    """Values by metric, as their count, sum, least and most. Thread-safe."""
+    """The count, sum, minimum and maximum of each metric. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: dict[str, Statistics] = {}
 
     def note(self, *values: tuple[str, float]) -> None:
-        """Count values of metrics."""
+        """Add metric values."""
         with self._lock:
             found = self._found
             for name, value in values:
@@ -29,7 +29,7 @@ class Tally:
                 found[name] = (count + 1, total + value, min(least, value), max(most, value))
 
     def take(self) -> list[tuple[Measure, Statistics]]:
-        """Return what was counted since the last time, and forget it."""
+        """Return the values since the last call, and reset them."""
         with self._lock:
             found, self._found = self._found, {}
         return [((name, 0.0, EMITTED[name]), statistics) for name, statistics in found.items()]

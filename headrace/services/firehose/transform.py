@@ -1,4 +1,4 @@
-"""Transformation by a Lambda function: it gets records in batches and answers with what replaces them.
+"""Transforms records with a Lambda function, which gets them in batches and returns their replacements.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation.html and its pages (documented, read 2026).
 """
@@ -38,9 +38,9 @@ from headrace.services.firehose.state import DeliveryStream
 
 MIB = 1024 * 1024
 _RECORD_OVERHEAD_BYTES = 512
-# After the first attempt that Lambda throttles; it doubles with each.
+# The delay after the first throttled attempt; it doubles with each attempt.
 _THROTTLED_PAUSE_S = 1.0
-# What Lambda answers for a function that took too long.
+# Lambda's error for a function that timed out.
 _TIMED_OUT = b'"Sandbox.Timedout"'
 # Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
 _ACCESS_DENIED = "Lambda.InvokeAccessDenied"
@@ -66,7 +66,7 @@ class _Answer(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Answer).decode
-# What a function's ARN ends with: its name, and perhaps a version or an alias. Another could never be invoked.
+# The end of a function's ARN: its name, and optionally a version or an alias. Other ARNs cannot be invoked.
 _FUNCTION = re.compile(r"function:[a-zA-Z0-9-_]{1,140}(:(\$LATEST|[a-zA-Z0-9-_]{1,128}))?")
 
 
@@ -85,7 +85,7 @@ def _record_id(record: Record) -> str:
 
 
 def function_of(parameters: Mapping[str, str]) -> Function:
-    """Return the function that a Lambda processor's parameters name. Raises AwsError for bad parameters."""
+    """Return the function in a Lambda processor's parameters. Raises AwsError for invalid parameters."""
     arn = parameters.get("LambdaArn", "")
     try:
         named = Arn.parse(arn)
@@ -114,14 +114,14 @@ def transform(
     ports: Ports,
     measured: list[Measure],
 ) -> tuple[list[Record], list[Failed]]:
-    """Return the transformed records, in order, and those that could not be transformed.
+    """Return the transformed records, in order, and the failed records.
 
     Args:
-        records: what to transform.
-        stream: the delivery stream that the records go through.
-        function: of its Lambda processor.
+        records: the records to transform.
+        stream: the records' delivery stream.
+        function: the function of its Lambda processor.
         ports: invokes the function.
-        measured: values of the metrics of processing are added to it.
+        measured: this function adds the metrics of processing to it.
 
     Raises Stopping.
     """
@@ -211,9 +211,9 @@ def _invoke(
     ports: Ports,
     measured: list[Measure],
 ) -> tuple[InvokeResult | FunctionNotFound | FunctionThrottled, int]:
-    """Return the last attempt's answer, or why there is none, and the attempts made.
+    """Return the last attempt's answer, or why there is none, and the number of attempts.
 
-    Each attempt has an invocation id of its own; the records keep theirs (observed by others on AWS, 2026). An
+    Each attempt has a new invocation id; the records keep theirs (observed by others on AWS, 2026). An
     invocation that Lambda throttles is an attempt like others (documented); the pause after it is assumed.
     """
     answer: InvokeResult | FunctionNotFound | FunctionThrottled = FunctionNotFound(function.arn)

@@ -1,1 +1,1 @@
-"""The Redshift Data API: SQL on clusters and workgroups without a connection."""
+"""The Redshift Data API: runs SQL on clusters and workgroups for clients that hold no connection."""

@@ -1,7 +1,7 @@
-"""The statements of the Data API that have not ended: how many there may be, and which of them run.
+"""The Data API's active statements: limits their number, and decides which of them run.
 
-AWS takes 500 of a cluster or a workgroup and runs them as the cluster can. Here a few run at once, each on a connection
-to PostgreSQL; the others are SUBMITTED and follow in their order.
+AWS accepts 500 active statements for a cluster or a workgroup and schedules them itself. Here a few run at a time, each
+on a connection to PostgreSQL; the others wait as SUBMITTED and run in order.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from headrace.services.redshift_data.limits import ACTIVE_STATEMENTS, RUNNING_ST
 from headrace.services.redshift_data.running import Run
 from headrace.services.redshift_data.state import Statement
 
-# What a statement counts against.
+# The cluster or workgroup whose quota a statement counts against.
 Where = tuple[str, ...]
 
 
 class Active:
-    """See the module. Thread-safe."""
+    """All active statements. Thread-safe."""
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
@@ -30,7 +30,7 @@ class Active:
         self._waiting: dict[Where, deque[Run]] = {}
 
     def reserve(self, run: Run) -> None:
-        """Count a statement, which is to be started or dropped. Raises AwsError when too many are active."""
+        """Count a statement as active; call `start` or `drop` next. Raises AwsError when too many are active."""
         where = _where(run.statement)
         with self._lock:
             count = sum(_where(other.statement) == where for other, _ in self._runs.values())
@@ -39,7 +39,7 @@ class Active:
             self._runs[run.statement.id] = run, threading.Event()
 
     def start(self, run: Run) -> None:
-        """Run a statement, or have it follow those that came before."""
+        """Run a statement, or queue it."""
         where = _where(run.statement)
         with self._lock:
             if len(self._running.get(where, ())) >= RUNNING_STATEMENTS:
@@ -49,7 +49,7 @@ class Active:
         self._supervisor.start(run)
 
     def drop(self, statement: Statement) -> None:
-        """Note that a statement has ended: wake who waits for it, and start the next."""
+        """Note that a statement has ended: wake the callers of `wait`, and start the next statement."""
         where = _where(statement)
         with self._lock:
             _, event = self._runs.pop(statement.id)
@@ -64,7 +64,7 @@ class Active:
             self._supervisor.start(following)
 
     def cancel(self, statement: Statement) -> bool:
-        """Stop a statement; one that waits ends at once. Return whether it was active."""
+        """Stop a statement; a queued one ends at once. Return whether it was active."""
         where = _where(statement)
         with self._lock:
             found = self._runs.get(statement.id)
@@ -80,14 +80,14 @@ class Active:
         return True
 
     def wait(self, statement: Statement, seconds: int) -> None:
-        """Wait until a statement has ended, for so long at most."""
+        """Wait at most so many seconds until a statement has ended."""
         with self._lock:
             found = self._runs.get(statement.id)
         if found is not None:
             found[1].wait(seconds)
 
     def stop(self) -> None:
-        """Interrupt what runs, and start nothing more."""
+        """Interrupt the running statements, and start no others."""
         with self._lock:
             self._waiting.clear()
             runs = [run for run, _ in self._runs.values()]

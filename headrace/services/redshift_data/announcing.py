@@ -1,7 +1,7 @@
-"""Sends the end of a statement as an EventBridge event, when its call asked for it (`WithEvent`).
+"""Sends an EventBridge event when a statement ends, if the request set `WithEvent`.
 
-Source of its form: docs.aws.amazon.com/redshift/latest/mgmt/data-api-monitoring-events.html (documented). An event is
-sent at least once: what a kill prevented is sent at the next start.
+Source of the event's form: docs.aws.amazon.com/redshift/latest/mgmt/data-api-monitoring-events.html (documented).
+Delivery is at least once: an event that a kill prevented is sent at the next start.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def event_of(statement: Statement) -> BusEvent:
 
 
 def announce(statement: Statement, buses: EventBusSender, store: Statements) -> None:
-    """Send the event of a statement that has ended, and note it. What the bus refuses is logged and dropped."""
+    """Send an ended statement's event and store that it was sent. A refused event is logged and dropped."""
     bus = make_arn("events", statement.region, statement.account, "event-bus/default")
     try:
         buses.put(bus, event_of(statement))
@@ -55,7 +55,7 @@ def announce(statement: Statement, buses: EventBusSender, store: Statements) -> 
 
 
 class LateAnnouncer:
-    """A `Worker` that sends what a kill prevented."""
+    """A `Worker` that sends the events that a kill prevented."""
 
     def __init__(
         self, statements: list[Statement], buses: EventBusSender, store: Statements
@@ -64,7 +64,7 @@ class LateAnnouncer:
         self._statements, self._buses, self._store = statements, buses, store
 
     def step(self) -> float:
-        """Send them."""
+        """Send the events; see `Worker.step`."""
         for statement in self._statements:
             announce(statement, self._buses, self._store)
         raise WorkerDone

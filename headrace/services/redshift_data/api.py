@@ -1,4 +1,4 @@
-"""The Redshift Data API as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds the Redshift Data API from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build_redshift_data(
     guard: Guard,
     buses: EventBusSender,
 ) -> RedshiftData:
-    """Return the Data API with its parts; nothing runs before its start."""
+    """Build the Data API; nothing runs before `start`."""
     return RedshiftData(
         clock=clock,
         ids=ids,

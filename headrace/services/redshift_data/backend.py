@@ -1,4 +1,4 @@
-"""The Data API's state and rules: running statements, cancelling them, and finding their results."""
+"""The Data API's state and rules: it runs and cancels statements, and finds their results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RedshiftData:
         self._active = Active(supervisor)
 
     def start(self) -> None:
-        """Read what was stored; what ran when the cloud ended has failed, and nothing of it stayed."""
+        """Load the statements. Those that were running when the last cloud ended are FAILED; they were rolled back."""
         self.store.load()
         for statement in self.store.all():
             if statement.status not in ENDED:
@@ -71,14 +71,14 @@ class RedshiftData:
             self._supervisor.start(LateAnnouncer(silent, self._buses, self.store))
 
     def stop(self) -> None:
-        """Interrupt what runs, and end the sessions."""
+        """Interrupt the running statements, and end the sessions."""
         self.sessions.close()
         self._active.stop()
 
-    # --- where and as whom --------------------------------------------------------------------
+    # --- targets and logins -------------------------------------------------------------------
 
     def target(self, call: Call, request: Mapping[str, Any]) -> Target:
-        """Return where a request goes and as whom. Raises AwsError."""
+        """Return a request's cluster or workgroup, and its login. Raises AwsError."""
         cluster, workgroup = request.get("ClusterIdentifier"), request.get("WorkgroupName")
         if not cluster and not workgroup:
             raise no_target()
@@ -128,7 +128,7 @@ class RedshiftData:
             call.permit.ask_for(service, f"{service}:{action}", arn)
 
     def secret_login(self, arn: str, account: str, region: str) -> Login:
-        """Return the login that a secret holds. Raises LookupError with a sentence."""
+        """Return the login in a secret. Raises LookupError with AWS's message."""
         text = self._secrets(arn, account, region)
         if text is None:
             raise LookupError("Secrets Manager can't find the specified secret.")
@@ -142,7 +142,7 @@ class RedshiftData:
         return Login(str(given["username"]), str(given["password"]))
 
     def open(self, call: Call, request: Mapping[str, Any]) -> Session:
-        """Connect at once, for what is answered at once. Raises AwsError, WarehouseError."""
+        """Connect for an operation that answers synchronously. Raises AwsError, WarehouseError."""
         target = self.target(call, request)
         login = target.login
         if request.get("SecretArn"):
@@ -157,7 +157,7 @@ class RedshiftData:
         return self.warehouses.open(spec, database, login, may_read=self.may_read)
 
     def may_read(self, role: str, action: str, resource: str) -> str:
-        """Return why the role of a COPY may not read: it must trust Redshift, too."""
+        """Return why a COPY's role may not do the action, empty if it may. The role must also trust Redshift."""
         service = Acting("redshift.amazonaws.com")
         return self._guard.denial(service, "sts:AssumeRole", role) or self._guard.denial(
             Acting(role, _SESSION), action, resource
@@ -221,7 +221,7 @@ class RedshiftData:
         return statement
 
     def _join_session(self, statement: Statement, request: Mapping[str, Any]) -> None:
-        """Have a statement run in the session that the request names, or in a new one that it asks for."""
+        """Assign a statement to the session that the request names, or to a new one if the request wants one."""
         keep_s = request.get("SessionKeepAliveSeconds")
         if request.get("SessionId"):
             statement.session_id = str(request["SessionId"])
@@ -230,7 +230,7 @@ class RedshiftData:
             statement.session_id = self.sessions.begin(statement, int(keep_s))
 
     def _of_session(self, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request with what its session was opened with. Raises AwsError."""
+        """Return a request with the target, database and secret of its session. Raises AwsError."""
         named = ("ClusterIdentifier", "WorkgroupName", "Database", "DbUser", "SecretArn")
         if any(request.get(name) for name in named):
             raise invalid(
@@ -276,11 +276,11 @@ class RedshiftData:
         self._active.drop(statement)
 
     def wait(self, statement: Statement, seconds: int) -> None:
-        """Wait until a statement has ended, for so long at most."""
+        """Wait at most so many seconds until a statement has ended."""
         self._active.wait(statement, seconds)
 
     def find(self, call: Call, statement_id: str) -> tuple[Statement, int | None]:
-        """Return a statement, and which part of it an id names (None: the whole). Raises AwsError."""
+        """Return the statement of an id, and its part if the id names one, else None. Raises AwsError."""
         whole, _, number = statement_id.partition(":")
         statement = self.store.get(whole)
         if statement is None or (statement.account, statement.region) != (
@@ -299,7 +299,7 @@ class RedshiftData:
         return statement, int(number) - 1
 
     def cancel(self, statement: Statement) -> None:
-        """Stop a statement that runs. Raises AwsError."""
+        """Stop an active statement. Raises AwsError."""
         if statement.status in ENDED or not self._active.cancel(statement):
             raise invalid(f"Could not cancel a query that is already in {statement.status} state")
 

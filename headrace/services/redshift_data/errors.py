@@ -1,4 +1,4 @@
-"""The Redshift Data API's errors. Sentences not marked were observed by others in AWS's answers."""
+"""The Redshift Data API's errors. Sentences are from published answers of AWS unless marked otherwise."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headrace.core.warehouse import WarehouseError, WarehouseNotFound, Warehouse
 
 
 def invalid(message: str) -> AwsError:
-    """An argument that is refused."""
+    """An invalid argument."""
     return AwsError("ValidationException", message, 400)
 
 
@@ -17,7 +17,7 @@ def no_endpoint() -> AwsError:
 
 
 def no_target() -> AwsError:
-    """Neither a cluster nor a workgroup is named."""
+    """The request names neither a cluster nor a workgroup."""
     return invalid("Either ClusterIdentifier, WorkgroupName or SessionId must be provided.")
 
 
@@ -29,7 +29,7 @@ def not_found(statement_id: str) -> AwsError:
 
 
 def no_result(statement_id: str) -> AwsError:
-    """A statement without a result, or whose result is not there yet."""
+    """A statement that has no result, or none yet."""
     return AwsError(
         "ResourceNotFoundException",
         "Query does not have result. Please check query status with DescribeStatement.",
@@ -39,7 +39,7 @@ def no_result(statement_id: str) -> AwsError:
 
 
 def too_many_statements(quota: int) -> AwsError:
-    """More statements are active on a cluster or a workgroup than AWS takes."""
+    """Too many active statements on a cluster or a workgroup."""
     return AwsError(
         "ActiveStatementsExceededException",
         f"Active statements exceeded the allowed quota ({quota}).",
@@ -48,7 +48,7 @@ def too_many_statements(quota: int) -> AwsError:
 
 
 def too_many_sessions(quota: int) -> AwsError:
-    """More sessions are open than AWS takes. The sentence is assumed, after that of statements."""
+    """Too many open sessions. The sentence is assumed, modelled on the one for statements."""
     return AwsError(
         "ActiveSessionsExceededException",
         f"Active sessions exceeded the allowed quota ({quota}).",
@@ -57,7 +57,7 @@ def too_many_sessions(quota: int) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return the AWS error for a domain error."""
     match error:
         case WarehouseNotFound():
             return no_endpoint()

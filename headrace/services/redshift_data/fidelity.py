@@ -3,7 +3,7 @@
 from headrace.core.ports import FidelityLevel
 
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
-    # Statements and sessions are listed for the whole account.
+    # headrace always lists the statements and sessions of the whole account.
     "ListStatements": {"RoleLevel": "ignored"},
     "ListSessions": {"RoleLevel": "ignored"},
 }

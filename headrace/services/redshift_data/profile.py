@@ -1,4 +1,4 @@
-"""How requests name the Redshift Data API."""
+"""How the gateway recognizes requests to the Redshift Data API."""
 
 from headrace.aws.service import Profile
 

@@ -1,4 +1,4 @@
-"""Results as the Data API shows them: typed fields, columns, or CSV."""
+"""Converts query results to the Data API's forms: typed fields, columns, or CSV."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headrace.services.redshift_data.state import Kept
 
 _SIGNED = frozenset({"int2", "int4", "int8", "float4", "float8", "numeric"})
 _TEXTS = frozenset({"varchar", "bpchar", "super"})
-# Bytes are stored as this and base64.
+# Bytes are stored as a JSON object with this key and the bytes in base64.
 _BYTES = "\x00b:"
 
 
 def kept_of(result: Result) -> Kept | None:
-    """Return a result to store, None when it has no columns."""
+    """Return a result in the form in which it is stored; None when it has no columns."""
     if result.columns is None:
         return None
     rows: list[Sequence[Any]] = [[_plain(value) for value in row] for row in result.rows]
@@ -34,7 +34,7 @@ def _plain(value: Any) -> Any:
 
 
 def column_of(column: Column) -> dict[str, Any]:
-    """Return a column's members."""
+    """Return a column's ColumnMetadata."""
     return {
         "isCaseSensitive": column.type_name in _TEXTS,
         "isCurrency": False,
@@ -52,7 +52,7 @@ def column_of(column: Column) -> dict[str, Any]:
 
 
 def size_of(kept: Kept) -> int:
-    """Return about how many bytes a result has."""
+    """Return the approximate size of a result in bytes."""
     return sum(len(value) if isinstance(value, str) else 8 for row in kept.rows for value in row)
 
 
@@ -78,7 +78,7 @@ def _field(value: Any) -> dict[str, Any]:
 
 
 def csv_of(kept: Kept, rows: Sequence[Sequence[Any]], *, first: bool) -> str:
-    """Return rows as CSV; the first page begins with the names of the columns."""
+    """Return rows as CSV; the first page begins with the column names."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     if first:

@@ -1,4 +1,4 @@
-"""Runs a statement of the Data API: a connection, its parts in order, their results."""
+"""Runs a statement of the Data API: connects, runs its parts in order, and stores their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class Run:
-    """The `Worker` of one statement, `statement`. `cancel` is for any thread."""
+    """The `Worker` that runs `statement`. Any thread may call `cancel`."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Run:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Stop it: what runs is interrupted, and nothing of it stays."""
+        """Interrupt the statement; it is rolled back."""
         self._is_cancelled = True
         session = self._session
         if session is not None:
             session.cancel()
 
     def step(self) -> float:
-        """Run it."""
+        """Run the statement; see `Worker.step`."""
         statement = self.statement
         try:
             if self._is_cancelled:
@@ -88,7 +88,7 @@ class Run:
         raise WorkerDone
 
     def _give_up(self) -> None:
-        """End before anything has run; the session, if it has one, stays as it is."""
+        """End a statement that was cancelled before it ran; its session, if any, stays open."""
         session_id = self.statement.session_id
         if session_id:
             self._sessions.give_back(session_id, self._sessions.connection(session_id))

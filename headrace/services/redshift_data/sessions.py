@@ -1,6 +1,6 @@
 """Sessions of the Data API: a connection that stays open between statements, with its temporary tables.
 
-A session is this process' alone: a restart of headrace ends all of them, as a reboot of a cluster does on AWS.
+Sessions live in this process: a restart of headrace ends them all, as a cluster's reboot does on AWS.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOK_EVERY_S = 1.0
 
 @dataclass(slots=True)
 class Held:
-    """A session. `statement_id` is what runs in it, empty for nothing; `connection` is None before its first."""
+    """A session. `statement_id` is the running statement, or empty; `connection` is None before the first one."""
 
     id: str
     opened_by: Statement
@@ -34,12 +34,12 @@ class Held:
 
     @property
     def ends_ms(self) -> int:
-        """When it is closed, if nothing runs in it."""
+        """When it is closed, if no statement runs in it."""
         return self.updated_ms + self.keep_s * 1000
 
 
 class Sessions:
-    """The open sessions. Thread-safe. A `Worker`, which closes those that nobody used for as long as they are kept."""
+    """The open sessions, and the `Worker` that closes idle ones after their keep-alive time. Thread-safe."""
 
     def __init__(self, clock: Clock, ids: Ids, supervisor: Supervisor) -> None:
         self.name = "redshift-data sessions"
@@ -51,7 +51,7 @@ class Sessions:
         self._is_watched = False
 
     def begin(self, statement: Statement, keep_s: int) -> str:
-        """Open a session with a statement that is about to run; return its id. Raises AwsError when too many are."""
+        """Open a session for a statement; return the session's id. Raises AwsError when too many are open."""
         now_ms = self._clock.now_ms()
         held = Held(self._ids.uuid(), statement, keep_s, now_ms, now_ms, statement.id)
         with self._lock:
@@ -77,7 +77,7 @@ class Sessions:
         return opened
 
     def take(self, session_id: str, statement: Statement, keep_s: int | None) -> None:
-        """Have a statement run in a session. Raises AwsError when another does."""
+        """Reserve a session for a statement. Raises AwsError when another statement runs in it."""
         with self._lock:
             held = self._held.get(session_id)
             if held is None:
@@ -88,7 +88,7 @@ class Sessions:
             held.keep_s = held.keep_s if keep_s is None else keep_s
 
     def connection(self, session_id: str) -> Session | None:
-        """Return a session's connection, None before its first statement has one."""
+        """Return a session's connection; None before its first statement has connected."""
         with self._lock:
             held = self._held.get(session_id)
         return None if held is None else held.connection
@@ -106,14 +106,14 @@ class Sessions:
             connection.close()
 
     def all(self, account: str, region: str) -> Sequence[Held]:
-        """Return the open sessions of an account, the newest first."""
+        """Return the open sessions of an account, newest first."""
         with self._lock:
             found = list(self._held.values())
         of = [h for h in found if (h.opened_by.account, h.opened_by.region) == (account, region)]
         return sorted(of, key=lambda held: (held.created_ms, held.id), reverse=True)
 
     def step(self) -> float:
-        """Close those whose time is over; see `Worker.step`."""
+        """Close the sessions whose keep-alive time is over; see `Worker.step`."""
         now_ms = self._clock.now_ms()
         with self._lock:
             over = [h for h in self._held.values() if not h.statement_id and h.ends_ms <= now_ms]
@@ -125,7 +125,7 @@ class Sessions:
         return _LOOK_EVERY_S
 
     def close(self) -> None:
-        """Close all that nothing runs in."""
+        """Forget all sessions, and close the connections on which nothing runs."""
         with self._lock:
             held, self._held = list(self._held.values()), {}
         for each in held:

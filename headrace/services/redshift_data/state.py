@@ -1,4 +1,4 @@
-"""Statements of the Data API: plain records."""
+"""The records of the Data API's statements and their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ENDED = ("FINISHED", "FAILED", "ABORTED")
 
 @dataclass(slots=True)
 class Part:
-    """One SQL statement of a call, and what became of it. `rows` and `size_bytes` are -1 without a result."""
+    """One SQL statement of a call, and its outcome. `rows` and `size_bytes` are -1 without a result."""
 
     sql: str
     status: str = "SUBMITTED"
@@ -33,8 +33,8 @@ class Statement:
 
     Attributes:
         target: `cluster` or `workgroup`.
-        login_user: as whom it runs; the password of a secret is read when it runs.
-        login_is_made: whether that user is made when it is not there.
+        login_user: the database user that runs it; a secret's password is read when it runs.
+        login_is_made: whether that user is created if it does not exist.
     """
 
     id: str
@@ -63,17 +63,17 @@ class Statement:
     session_id: str = ""
     with_event: bool = False
     is_announced: bool = False
-    # Who made the call, in the event.
+    # The caller, for the EventBridge event.
     principal: str = ""
 
     @property
     def has_result(self) -> bool:
-        """Whether a part of it has a result."""
+        """Whether any part has a result."""
         return any(part.has_result for part in self.parts)
 
     @property
     def duration_ns(self) -> int:
-        """How long its parts took."""
+        """How long its parts took together."""
         return sum(part.duration_ns for part in self.parts)
 
     def part_id(self, number: int) -> str:
@@ -83,7 +83,7 @@ class Statement:
 
 @dataclass(slots=True)
 class Kept:
-    """A result as it is stored: columns in the Data API's members, rows of plain JSON."""
+    """A result as it is stored: columns as ColumnMetadata, rows as plain JSON."""
 
     columns: list[dict[str, Any]]
     rows: list[Sequence[Any]]
@@ -91,7 +91,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a call goes, and as whom."""
+    """The cluster or workgroup of a call, and its login."""
 
     kind: Literal["cluster", "workgroup"]
     name: str

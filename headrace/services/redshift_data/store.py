@@ -1,4 +1,4 @@
-"""Statements and results in the state database; a call is stored before it is answered."""
+"""Stores statements and results in the state database before the operation answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Statements:
         self._by_id: dict[str, Statement] = {}
 
     def load(self) -> None:
-        """Read what was stored."""
+        """Load everything from the database."""
         self._by_id = {key: _statement(value) for key, value in self._statements.items()}
 
     def put(self, statement: Statement) -> None:
-        """Store a statement, and forget those that are too old."""
+        """Store a statement, and delete those older than a day."""
         with self._lock:
             self._by_id[statement.id] = statement
             self._statements.put(statement.id, asdict(statement))
@@ -45,7 +45,7 @@ class Statements:
         return self._by_id.get(statement_id)
 
     def all(self) -> list[Statement]:
-        """Return all statements, the newest first."""
+        """Return all statements, newest first."""
         with self._lock:
             found = list(self._by_id.values())
         return sorted(found, key=lambda s: (s.created_ms, s.id), reverse=True)

@@ -1,1 +1,1 @@
-"""Redshift Serverless: namespaces with their tables, and the workgroups by which they are reached."""
+"""Redshift Serverless: namespaces, which hold tables, and workgroups, which are their endpoints."""

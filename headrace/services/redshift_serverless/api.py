@@ -1,4 +1,4 @@
-"""Redshift Serverless as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds Redshift Serverless from its parts and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.store.database import Database
 def build_redshift_serverless(
     *, ids: Ids, database: Database, warehouses: Warehouses
 ) -> RedshiftServerless:
-    """Return Redshift Serverless with its parts."""
+    """Build Redshift Serverless."""
     return RedshiftServerless(ids=ids, store=Store(database), warehouses=warehouses)
 
 

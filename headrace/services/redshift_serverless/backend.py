@@ -1,4 +1,4 @@
-"""Redshift Serverless' state and rules: the tables of a workgroup are in a PostgreSQL, as those of a cluster are."""
+"""Redshift Serverless' state and rules. A workgroup's tables are in a PostgreSQL, like a cluster's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from headrace.services.redshift_serverless.limits import ADMIN, BASE_CAPACITY, D
 from headrace.services.redshift_serverless.state import Namespace, Workgroup
 from headrace.services.redshift_serverless.store import Key, Store
 
-# What a namespace and a workgroup show again as it was given.
+# Members of requests that namespaces and workgroups only store and show.
 _OF_NAMESPACE = ("kmsKeyId", "logExports")
 _OF_WORKGROUP = (
     "baseCapacity", "configParameters", "enhancedVpcRouting", "ipAddressType", "maxCapacity", "pricePerformanceTarget",
@@ -40,16 +40,16 @@ class RedshiftServerless:
         self._lock = threading.RLock()
 
     def start(self) -> None:
-        """Read what was stored."""
+        """Load namespaces and workgroups from the database."""
         self._store.load()
 
     def stop(self) -> None:
-        """Nothing runs here."""
+        """Do nothing: no worker runs."""
 
     # --- namespaces ---------------------------------------------------------------------------
 
     def create_namespace(self, call: Call, given: Mapping[str, Any]) -> Namespace:
-        """Make a namespace. Raises AwsError."""
+        """Create a namespace. Raises AwsError."""
         if given.get("manageAdminPassword"):
             raise not_built("manageAdminPassword")
         key = _key(call, str(given["namespaceName"]))
@@ -81,7 +81,7 @@ class RedshiftServerless:
         return found
 
     def namespaces(self, call: Call) -> list[Namespace]:
-        """Return an account's namespaces by name."""
+        """Return the account's namespaces, sorted by name."""
         with self._lock:
             return [
                 item for key, item in sorted(self._store.namespaces.items()) if _is_of(call, key)
@@ -123,7 +123,7 @@ class RedshiftServerless:
     # --- workgroups ---------------------------------------------------------------------------
 
     def create_workgroup(self, call: Call, given: Mapping[str, Any]) -> Workgroup:
-        """Make a workgroup of a namespace. Raises AwsError."""
+        """Create a workgroup for a namespace. Raises AwsError."""
         key = _key(call, str(given["workgroupName"]))
         with self._lock:
             namespace = self.namespace(call, str(given["namespaceName"]))
@@ -151,7 +151,7 @@ class RedshiftServerless:
                 },
                 tags=tags_of(given),
             )
-            # First: tables whose home nobody knows could not be deleted.
+            # Namespace first: without `home`, DeleteNamespace could not find the tables.
             self._store.put_namespace(replace(namespace, home=workgroup.name))
             self._store.put_workgroup(workgroup)
         return workgroup
@@ -164,7 +164,7 @@ class RedshiftServerless:
         return found
 
     def workgroups(self, call: Call) -> list[Workgroup]:
-        """Return an account's workgroups by name."""
+        """Return the account's workgroups, sorted by name."""
         with self._lock:
             return [
                 item for key, item in sorted(self._store.workgroups.items()) if _is_of(call, key)
@@ -182,7 +182,7 @@ class RedshiftServerless:
         return workgroup
 
     def delete_workgroup(self, call: Call, name: str) -> Workgroup:
-        """Delete a workgroup; the tables are the namespace's and stay. Raises AwsError."""
+        """Delete a workgroup; the namespace keeps its tables. Raises AwsError."""
         with self._lock:
             workgroup = self.workgroup(call, name)
             self._store.delete_workgroup(workgroup)
@@ -191,14 +191,14 @@ class RedshiftServerless:
     # --- logins -------------------------------------------------------------------------------
 
     def address(self, call: Call, workgroup: Workgroup) -> tuple[str, int]:
-        """Return where a workgroup is reached; AWS's name where there is no PostgreSQL to be had."""
+        """Return a workgroup's host and port; AWS's host name when no PostgreSQL is installed."""
         named = f"{workgroup.name}.{workgroup.account}.{workgroup.region}.redshift-serverless.amazonaws.com"
         return self._warehouses.endpoint_of(self._spec(call, workgroup)) or (named, workgroup.port)
 
     def lend(self, call: Call, name: str, *, until_ms: int) -> tuple[str, str]:
-        """Return a database user for the caller, and the password that it has until a time. Raises AwsError.
+        """Return a database user for the caller, and its password, valid until `until_ms`. Raises AwsError.
 
-        The account itself, whom AWS gives a user without rights, works as the administrator, as by the Data API.
+        AWS gives the root user a database user without rights; here it acts as the administrator, as in the Data API.
         """
         spec = self._spec(call, self.workgroup(call, name))
         acting = None if call.permit is None else call.permit.acting
@@ -229,12 +229,12 @@ class RedshiftServerless:
             return dict(self._tagged(call, arn).tags)
 
     def tag(self, call: Call, arn: str, added: Mapping[str, str]) -> None:
-        """Add tags, or change the values of those that are there. Raises AwsError."""
+        """Add tags, or overwrite the values of existing ones. Raises AwsError."""
         with self._lock:
             self._retag(call, arn, {**self._tagged(call, arn).tags, **added})
 
     def untag(self, call: Call, arn: str, gone: Collection[str]) -> None:
-        """Remove tags; those that are not there are no error. Raises AwsError."""
+        """Remove tags; a missing tag is not an error. Raises AwsError."""
         with self._lock:
             left = self._tagged(call, arn).tags.items()
             self._retag(call, arn, {key: value for key, value in left if key not in gone})
@@ -255,14 +255,14 @@ class RedshiftServerless:
 
 
 def tags_of(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return the tags that a request gives. Raises AwsError."""
+    """Return a request's tags. Raises AwsError."""
     tags = {str(tag["key"]): str(tag["value"]) for tag in given.get("tags") or ()}
     check_tags(tags)
     return tags
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
-    """Raise AwsError where a resource may not have these tags."""
+    """Raise AwsError when the tags are too many or reserved."""
     if counted(tags) > TAGS:
         raise too_many_tags()
     if any(map(is_refused, tags)):

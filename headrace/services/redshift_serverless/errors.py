@@ -8,12 +8,12 @@ from headrace.services.redshift_serverless.limits import TAGS
 
 
 def invalid(message: str) -> AwsError:
-    """An argument that is refused."""
+    """An invalid argument."""
     return AwsError("ValidationException", message, 400)
 
 
 def conflict(message: str) -> AwsError:
-    """A name that is taken, or something that another still needs."""
+    """A name is taken, or another resource still uses this one."""
     return AwsError("ConflictException", message, 400)
 
 
@@ -28,17 +28,17 @@ def not_found(kind: str, name: str) -> AwsError:
 
 
 def not_built(what: str) -> AwsError:
-    """AWS does this and headrace does not."""
+    """A feature of AWS that headrace does not have."""
     return invalid(f"headrace does not support {what} of Redshift Serverless yet.")
 
 
 def too_many_tags() -> AwsError:
-    """More tags than a resource may have."""
+    """A resource would have more tags than AWS allows."""
     return AwsError("TooManyTagsException", f"A resource can have at most {TAGS} tags.", 400)
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return the AWS error for a domain error."""
     match error:
         case WarehouseUnavailable():
             return invalid(str(error))

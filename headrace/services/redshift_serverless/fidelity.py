@@ -7,7 +7,7 @@ _NAMESPACE: dict[str, FidelityLevel] = {
     "logExports": "stored",
     "adminPasswordSecretKmsKeyId": "ignored",
 }
-# The PostgreSQL behind a workgroup takes what the machine has.
+# PostgreSQL uses the machine's memory and processors; it has no RPUs.
 _WORKGROUP: dict[str, FidelityLevel] = {
     "baseCapacity": "stored",
     "configParameters": "stored",
@@ -26,7 +26,7 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "UpdateNamespace": {**_NAMESPACE, "logDestinationType": "ignored"},
     "CreateWorkgroup": _WORKGROUP,
     "UpdateWorkgroup": _WORKGROUP,
-    # A login is for every database, as it is on AWS without a name.
+    # A login is valid for every database, as on AWS when dbName is not given.
     "GetCredentials": {"dbName": "ignored"},
     "ListWorkgroups": {"ownerAccount": "ignored"},
 }

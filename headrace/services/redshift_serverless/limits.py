@@ -8,7 +8,7 @@ BASE_CAPACITY = 128
 PAGE = 100
 DATABASE = "dev"
 ADMIN = "admin"
-# Of a login that GetCredentials gives (API_GetCredentials, documented).
+# durationSeconds of GetCredentials (API_GetCredentials, documented).
 LOGIN_SECONDS = 900
 MOST_LOGIN_SECONDS = 3600
 # docs.aws.amazon.com/redshift/latest/mgmt/amazon-redshift-tagging.html (documented).

@@ -1,4 +1,4 @@
-"""How requests name Redshift Serverless."""
+"""How the gateway recognizes requests to Redshift Serverless."""
 
 from headrace.aws.service import Profile
 

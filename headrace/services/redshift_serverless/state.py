@@ -1,4 +1,4 @@
-"""Namespaces and workgroups: plain records."""
+"""The records of namespaces and workgroups."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.core.arn import make_arn
 
 @dataclass(slots=True)
 class Namespace:
-    """A namespace: it holds the databases and their tables.
+    """A namespace, which holds databases and their tables.
 
     Attributes:
-        admin_password: empty when nobody gave one: then nobody logs in by it.
-        home: the workgroup by whose name its tables are kept; empty before its first.
-        settings: members that are shown as they were given.
+        admin_password: empty when the request gave none; then nobody can log in with a password.
+        home: the name of its first workgroup, under which its tables are stored; empty before there is one.
+        settings: members of the request that are only shown.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Namespace:
 
 @dataclass(slots=True)
 class Workgroup:
-    """A workgroup: the endpoint of a namespace. `settings` are members that are shown as they were given."""
+    """A workgroup, the endpoint of a namespace. `settings` are members of the request that are only shown."""
 
     name: str
     account: str

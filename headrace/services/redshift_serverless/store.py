@@ -1,4 +1,4 @@
-"""Namespaces and workgroups in the state database: a change is stored before it is answered."""
+"""Stores namespaces and workgroups in the state database before the operation answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Key = tuple[str, str, str]
 
 
 class Store:
-    """Namespaces and workgroups by account, region and name. Callers hold the backend's lock."""
+    """Namespaces and workgroups by account, region and name. The caller holds the backend's lock."""
 
     def __init__(self, database: Database) -> None:
         self._namespaces = database.documents("redshift_serverless_namespaces")
@@ -20,7 +20,7 @@ class Store:
         self.workgroups: dict[Key, Workgroup] = {}
 
     def load(self) -> None:
-        """Read what was stored."""
+        """Load everything from the database."""
         for _, value in self._namespaces.items():  # noqa: PERF102 - it is no dict
             namespace = Namespace(**value)
             self.namespaces[_key(namespace)] = namespace
@@ -39,12 +39,12 @@ class Store:
         self.workgroups[_key(workgroup)] = workgroup
 
     def delete_namespace(self, namespace: Namespace) -> None:
-        """Forget a namespace."""
+        """Delete a namespace."""
         self._namespaces.delete("/".join(_key(namespace)))
         del self.namespaces[_key(namespace)]
 
     def delete_workgroup(self, workgroup: Workgroup) -> None:
-        """Forget a workgroup."""
+        """Delete a workgroup."""
         self._workgroups.delete("/".join(_key(workgroup)))
         del self.workgroups[_key(workgroup)]
 

@@ -1,1 +1,1 @@
-"""The resource groups tagging API: tags of resources of all services, read from and written to those services."""
+"""The resource groups tagging API: it reads and writes the tags of all services' resources, and stores none itself."""

@@ -1,4 +1,4 @@
-"""The tagging API as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds the tagging API and registers its operations with the gateway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.services.tagging.profile import PROFILE
 
 
 def build_tagging(control: ControlPlane) -> Tagging:
-    """Return the tagging API's backend, which asks all services through `control`."""
+    """Build the tagging API, which calls all services through `control`."""
     return Tagging(control)
 
 

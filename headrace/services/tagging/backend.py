@@ -14,13 +14,13 @@ from headrace.services.tagging.store import KINDS, Kind, Place
 
 
 class Tagging:
-    """All tagged resources of all services. Thread-safe: it keeps nothing of its own."""
+    """All tagged resources of all services. Thread-safe: it has no state."""
 
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
     def resources(self, call: Call, types: Sequence[str] = ()) -> list[Tagged]:
-        """Return the tagged resources of the call's account and region, of these types or all, by ARN."""
+        """Return the tagged resources of the call's account and region, of these types or of all, sorted by ARN."""
         place = self._place(call)
         found = [
             resource
@@ -34,7 +34,7 @@ class Tagging:
     def change(
         self, call: Call, arns: Sequence[str], change: Callable[[Kind, Place, str], Any]
     ) -> dict[str, Any]:
-        """Change each resource's tags; return AWS's map of those that could not be changed."""
+        """Change each resource's tags; return the FailedResourcesMap."""
         place = self._place(call)
         failed: dict[str, Any] = {}
         for arn in arns:
@@ -71,7 +71,7 @@ def _may_have(kind: Kind, wanted: str) -> bool:
 
 
 def _is(resource: Tagged, wanted: str) -> bool:
-    """Whether a resource is of a type such as `s3` or `kinesis:stream`."""
+    """Return whether a resource has a type such as `s3` or `kinesis:stream`."""
     service, _, wanted_type = wanted.partition(":")
     arn = Arn.parse(resource.arn)
     if arn.service != service:
@@ -82,7 +82,7 @@ def _is(resource: Tagged, wanted: str) -> bool:
 
 
 def matching(resource: Tagged, filters: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a resource has a tag for each of the filters: the key and, if there are any, one of the values."""
+    """Return whether a resource has a tag for each filter: the key, and one of the values if the filter has any."""
     return all(
         wanted.get("Key") in resource.tags
         and (not wanted.get("Values") or resource.tags[str(wanted["Key"])] in wanted["Values"])

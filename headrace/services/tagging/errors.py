@@ -6,10 +6,10 @@ from headrace.aws.errors import AwsError
 
 
 def invalid_parameter(message: str) -> AwsError:
-    """A request that contradicts itself or goes beyond a bound."""
+    """The request's parameters contradict each other or exceed a limit."""
     return AwsError("InvalidParameterException", message, 400)
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's: all are raised as AWS's already."""
+    """Return None: this service raises AwsError itself."""
     return None

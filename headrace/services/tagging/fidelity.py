@@ -1,10 +1,10 @@
-"""What headrace does with each parameter of the tagging API's operations: it acts on all but these."""
+"""The parameters of the tagging API that headrace accepts without acting on them; it enforces all others."""
 
 from __future__ import annotations
 
 from headrace.core.ports import FidelityLevel
 
-# There are no tag policies: every resource complies.
+# headrace has no tag policies, so every resource complies.
 FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "GetResources": {
         "IncludeComplianceDetails": "ignored",

@@ -1,4 +1,4 @@
-"""How requests name the tagging API."""
+"""How the gateway recognizes requests to the tagging API."""
 
 from headrace.aws.service import Profile
 

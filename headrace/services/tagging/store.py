@@ -1,4 +1,4 @@
-"""Where tags last: in the services whose resources they are on. Each `Kind` reads and writes those of one service."""
+"""Reads and writes tags in the services that own the resources. Each `Kind` is for one type of resource."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from headrace.core.values import listed, mapped
 from headrace.services.tagging.state import Tagged
 
 Answer = dict[str, Any]
-# The states in which a cluster has not ended.
+# The states of an EMR cluster that has not terminated.
 _LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An account in a region, and the way to its services. Thread-safe."""
+    """Calls the services of one account and region. Thread-safe."""
 
     control: ControlPlane
     account: str
     region: str
 
     def call(self, service: str, operation: str, **params: Any) -> Answer:
-        """Run an operation. Raises AwsError."""
+        """Call an operation. Raises AwsError."""
         return self.control.call(
             service, operation, params, account=self.account, region=self.region
         )
 
     def pages(self, service: str, operation: str, member: str, token: str, **params: Any) -> Any:
-        """Yield what all pages have in `member`; `token` names the members of the answer and the request: `a>b`."""
+        """Yield the items in `member` of all pages.
+
+        `token` is the pagination token's member: `a>b` when the answer calls it `a` and the request `b`.
+        """
         out, _, back = token.partition(">")
         while True:
             answer = self.call(service, operation, **params)
@@ -42,20 +45,20 @@ class Place:
             params[back or out] = answer[out]
 
     def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of a resource of this place."""
+        """Return the ARN of a resource of this account and region."""
         return make_arn(service, self.region, self.account, resource)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One service's resources.
+    """One type of resource.
 
     Attributes:
         service: the service's name in ARNs.
-        type: the type of resource, for ARNs that do not say it.
-        found: yields all resources; those without tags may be among them.
-        tag: gives a resource tags. Raises AwsError.
-        untag: takes a resource's tags of these keys away. Raises AwsError.
+        type: the resource type, for ARNs that do not contain it.
+        found: yields all resources, also untagged ones.
+        tag: adds tags to a resource. Raises AwsError.
+        untag: removes the tags with these keys from a resource. Raises AwsError.
     """
 
     service: str

@@ -14,7 +14,7 @@ from headrace.services.cloudcontrol.limits import REQUESTS_PER_PAGE
 def get_resource_request_status(
     control: CloudControl, call: Call, request: shapes.GetResourceRequestStatusInput
 ) -> shapes.GetResourceRequestStatusOutput:
-    """Return how a request stands."""
+    """Return a request's status."""
     return {"ProgressEvent": control.request(call, request["RequestToken"]).event()}  # type: ignore[typeddict-item]
 
 
@@ -22,7 +22,7 @@ def get_resource_request_status(
 def list_resource_requests(
     control: CloudControl, call: Call, request: shapes.ListResourceRequestsInput
 ) -> shapes.ListResourceRequestsOutput:
-    """Return the requests of the last seven days, the newest first."""
+    """Return the requests of the last seven days, newest first."""
     wanted = request.get("ResourceRequestStatusFilter") or {}
     operations = wanted.get("Operations") or []
     statuses = wanted.get("OperationStatuses") or []
@@ -48,5 +48,5 @@ def list_resource_requests(
 def cancel_resource_request(
     control: CloudControl, call: Call, request: shapes.CancelResourceRequestInput
 ) -> shapes.CancelResourceRequestOutput:
-    """Give a request up; one that does not wait for anything may end well first."""
+    """Cancel a request; it may succeed before the cancellation takes effect."""
     return {"ProgressEvent": control.cancel(call, request["RequestToken"])}  # type: ignore[typeddict-item]

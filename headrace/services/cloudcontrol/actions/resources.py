@@ -20,7 +20,7 @@ from headrace.services.cloudcontrol.limits import RESOURCES_PER_PAGE
 def create_resource(
     control: CloudControl, call: Call, request: shapes.CreateResourceInput
 ) -> shapes.CreateResourceOutput:
-    """Begin to make a resource from its properties as JSON."""
+    """Begin to create a resource from its properties as JSON."""
     kind = request["TypeName"]
     control.check_type(kind, "CREATE")
     properties = _object(request["DesiredState"], "DesiredState")
@@ -35,7 +35,7 @@ def create_resource(
 def get_resource(
     control: CloudControl, call: Call, request: shapes.GetResourceInput
 ) -> shapes.GetResourceOutput:
-    """Return a resource that a stack or Cloud Control has made."""
+    """Return a resource that a stack or Cloud Control created."""
     resource = _named(control, call, request, "READ")
     return {"TypeName": request["TypeName"], "ResourceDescription": _described(resource)}
 
@@ -44,7 +44,7 @@ def get_resource(
 def update_resource(
     control: CloudControl, call: Call, request: shapes.UpdateResourceInput
 ) -> shapes.UpdateResourceOutput:
-    """Begin to change a resource in place, by a JSON patch (RFC 6902) of its properties."""
+    """Begin to change a resource in place by a JSON patch (RFC 6902) of its properties."""
     before = _named(control, call, request, "UPDATE")
     properties = _patched(before, request["PatchDocument"])
 
@@ -73,7 +73,7 @@ def delete_resource(
 def list_resources(
     control: CloudControl, call: Call, request: shapes.ListResourcesInput
 ) -> shapes.ListResourcesOutput:
-    """Return the resources of a type that stacks and Cloud Control have made."""
+    """Return the resources of a type that stacks and Cloud Control created."""
     kind = request["TypeName"]
     control.check_type(kind, "LIST")
     most = request.get("MaxResults") or RESOURCES_PER_PAGE
@@ -96,7 +96,7 @@ def _named(
     request: shapes.GetResourceInput | shapes.UpdateResourceInput | shapes.DeleteResourceInput,
     verb: str,
 ) -> KnownResource:
-    """Return the resource that a request names, whose type allows `verb`. Raises AwsError."""
+    """Return the resource that a request names. Raises AwsError, also when its type does not support `verb`."""
     kind = request["TypeName"]
     control.check_type(kind, verb)
     return control.get(call, kind, request["Identifier"])
@@ -107,7 +107,7 @@ def _described(resource: KnownResource) -> shapes.ResourceDescription:
 
 
 def _object(text: str, member: str) -> dict[str, Any]:
-    """Return a JSON object. Raises AwsError."""
+    """Parse a JSON object. Raises AwsError."""
     try:
         value: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -118,7 +118,7 @@ def _object(text: str, member: str) -> dict[str, Any]:
 
 
 def _patched(resource: KnownResource, document: str) -> dict[str, Any]:
-    """Return a resource's properties after a patch. Raises AwsError."""
+    """Apply a patch to a resource's properties. Raises AwsError."""
     library = cast("Any", jsonpatch)
     try:
         patch = library.JsonPatch.from_string(document)

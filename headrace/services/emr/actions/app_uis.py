@@ -1,4 +1,4 @@
-"""CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of applications' UIs: this cloud's own pages."""
+"""CreatePersistentAppUI, DescribePersistentAppUI, and the URLs of application UIs, which are pages of this cloud."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _ready(
 def create_persistent_app_ui(
     emr: Emr, call: Call, request: shapes.CreatePersistentAppUIInput
 ) -> shapes.CreatePersistentAppUIOutput:
-    """Give the applications of a cluster a persistent UI: their history, which they have in any case."""
+    """Create a persistent UI for a cluster: the history server, which always runs."""
     cluster = _cluster_of(emr, call, request["TargetResourceArn"])
     if request.get("ProfilerType", _HISTORY) != _HISTORY:
         raise invalid_request(
@@ -89,7 +89,7 @@ def describe_persistent_app_ui(
 def get_persistent_app_ui_presigned_url(
     emr: Emr, call: Call, request: shapes.GetPersistentAppUIPresignedURLInput
 ) -> shapes.GetPersistentAppUIPresignedURLOutput:
-    """Return the URL of the history of all applications, or of one. It never expires."""
+    """Return the URL of one application's history, or of all applications'. It never expires."""
     ui = _find(emr, call, request["PersistentAppUIId"])
     if request.get("PersistentAppUIType", _HISTORY) != _HISTORY:
         raise invalid_request("PersistentAppUIType must be SHS, which is what the UI was made for.")
@@ -101,7 +101,7 @@ def get_persistent_app_ui_presigned_url(
 def get_on_cluster_app_ui_presigned_url(
     emr: Emr, call: Call, request: shapes.GetOnClusterAppUIPresignedURLInput
 ) -> shapes.GetOnClusterAppUIPresignedURLOutput:
-    """Return the URL of a UI of a cluster that has not ended: the history, the live UI, the status page."""
+    """Return the URL of an active cluster's UI: the history, the live UI or the status page."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
     if cluster.state in ENDED_CLUSTER:
         raise invalid_request(f"Cluster id '{cluster.id}' is not valid: the cluster has ended.")

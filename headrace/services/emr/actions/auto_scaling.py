@@ -1,4 +1,4 @@
-"""PutAutoScalingPolicy and RemoveAutoScalingPolicy: a group's policy is kept and shown; there is nothing to scale."""
+"""PutAutoScalingPolicy and RemoveAutoScalingPolicy: a group's policy is only stored and shown."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def put_auto_scaling_policy(
 def remove_auto_scaling_policy(
     emr: Emr, call: Call, request: shapes.RemoveAutoScalingPolicyInput
 ) -> shapes.RemoveAutoScalingPolicyOutput:
-    """Take a group's policy away; a group without one stays as it is. Source: API_RemoveAutoScalingPolicy."""
+    """Remove a group's policy, if it has one. Source: API_RemoveAutoScalingPolicy."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         group_of(cluster, request["InstanceGroupId"]).pop("AutoScalingPolicy", None)

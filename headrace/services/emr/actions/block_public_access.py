@@ -1,4 +1,4 @@
-"""Get and PutBlockPublicAccessConfiguration: a setting of the account in a region, kept and shown."""
+"""Get and PutBlockPublicAccessConfiguration: a setting of an account in a region, stored and shown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.core.values import moment
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 
-# On from the beginning, with SSH as the exception (documented: emr-block-public-access).
+# On by default, with an exception for SSH (documented: emr-block-public-access).
 _DEFAULT: dict[str, Any] = {
     "BlockPublicSecurityGroupRules": True,
     "PermittedPublicSecurityGroupRuleRanges": [{"MinRange": 22, "MaxRange": 22}],

@@ -94,7 +94,7 @@ def _described(cluster: Cluster) -> shapes.Cluster:
 def describe_cluster(
     emr: Emr, call: Call, request: shapes.DescribeClusterInput
 ) -> shapes.DescribeClusterOutput:
-    """Return everything that is known of a cluster."""
+    """Return a cluster's description."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         return {"Cluster": _described(cluster)}
@@ -128,7 +128,7 @@ def list_clusters(
 
 @operation("TerminateJobFlows")
 def terminate_job_flows(emr: Emr, call: Call, request: shapes.TerminateJobFlowsInput) -> None:
-    """End clusters and their steps; ended ones stay as they are. All or none."""
+    """Terminate clusters and their steps, all or none; terminated clusters stay as they are."""
     if not request["JobFlowIds"]:
         raise validation("The JobFlowId list cannot be empty")
     with emr.store.lock:
@@ -170,7 +170,7 @@ def modify_cluster(
 def list_bootstrap_actions(
     emr: Emr, call: Call, request: shapes.ListBootstrapActionsInput
 ) -> shapes.ListBootstrapActionsOutput:
-    """Return the bootstrap actions that the cluster was given."""
+    """Return the cluster's bootstrap actions."""
     cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
     actions: list[shapes.Command] = [
         {

@@ -1,4 +1,4 @@
-"""What EMR's actions share: clusters and steps in AWS's spelling, and pages."""
+"""Helpers of EMR's actions: descriptions of clusters and steps in AWS's form, and pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DEVICE_LETTERS = string.ascii_lowercase[1:]
 
 
 def _timeline(begun: str, created_ms: int, begun_ms: int | None, ended_ms: int | None) -> Any:
-    """Return a Timeline; `begun` names its member for the time when what it is of was ready or started."""
+    """Return a Timeline; `begun` is its middle member: `ReadyDateTime` or `StartDateTime`."""
     times = {"CreationDateTime": created_ms, begun: begun_ms, "EndDateTime": ended_ms}
     return {name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None}
 
@@ -36,12 +36,12 @@ def cluster_arn(cluster: Cluster) -> str:
 
 
 def tag_list(tags: dict[str, str]) -> list[shapes.Tag]:
-    """Return tags as AWS lists them."""
+    """Return tags as a list of Key and Value."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
-    """Return the status of a cluster's group, fleet or instance, made with the cluster or at `created_ms`."""
+    """Return the status of a group, fleet or instance, created with its cluster or at `created_ms`."""
     ready_ms = cluster.ready_ms
     if created_ms is not None:
         ready_ms = max(created_ms, cluster.ready_ms or created_ms)
@@ -55,7 +55,7 @@ def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
 
 
 def ebs_devices(holder: Mapping[str, Any]) -> list[Any]:
-    """Return the volumes of each instance of a group or of a fleet's type, as ListInstanceGroups shows them."""
+    """Return the EBS volumes of each instance, as ListInstanceGroups shows them."""
     volumes = [
         config["VolumeSpecification"]
         for config in listed(section(holder, "EbsConfiguration"), "EbsBlockDeviceConfigs")
@@ -109,7 +109,7 @@ def step_summary(step: Step) -> shapes.StepSummary:
 
 
 def idle_timeout_s(policy: shapes.AutoTerminationPolicy) -> int:
-    """Return an AutoTerminationPolicy's timeout. Raises AwsError unless it is within EMR's bounds."""
+    """Return an AutoTerminationPolicy's timeout. Raises AwsError unless EMR allows it."""
     idle_s = policy.get("IdleTimeout", DEFAULT_IDLE_S)
     if not SHORTEST_IDLE_S <= idle_s <= LONGEST_IDLE_S:
         raise invalid_request(
@@ -119,12 +119,12 @@ def idle_timeout_s(policy: shapes.AutoTerminationPolicy) -> int:
 
 
 def job_flows(emr: Emr, call: Call, job_flow_ids: list[str]) -> list[Cluster]:
-    """Return the clusters of these ids. Raises AwsError unless all of them exist."""
+    """Return the clusters with these ids. Raises AwsError unless all exist."""
     return [emr.job_flow(name, account=call.account, region=call.region) for name in job_flow_ids]
 
 
 def page(items: Iterable[_T], marker: str | None, most: int) -> tuple[list[_T], str | None]:
-    """Return one page of `items` and the marker of the next. Raises AwsError for a marker that is not ours."""
+    """Return one page of `items` and the next page's marker. Raises AwsError for an invalid marker."""
     try:
         return page_of(items, marker, most)
     except BadMarker:

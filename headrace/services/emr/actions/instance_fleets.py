@@ -1,4 +1,4 @@
-"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. A fleet has no machines: it is stored and shown."""
+"""AddInstanceFleet, ModifyInstanceFleet, ListInstanceFleets. Fleets have no instances; they are stored and shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHANGEABLE = (
 def list_instance_fleets(
     emr: Emr, call: Call, request: shapes.ListInstanceFleetsInput
 ) -> shapes.ListInstanceFleetsOutput:
-    """Return a cluster's fleets. Raises AwsError for a cluster of instance groups."""
+    """Return a cluster's fleets. Raises AwsError for a cluster with instance groups."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         fleets = _fleets(cluster, "ListInstanceFleets", "ListInstanceGroups")
@@ -44,7 +44,7 @@ def list_instance_fleets(
 def add_instance_fleet(
     emr: Emr, call: Call, request: shapes.AddInstanceFleetInput
 ) -> shapes.AddInstanceFleetOutput:
-    """Add the one task fleet that a running cluster may have."""
+    """Add a task fleet to a running cluster, which may have one."""
     fleet = request["InstanceFleet"]
     kind = fleet["InstanceFleetType"]
     with emr.store.lock:

@@ -1,4 +1,4 @@
-"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. A group has no machines: it is stored and shown."""
+"""AddInstanceGroups, ModifyInstanceGroups, ListInstanceGroups. Groups have no instances; they are stored and shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_FLEETS = {
 def list_instance_groups(
     emr: Emr, call: Call, request: shapes.ListInstanceGroupsInput
 ) -> shapes.ListInstanceGroupsOutput:
-    """Return the groups that the cluster was asked to have. Raises AwsError for a cluster of fleets."""
+    """Return the groups that the cluster was requested with. Raises AwsError for a cluster with fleets."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         refuse_fleets(cluster, "ListInstanceGroups")
@@ -38,7 +38,7 @@ def list_instance_groups(
 def add_instance_groups(
     emr: Emr, call: Call, request: shapes.AddInstanceGroupsInput
 ) -> shapes.AddInstanceGroupsOutput:
-    """Add task groups to a running cluster. All or none."""
+    """Add task groups to a running cluster, all or none."""
     with emr.store.lock:
         cluster = emr.job_flow(request["JobFlowId"], account=call.account, region=call.region)
         if cluster.ending:
@@ -60,7 +60,7 @@ def add_instance_groups(
 
 @operation("ModifyInstanceGroups")
 def modify_instance_groups(emr: Emr, call: Call, request: shapes.ModifyInstanceGroupsInput) -> None:
-    """Change the counts and configurations of groups. All or none."""
+    """Change the counts and configurations of groups, all or none."""
     with emr.store.lock:
         changes = [
             (*_find(emr, call, request.get("ClusterId"), change["InstanceGroupId"]), change)
@@ -75,7 +75,7 @@ def modify_instance_groups(emr: Emr, call: Call, request: shapes.ModifyInstanceG
 
 
 def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
-    """Raise AwsError for a cluster of instance fleets."""
+    """Raise AwsError for a cluster with instance fleets."""
     if listed(cluster.request["Instances"], "InstanceFleets"):
         instead = _OF_FLEETS[operation_name]
         raise invalid_request(
@@ -119,7 +119,7 @@ def _find(
 
 
 def group_of(cluster: Cluster, group_id: str) -> dict[str, Any]:
-    """Return a cluster's group. Raises AwsError when it has no group of that id."""
+    """Return a cluster's group. Raises AwsError when it has no group with that id."""
     for group in cluster.instance_groups:
         if group["Id"] == group_id:
             return group

@@ -1,4 +1,4 @@
-"""ListInstances: the instances that groups and fleets would have if there were machines."""
+"""ListInstances: the instances that groups and fleets would have on AWS."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
 def list_instances(
     emr: Emr, call: Call, request: shapes.ListInstancesInput
 ) -> shapes.ListInstancesOutput:
-    """Return an instance for each that the cluster was asked to have; ids are made up, the same every time."""
+    """Return the instances that the cluster was requested with; their ids are invented but stable."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         of_fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
@@ -70,7 +70,7 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
         found_id = fleet_id(cluster, fleet["InstanceFleetType"])
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
-        # All of the capacity is of the first type that the fleet names.
+        # All instances are of the fleet's first instance type.
         configs = listed(fleet, "InstanceTypeConfigs")
         config: dict[str, Any] = configs[0] if configs else {}
         for market, target in (

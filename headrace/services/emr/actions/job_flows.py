@@ -1,4 +1,4 @@
-"""DescribeJobFlows: clusters in the older form, which AWS has deprecated and tools still ask for."""
+"""DescribeJobFlows: clusters in the older form, which AWS has deprecated and tools still request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.limits import JOB_FLOWS_SHOWN_MS
 from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
 
-# The older form has no state for an ended cluster that says how it ended but these.
+# Where the older form's states differ from DescribeCluster's.
 _STATES = {
     ClusterState.TERMINATING: "SHUTTING_DOWN",
     ClusterState.TERMINATED_WITH_ERRORS: "FAILED",
@@ -40,7 +40,7 @@ _OF_INSTANCES = (
 def describe_job_flows(
     emr: Emr, call: Call, request: shapes.DescribeJobFlowsInput
 ) -> shapes.DescribeJobFlowsOutput:
-    """Return clusters; without any condition those that have not ended or are at most two weeks old.
+    """Return clusters; without filters, those that are active or at most two weeks old.
 
     Source: API_DescribeJobFlows.
     """

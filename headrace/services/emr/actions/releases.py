@@ -13,13 +13,13 @@ from headrace.services.emr.limits import RELEASE_LABELS_PER_PAGE
 
 
 def _applications(release: Release) -> list[tuple[str, str]]:
-    """Return the applications that the table knows, with "the concise version" (API_DescribeReleaseLabel)."""
+    """Return the applications in the table, with "the concise version" (API_DescribeReleaseLabel)."""
     found = [("Hadoop", release.hadoop), ("Spark", release.spark)]
     return [(name, version.partition("-")[0]) for name, version in found if version]
 
 
 def _has(release: Release, wanted: str) -> bool:
-    """Whether a release has an application, named with its version (`Spark@3.5.6`) or without."""
+    """Return whether a release has an application, given with its version (`Spark@3.5.6`) or without."""
     name, _, version = wanted.partition("@")
     return any(
         name.lower() == has.lower() and version in ("", number)
@@ -31,7 +31,7 @@ def _has(release: Release, wanted: str) -> bool:
 def list_release_labels(
     emr: Emr, call: Call, request: shapes.ListReleaseLabelsInput
 ) -> shapes.ListReleaseLabelsOutput:
-    """Return the labels of EMR on EC2, the newest first, of a prefix or with an application."""
+    """Return the labels of EMR on EC2, newest first, filtered by prefix and application."""
     filters = request.get("Filters") or {}
     prefix, application = filters.get("Prefix", ""), filters.get("Application", "")
     found = [
@@ -48,7 +48,7 @@ def list_release_labels(
 def describe_release_label(
     emr: Emr, call: Call, request: shapes.DescribeReleaseLabelInput
 ) -> shapes.DescribeReleaseLabelOutput:
-    """Return a release's applications; which builds of Amazon Linux there are for it, the table does not know."""
+    """Return a release's applications; the table has no builds of Amazon Linux."""
     label = request.get("ReleaseLabel", "")
     try:
         release = release_of(label, EMR)

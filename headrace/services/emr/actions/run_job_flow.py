@@ -1,4 +1,4 @@
-"""RunJobFlow: makes a cluster with its first steps."""
+"""RunJobFlow: creates a cluster with its first steps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CUSTOM_AMI_FROM = (5, 7)
 
 @operation("RunJobFlow")
 def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shapes.RunJobFlowOutput:
-    """Make a cluster and queue its first steps; it goes through its states by itself."""
+    """Create a cluster and queue its first steps; its worker does the rest."""
     instances = request["Instances"]
     concurrency = request.get("StepConcurrencyLevel", 1)
     check_concurrency(concurrency, validation)
@@ -67,7 +67,7 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
 
 
 def _check_images(request: shapes.RunJobFlowInput) -> None:
-    """Raise AwsError for images that the release does not have. The sentences are known by moto's tests."""
+    """Raise AwsError for an AMI that the release does not support. The sentences are those in moto's tests."""
     ami, label = request.get("AmiVersion"), request.get("ReleaseLabel")
     if ami and label:
         raise validation(
@@ -84,7 +84,7 @@ def _check_images(request: shapes.RunJobFlowInput) -> None:
 
 
 def _check_masters(groups: list[dict[str, Any]]) -> bool:
-    """Return whether there are three masters, the only other number; such clusters are kept and protected.
+    """Return whether there are three masters instead of one; such clusters are kept alive and protected.
 
     Documented: emr-plan-ha-launch (three primary nodes, termination protection on, auto-termination off).
     """
@@ -95,7 +95,7 @@ def _check_masters(groups: list[dict[str, Any]]) -> bool:
 
 
 def _check_release(label: str | None) -> None:
-    """Raise AwsError unless EMR on EC2 has the release, or none is named."""
+    """Raise AwsError when a release is given that EMR on EC2 does not have."""
     if label is None:
         return
     try:
@@ -111,7 +111,7 @@ def check_concurrency(level: int, error: Callable[[str], AwsError]) -> None:
 
 
 def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
-    """Raise AwsError for a cluster that is to have both instance groups and instance fleets."""
+    """Raise AwsError for a request with both instance groups and instance fleets."""
     groups = bool(instances.get("InstanceGroups")) or "MasterInstanceType" in instances
     if groups and instances.get("InstanceFleets"):
         raise validation("Instance fleets and instance groups are mutually exclusive.")

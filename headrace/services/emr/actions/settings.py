@@ -1,4 +1,4 @@
-"""A cluster's switches, tags and policies, each set by a call of its own."""
+"""Operations that change one setting of a cluster: its flags, tags and policies."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def set_termination_protection(
 def set_visible_to_all_users(
     emr: Emr, call: Call, request: shapes.SetVisibleToAllUsersInput
 ) -> None:
-    """Store who may see clusters; everybody may."""
+    """Store VisibleToAllUsers, which has no effect."""
 
     def change(cluster: Cluster) -> None:
         cluster.visible = request["VisibleToAllUsers"]
@@ -62,7 +62,7 @@ def set_visible_to_all_users(
 def set_keep_job_flow_alive_when_no_steps(
     emr: Emr, call: Call, request: shapes.SetKeepJobFlowAliveWhenNoStepsInput
 ) -> None:
-    """Choose whether clusters wait or end after their last step."""
+    """Set whether clusters wait or terminate after their last step."""
 
     def change(cluster: Cluster) -> None:
         cluster.keep_alive = request["KeepJobFlowAliveWhenNoSteps"]
@@ -74,7 +74,7 @@ def set_keep_job_flow_alive_when_no_steps(
 def set_unhealthy_node_replacement(
     emr: Emr, call: Call, request: shapes.SetUnhealthyNodeReplacementInput
 ) -> None:
-    """Store the switch; there are no nodes to replace."""
+    """Store the setting; there are no nodes to replace."""
 
     def change(cluster: Cluster) -> None:
         cluster.replace_unhealthy = request["UnhealthyNodeReplacement"]
@@ -84,7 +84,7 @@ def set_unhealthy_node_replacement(
 
 @operation("AddTags")
 def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTagsOutput:
-    """Add tags, or change their values."""
+    """Add tags, or overwrite the values of existing ones."""
     check_tag_keys(tag.get("Key", "") for tag in request["Tags"])
 
     def change(cluster: Cluster) -> None:
@@ -96,7 +96,7 @@ def add_tags(emr: Emr, call: Call, request: shapes.AddTagsInput) -> shapes.AddTa
 
 @operation("RemoveTags")
 def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes.RemoveTagsOutput:
-    """Remove tags; missing ones are no error."""
+    """Remove tags; a missing tag is not an error."""
     check_tag_keys(request["TagKeys"])
 
     def change(cluster: Cluster) -> None:
@@ -111,7 +111,7 @@ def remove_tags(emr: Emr, call: Call, request: shapes.RemoveTagsInput) -> shapes
 def put_auto_termination_policy(
     emr: Emr, call: Call, request: shapes.PutAutoTerminationPolicyInput
 ) -> shapes.PutAutoTerminationPolicyOutput:
-    """Set after how many idle seconds the cluster ends."""
+    """Set after how many idle seconds the cluster terminates."""
     idle_s = idle_timeout_s(request.get("AutoTerminationPolicy") or {})
 
     def change(cluster: Cluster) -> None:
@@ -136,7 +136,7 @@ def get_auto_termination_policy(
 def remove_auto_termination_policy(
     emr: Emr, call: Call, request: shapes.RemoveAutoTerminationPolicyInput
 ) -> shapes.RemoveAutoTerminationPolicyOutput:
-    """Remove the policy: the cluster waits for ever."""
+    """Remove the policy: the cluster waits without limit."""
 
     def change(cluster: Cluster) -> None:
         cluster.idle_timeout_s = None

@@ -64,7 +64,7 @@ def new_steps(
     active: int = 0,
     role_arn: str | None,
 ) -> list[Step]:
-    """Return Step values for StepConfigs of a cluster that has had `before` steps, of which some are `active`.
+    """Return the Steps of StepConfigs, for a cluster that has `before` steps, `active` of them not ended.
 
     Raises AwsError when the cluster would have too many.
     """
@@ -145,7 +145,7 @@ def list_steps(emr: Emr, call: Call, request: shapes.ListStepsInput) -> shapes.L
 def cancel_steps(
     emr: Emr, call: Call, request: shapes.CancelStepsInput
 ) -> shapes.CancelStepsOutput:
-    """Cancel waiting steps at once, and running ones by a signal to all their processes."""
+    """Cancel pending steps at once, and running ones by a signal to all their processes."""
     option = request.get("StepCancellationOption") or "SEND_INTERRUPT"
     if len(request["StepIds"]) > MOST_CANCELLED_STEPS:
         raise invalid_request(f"The number of step ids cannot exceed {MOST_CANCELLED_STEPS}.")
@@ -162,7 +162,7 @@ def cancel_steps(
 
 
 def _check_actions(cluster: Cluster, configs: list[shapes.StepConfig]) -> None:
-    """Raise AwsError for steps whose failure would end those beside them (API_StepConfig, ActionOnFailure)."""
+    """Raise AwsError for steps whose failure would end concurrent steps (API_StepConfig, ActionOnFailure)."""
     for config in configs:
         action = config.get("ActionOnFailure") or "CONTINUE"
         if cluster.step_concurrency > 1 and action != "CONTINUE":

@@ -1,4 +1,4 @@
-"""Says as whom the nodes of a cluster ask something of the cloud: for its steps, its logs, its bootstrap actions."""
+"""The role with which a cluster's nodes call the cloud for steps, logs and bootstrap actions."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from headrace.services.emr.state import Cluster, Step
 
 
 def actor_of(cluster: Cluster, step: Step | None = None) -> tuple[str, str]:
-    """Return the role as which the nodes act, and the name of its session.
+    """Return the role that the nodes use, and its session name.
 
-    The role is a step's runtime role, else that of the instance profile; the session is EC2's id of the master.
+    The role is the step's runtime role, else the instance profile's; the session name is the master's instance id.
     """
     runtime = "" if step is None else step.execution_role_arn
     role = runtime or str(cluster.request.get("JobFlowRole") or "")

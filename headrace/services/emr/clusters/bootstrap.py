@@ -1,4 +1,4 @@
-"""The bootstrap actions of one cluster: run one by one here, if the cloud runs with --run-bootstrap-actions."""
+"""Runs a cluster's bootstrap actions on this machine, one by one, if the cloud has --run-bootstrap-actions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _LOGS = ("controller", "stdout", "stderr")
 
 
 class BootstrapFailed(Exception):
-    """A bootstrap action failed; the message is EMR's reason for the end of the cluster."""
+    """A bootstrap action failed; the message is EMR's reason for terminating the cluster."""
 
 
 class Bootstrap:
     """The bootstrap actions of one cluster. Used by one thread at a time.
 
-    After a kill of the cloud, actions that have succeeded are not run again, one that still runs is waited for, and
-    one that was cut off starts anew.
+    After a kill of the cloud, an action that succeeded is not run again, one that still runs is watched, and one that
+    was interrupted starts again.
     """
 
     def __init__(self, ports: Ports, cluster: Cluster) -> None:
         self._ports = ports
         self._cluster = cluster
         self._job: SupervisedJob | None = None
-        # Of the action that runs or comes next, from 1.
+        # The number of the running or next action, from 1.
         self._number = 1
 
     def done(self) -> bool:
@@ -67,7 +67,7 @@ class Bootstrap:
         return True
 
     def kill(self) -> None:
-        """End the action that runs, if one does."""
+        """End the running action, if any."""
         if self._job is not None:
             self._job.abandon()
             self._job = None

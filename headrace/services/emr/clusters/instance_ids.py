@@ -1,4 +1,4 @@
-"""Ids of instances, fleets and the master: made from the ids of what holds them, so the same every time."""
+"""Derives the ids of instances and fleets from the ids of their group or cluster, so that they are stable."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from headrace.services.emr.state import Cluster
 
 
 def instance_ids(holder_id: str, number: int) -> tuple[str, str]:
-    """Return EMR's and EC2's id of the instance with a number, from 0, in a group or fleet."""
+    """Return the EMR id and the EC2 id of instance `number` (from 0) in a group or fleet."""
     digest = hashlib.sha256(f"{holder_id}/{number}".encode()).hexdigest()
     return f"ci-{digest[:13].upper()}", f"i-{digest[:17]}"
 
 
 def fleet_id(cluster: Cluster, kind: str) -> str:
-    """Return a fleet's id, made from the cluster's: a cluster has at most one fleet of each kind."""
+    """Return a fleet's id, derived from the cluster's: a cluster has at most one fleet of each type."""
     return f"if-{kind[0]}{cluster.id[3:]}"
 
 
 def master_instance_id(cluster: Cluster) -> str:
-    """Return EC2's id of the master instance, as ListInstances returns it."""
+    """Return the master's EC2 instance id, as ListInstances returns it."""
     for group in cluster.instance_groups:
         if group["InstanceRole"] == "MASTER":
             return instance_ids(group["Id"], 0)[1]

@@ -1,7 +1,7 @@
 """A cluster's CloudWatch metrics: its applications by state, and whether it is idle.
 
-"Monitoring Amazon EMR metrics with CloudWatch" documents names, units, the dimension JobFlowId and the five minutes.
-headrace counts a step as one YARN application, and publishes at each change too: five minutes are long here.
+"Monitoring Amazon EMR metrics with CloudWatch" documents names, units, the dimension JobFlowId and the five-minute
+period. headrace counts each step as one YARN application, and also publishes at every change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMESPACE = "AWS/ElasticMapReduce"
 
 
 def counts(cluster: Cluster, steps: Sequence[Step]) -> dict[str, int]:
-    """Return the present values by metric's name."""
+    """Return the current values by metric name."""
     states = Counter(step.state for step in steps)
     running = states[StepState.RUNNING] + states[StepState.CANCEL_PENDING]
     killed = sum(
@@ -49,7 +49,7 @@ class ClusterMetrics:
         self._next_s = -math.inf
 
     def publish(self, steps: Sequence[Step]) -> float:
-        """Publish if a value has changed or it is time; return the seconds until it is time again."""
+        """Publish if a value has changed or the period is over; return the seconds until the next period."""
         cluster = self._cluster
         if cluster.ready_ms is None:
             return METRICS_EVERY_S

@@ -1,7 +1,7 @@
 """The worker of one cluster: takes it through its states, and starts and watches its steps.
 
-Every change of state is in the database before the next thing happens, so a cloud killed at any point goes on rightly:
-a step is RUNNING before its process starts, and one that is RUNNING without having left a pid is started again.
+Every change of state is stored before the next action, so the next cloud can continue after a kill at any point: a step
+is stored as RUNNING before its process starts, and a RUNNING step without a pid is started again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ClusterRunner:
         self._ports = ports
         self._store = ports.store
         self._cluster = cluster
-        # By the steps' ids: those that have a process.
+        # By step id: the steps that have a process.
         self._runs: dict[str, StepRun] = {}
         self._bootstrap = Bootstrap(ports, cluster)
         self._metrics = ClusterMetrics(ports.clock, ports.metrics, cluster)
@@ -49,7 +49,7 @@ class ClusterRunner:
     # --- Worker -------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Watch running steps, start what may start, and settle the cluster's state."""
+        """Watch running steps, start pending ones, and update the cluster's state; see `Worker.step`."""
         cluster = self._cluster
         if cluster.state in ENDED_CLUSTER:
             raise WorkerDone
@@ -58,7 +58,7 @@ class ClusterRunner:
             return 0.0
         if cluster.state is ClusterState.BOOTSTRAPPING:
             return self._prepare()
-        # Steps that are added from here on wake the worker once more.
+        # Steps that are added after this point wake the worker again.
         steps = self._store.steps(cluster.id)
         self._watch(steps)
         if cluster.state is ClusterState.TERMINATING:
@@ -69,13 +69,13 @@ class ClusterRunner:
         return min(delay_s, self._metrics.publish(steps))
 
     def _provision(self) -> None:
-        """Begin with the nodes, or end the cluster whose service role may not have them."""
+        """Begin bootstrapping, or terminate the cluster if its service role may not run instances."""
         cluster, ports = self._cluster, self._ports
         role, _ = actor_of(cluster)
         node_role = ports.context.access.role_arn(cluster.account, role)
         refusal = why_no_instances(ports.guard, cluster, node_role)
         with self._store.lock:
-            # Looked at again: somebody may have terminated the cluster meanwhile.
+            # Check again: the cluster may have been terminated meanwhile.
             if cluster.state is not ClusterState.STARTING:
                 return
             if refusal:
@@ -87,7 +87,7 @@ class ClusterRunner:
             self._store.change_cluster(cluster, ClusterState.BOOTSTRAPPING)
 
     def _prepare(self) -> float:
-        """Run the bootstrap actions, if the cloud does so, and make the cluster ready."""
+        """Run the bootstrap actions, if the cloud runs them, and make the cluster ready."""
         cluster, reason = self._cluster, ""
         try:
             if self._ports.run_bootstrap_actions and not self._bootstrap.done():
@@ -95,7 +95,7 @@ class ClusterRunner:
         except BootstrapFailed as error:
             reason = str(error)
         with self._store.lock:
-            # Somebody may have terminated the cluster meanwhile.
+            # The cluster may have been terminated meanwhile.
             if cluster.state is ClusterState.BOOTSTRAPPING and reason:
                 cluster.failed = True
                 self._store.change_cluster(
@@ -112,15 +112,15 @@ class ClusterRunner:
     def shut_down(self) -> None:
         """Ask the running processes to end, because the cloud stops.
 
-        Called when `step` will not be called again.
+        `step` is not called after this.
         """
-        # A bootstrap action starts anew with the next cloud.
+        # The next cloud starts the bootstrap action again.
         self._bootstrap.kill()
         for run in self._runs.values():
             run.shut_down()
 
     def abandon(self) -> None:
-        """After `shut_down` and a while: kill what is left, and store how the steps ended."""
+        """Kill the processes that outlived `shut_down`, and store how their steps ended."""
         while self._runs:
             run = self._runs.pop(next(iter(self._runs)))
             run.abandon()
@@ -128,25 +128,25 @@ class ClusterRunner:
 
     @property
     def busy(self) -> bool:
-        """Whether a process of a step still runs."""
+        """Return whether a process of a step still runs."""
         return any(run.busy for run in self._runs.values())
 
     # --- steps --------------------------------------------------------------------------------
 
     def _watch(self, steps: list[Step]) -> None:
-        """Watch the steps that are under way."""
+        """Watch the running steps."""
         for step in steps:
             run = self._runs.get(step.id)
             if run is None:
                 if step.state in STEP_UNDER_WAY:
-                    # Its start failed half-way, on a full disk maybe.
+                    # Its start failed half-way, for example on a full disk.
                     self._find(step)
             elif run.watch():
                 del self._runs[step.id]
                 self._after_end(step)
 
     def _find(self, step: Step) -> None:
-        """Take over the process of a step that is under way; without one, the step is PENDING again or CANCELLED."""
+        """Take over a running step's process; a step without one becomes PENDING again or CANCELLED."""
         run = StepRun(self._ports, self._cluster, step)
         if run.find():
             self._runs[step.id] = run
@@ -156,7 +156,7 @@ class ClusterRunner:
             run.end(StepState.CANCELLED)
 
     def _launch(self, steps: list[Step]) -> None:
-        """Start steps in their order, as many as may run side by side."""
+        """Start steps in order, up to the cluster's StepConcurrencyLevel."""
         cluster = self._cluster
         for step in steps:
             if cluster.ending or len(self._runs) >= cluster.step_concurrency:
@@ -177,8 +177,8 @@ class ClusterRunner:
                 self._runs[step.id] = run
 
     def _after_end(self, step: Step) -> None:
-        """Do what a failed step's ActionOnFailure says."""
-        # Documented (API_StepConfig): where steps run side by side, a failure ends neither others nor the cluster.
+        """Apply a failed step's ActionOnFailure."""
+        # Documented (API_StepConfig): when steps run concurrently, a failure ends neither other steps nor the cluster.
         if (
             step.state is not StepState.FAILED
             or step.action_on_failure == "CONTINUE"
@@ -187,7 +187,7 @@ class ClusterRunner:
             return
         with self._store.lock:
             self._cancel_pending(f"Step {step.id} failed")
-            # Documented (Managing cluster termination): a protected cluster that is kept alive stays.
+            # Documented (Managing cluster termination): a protected cluster that is kept alive is not terminated.
             stays = self._cluster.termination_protected and self._cluster.keep_alive
             if step.action_on_failure in ("TERMINATE_CLUSTER", "TERMINATE_JOB_FLOW") and not stays:
                 self._cluster.failed = True
@@ -227,7 +227,7 @@ class ClusterRunner:
         raise WorkerDone
 
     def _settle(self, steps: list[Step]) -> float:
-        """Have a cluster without running steps go on, wait or end; return the seconds until the next look."""
+        """Let a cluster without running steps run, wait or terminate; return the seconds until the next check."""
         cluster = self._cluster
         with self._store.lock:
             if cluster.state is ClusterState.TERMINATING:
@@ -251,7 +251,7 @@ class ClusterRunner:
             return self._until_idle_timeout()
 
     def _until_idle_timeout(self) -> float:
-        """Return the seconds until the auto-termination policy ends the cluster; do it when it is time."""
+        """Terminate the cluster if its auto-termination policy is due; return the seconds until then."""
         cluster = self._cluster
         if cluster.idle_timeout_s is None or cluster.idle_since_ms is None:
             return math.inf

@@ -1,8 +1,8 @@
-"""Turns a step's jar and arguments into a command line, an environment and a filled folder.
+"""Turns a step's jar and arguments into a command line, an environment and a folder of files.
 
-`command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is that of the release label's Spark.
-`script-runner.jar` runs a shell script from S3; any other jar runs as `hadoop jar` runs it. In cluster mode the
-driver finds its `--files` and `--archives` in the folder it starts in, as in a container of YARN.
+`command-runner.jar` runs any command on the path, as on EMR; `spark-submit` is the one of the release's Spark version.
+`script-runner.jar` runs a shell script from S3; any other jar runs as with `hadoop jar`. In cluster mode the driver
+finds its `--files` and `--archives` in its working directory, as in a YARN container.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _LONGEST_SHEBANG = 256
 
 
 def command_of(context: JobContext, cluster: Cluster, step: Step, logs: StepLogs) -> Command:
-    """Fill the step's folder, begin its logs, and return what to run. Raises JobRefused."""
+    """Write the step's folder, begin its logs, and return the command. Raises JobRefused."""
     if logs.application is None:
         return prepare(context, cluster, step, logs.folder)
     logs.make_client_folder()
     command = prepare(context, cluster, step, logs.folder)
-    # Before the process, so that whoever finds the process again finds the report begun.
+    # Before the process starts, so that a cloud that takes the process over finds the report begun.
     logs.report_start()
     return command
 
 
 def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> Command:
-    """Fill the step's folder and return its command. Raises JobRefused."""
+    """Write the step's folder and return its command. Raises JobRefused."""
     role, session = actor_of(cluster, step)
     context = context.as_role(cluster.account, role, session)
     work = make_folders(folder)
@@ -65,7 +65,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
         "EMR_STEP_ID": step.id,
         **exported,
     }
-    # Not headrace's own `python3`, when there is another: on EMR it has none of headrace's packages.
+    # Prefer a `python3` other than headrace's own: on EMR it does not have headrace's packages.
     own = programs_in(folder.parent)
     programs = own or context.sparks.programs_of(cluster.release_label)
     if programs is not None:
@@ -84,7 +84,7 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
     if jar == "script-runner.jar":
         arguments = script_command(_fetched(context.objects, arguments[1], work), arguments[2:])
     elif arguments[0] in ("bash", "sh"):
-        # The script's own arguments stay as they are, S3 URIs too.
+        # The script's arguments stay unchanged, including S3 URIs.
         arguments[1:2] = [_fetched(context.objects, text, work) for text in arguments[1:2]]
     elif (found := spark_submission(cluster, step)) is not None:
         submission, defaults = found
@@ -122,9 +122,9 @@ def prepare(context: JobContext, cluster: Cluster, step: Step, folder: Path) -> 
 
 
 def script_command(path: str, arguments: list[str]) -> list[str]:
-    """Return the command that runs a script: by the interpreter of its first line, else by bash.
+    """Return the command that runs a script, with the interpreter in its first line or else bash.
 
-    The line is read as the kernel reads it (execve(2)): what follows the interpreter is one argument.
+    As in execve(2), everything after the interpreter in that line is one argument.
     """
     interpreter = ["bash"]
     with contextlib.suppress(OSError), Path(path).open("rb") as script:

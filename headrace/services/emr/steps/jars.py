@@ -1,8 +1,8 @@
 """Commands of steps that run a custom jar or one of Spark's own examples.
 
-A custom jar runs as `hadoop jar` runs it: Spark brings Hadoop's `RunJar` along. StepProperties become system
-properties of its JVM and MainClass the class that starts, unless the jar's manifest names one. With
-`command-runner.jar` both belong to command-runner's own JVM on EMR, and so have no effect on the command.
+A custom jar runs as with `hadoop jar`: Spark includes Hadoop's `RunJar`. StepProperties become system properties of the
+JVM, and MainClass is the main class unless the jar's manifest names one. With `command-runner.jar`, both apply to
+command-runner's own JVM on EMR, so they have no effect on the command.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EXAMPLES = "org.apache.spark.examples."
 
 
 def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) -> list[str]:
-    """Return the command that runs the step's own jar with the libraries of a Spark. Raises JobRefused."""
+    """Return the command that runs the step's jar with Spark's libraries. Raises JobRefused."""
     home, java_home = spark.home, spark.java_home
     jar = step.jar.removeprefix("file://")
     if jar.startswith(("s3://", "s3a://", "s3n://")):
@@ -61,7 +61,7 @@ def jar_command(context: JobContext, step: Step, folder: Path, spark: JobSpark) 
 def example_submission(submission: Submission, spark: JobSpark) -> Submission:
     """Return the `spark-submit` of `spark-example CLASS`. Raises JobRefused.
 
-    What pip installs of Spark has its examples in Python and not the jar, so the namesake in Python runs.
+    Spark's pip package has the Python examples but not the jar, so the Python example of the same name runs.
     """
     if must_be_made(spark):
         assert spark.release is not None
@@ -78,7 +78,7 @@ def example_submission(submission: Submission, spark: JobSpark) -> Submission:
 
 
 def _site(properties: Mapping[str, str]) -> str:
-    """Return Hadoop's configuration file of what Spark would give to Hadoop."""
+    """Return a Hadoop configuration file with the Hadoop settings in Spark's configuration."""
     lines = [
         f"<property><name>{escape(key.removeprefix(_HADOOP))}</name><value>{escape(value)}</value></property>"
         for key, value in properties.items()

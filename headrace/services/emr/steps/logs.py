@@ -1,7 +1,7 @@
-"""The logs of one step: in its folder while it runs, and where they go in S3.
+"""The logs of one step: files in its folder while it runs, and objects in S3.
 
-A process writes to `stdout` and `stderr` of its step's folder. In cluster mode these are the logs of the driver's
-container; the step's own are the report of its client, in the folder `client`.
+A process writes to `stdout` and `stderr` in its step's folder. In cluster mode these are the logs of the driver's
+container, and the step's own logs are its client's report, in the folder `client`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class StepLogs:
         root: EMR's folder, with a folder for each cluster.
 
     Attributes:
-        folder: the step's own.
+        folder: the step's folder.
         application: the step's YARN application; None unless it runs in cluster mode.
-        in_s3: those of the step on their way to S3: kept while it runs, stored when it has ended.
+        in_s3: copies the step's logs to S3, while it runs and when it has ended.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class StepLogs:
         application = application_of(cluster, step)
         self.folder = root / cluster.id / step.id
         self._clock = clock
-        # EMR's agent on the node writes them, as the instance profile, and not as a step's runtime role.
+        # On EMR, the node's agent writes them with the instance profile, not with a step's runtime role.
         role, session = actor_of(cluster)
         self._objects = context.as_role(cluster.account, role, session).objects
         self._step = step
@@ -56,7 +56,7 @@ class StepLogs:
         if application is not None:
             below = f"{cluster.id}/containers/{application.id}/{application.container}"
             self._driver_location = None if uri is None else log_location(uri, below)
-            # The step's status page stands for YARN's tracking URL.
+            # The step's status page replaces YARN's tracking URL.
             tracking = f"{context.endpoint_url()}{STATUS_PATH}/{cluster.id}/{step.id}"
             self._report = Report(clock, self.folder / _CLIENT / "stderr", application, tracking)
         self._places: list[LogPlace] = []
@@ -65,7 +65,7 @@ class StepLogs:
             if application is None:
                 self._places = [LogPlace(self.folder, LOGS, *self._location)]
             else:
-                # The client's logs come first: they say where the driver's are.
+                # The client's logs come first: they tell where the driver's logs are.
                 client = LogPlace(self.folder / _CLIENT, _PRINTED, *self._location)
                 notes = LogPlace(self.folder, _NOTES, *self._location)
                 self._driver_place = LogPlace(self.folder, _PRINTED, *self._driver_location)
@@ -73,7 +73,7 @@ class StepLogs:
         self.in_s3 = JobLogs(clock, self._objects, self.folder, self._places)
 
     def make_client_folder(self) -> None:
-        """Make the folder of the client's report, with empty logs."""
+        """Create the folder for the client's report, with empty logs."""
         client = self.folder / _CLIENT
         client.mkdir()
         for name in _PRINTED:
@@ -88,7 +88,7 @@ class StepLogs:
         return _uri(self._driver_location, name)
 
     def report_start(self) -> None:
-        """In cluster mode, have the client report that the driver runs."""
+        """In cluster mode, write to the client's report that the driver runs."""
         if self._report is not None:
             place = self._driver_location
             log = str(self.folder)
@@ -97,10 +97,10 @@ class StepLogs:
             self._report.begin(self._step.started_ms or 0, log)
 
     def refused(self, message: str) -> None:
-        """Write to the step's stderr why no process could be started."""
+        """Write to the step's stderr why its process could not start."""
         folder = self.folder
         if self.application is not None:
-            # No container was begun, so none has logs.
+            # No container started, so there are no container logs.
             for name in _PRINTED:
                 (folder / name).unlink(missing_ok=True)
             places = [place for place in self._places if place is not self._driver_place]
@@ -110,7 +110,7 @@ class StepLogs:
             (folder / "stderr").write_text(f"{message}\n", errors="replace")
 
     def report_end(self, state: StepState, diagnostics: str) -> None:
-        """In cluster mode, have the client report how the driver ended."""
+        """In cluster mode, write to the client's report how the driver ended."""
         if self._report is not None and self.folder.is_dir():
             self._report.end(state, self._step.started_ms or 0, diagnostics)
 

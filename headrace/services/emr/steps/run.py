@@ -23,7 +23,7 @@ UNKNOWN_ERROR = "Unknown Error."
 class StepRun:
     """The process and the logs of one step, which is RUNNING or CANCEL_PENDING. Used by one thread at a time.
 
-    Methods that end the step have stored its logs and its new state when they return.
+    A method that ends the step stores its logs and its new state before it returns.
     """
 
     def __init__(self, ports: Ports, cluster: Cluster, step: Step) -> None:
@@ -35,7 +35,7 @@ class StepRun:
 
     @classmethod
     def start(cls, ports: Ports, cluster: Cluster, step: Step) -> StepRun | None:
-        """Start the step's process; None: it was not started, and the step is FAILED."""
+        """Start the step's process; return None if it could not start and the step is FAILED."""
         run = cls(ports, cluster, step)
         logs = run._logs
         command = functools.partial(command_of, ports.context, cluster, step, logs)
@@ -50,12 +50,12 @@ class StepRun:
         return run
 
     def find(self) -> bool:
-        """Take over the process that an earlier cloud started; return whether there was one."""
+        """Take over the process that an earlier cloud started; return whether there is one."""
         self._job = SupervisedJob.find(self._ports.clock, self._logs.folder)
         return self._job is not None
 
     def watch(self) -> bool:
-        """Cancel the process if somebody asked for it, and copy its logs to S3; return whether the step has ended."""
+        """Cancel the process if requested, and copy its logs to S3; return whether the step has ended."""
         number = self.step.cancel_signal
         end = self._started.watch(None if number is None else Cancellation(signal=number))
         if end is None:
@@ -65,7 +65,7 @@ class StepRun:
         return True
 
     def end(self, state: StepState, message: str = "", *, diagnostics: str | None = None) -> None:
-        """Store the logs, then the end: who sees a step ended finds its logs."""
+        """Store the logs, then the end: a client that sees the step ended finds its logs."""
         if self._logs.application is not None:
             self._logs.report_end(state, diagnostics or message)
         self._logs.in_s3.store()
@@ -80,11 +80,11 @@ class StepRun:
 
     @property
     def busy(self) -> bool:
-        """Whether a process of the step still runs."""
+        """Return whether a process of the step still runs."""
         return self._started.busy
 
     def abandon(self) -> None:
-        """Kill what is left of the process, and end the step."""
+        """Kill the process if it still runs, and end the step."""
         code = self._started.abandon()
         if code == 0:
             self.end(StepState.COMPLETED)
@@ -111,14 +111,14 @@ class StepRun:
             self._fail_because(end.exit_code)
 
     def _fail_because(self, code: int) -> None:
-        """End the step, whose program ended with this exit code, as FAILED with the cause."""
+        """End the step as FAILED, with the cause of its program's exit code."""
         folder = self._logs.folder
         name, cause = failure_cause(tail(folder / "stderr"), tail(folder / "stdout"), code)
         application = self._logs.application
         if application is None:
             self._fail(cause, log_name=name)
             return
-        # AWS gives only the client's sentence, and its users look for the cause in the container's log.
+        # AWS gives only the client's sentence; its users find the cause in the container's log.
         uri = self._logs.driver_uri(name)
         self._fail(
             f"{application.failure}; the driver said: {cause}{f' ({uri})' if uri else ''}",

@@ -1,4 +1,4 @@
-"""Reads what a step and its cluster say of the job to be run: its `spark-submit`, and the classifications beside it."""
+"""Reads the job from a step and its cluster: the `spark-submit` command and the configuration classifications."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.spark_submit.arguments import Submission, parse_submission
 
 
 def spark_submission(cluster: Cluster, step: Step) -> tuple[Submission, dict[str, str]] | None:
-    """Return a step's `spark-submit` and the spark-defaults; None if it runs no `spark-submit`. Raises JobRefused."""
+    """Return a step's `spark-submit` and the spark-defaults; None for other commands. Raises JobRefused."""
     if step.jar.rpartition("/")[2] != "command-runner.jar":
         return None
     if not step.args or step.args[0] not in ("spark-submit", "spark-example"):

@@ -1,9 +1,9 @@
-"""The YARN application that a step in cluster mode has, and the report of it that Spark's YARN client prints.
+"""The YARN application of a step in cluster mode, and the report that Spark's YARN client prints about it.
 
-With `--deploy-mode cluster` the driver runs in a container, and what it prints is the container's log; the step's own
-log holds the report of the client that waited for it. There is no YARN here: ids follow from the cluster and the step,
-so that they are the same after a restart, and the report is written in the form of Spark's YARN client (Spark 3.5 and
-4, `org.apache.spark.deploy.yarn.Client`).
+With `--deploy-mode cluster` the driver runs in a container, and its output is the container's log; the step's own log
+is the report of the client that waits for it. headrace has no YARN: it derives ids from the cluster and the step, so
+that they are the same after a restart, and writes the report in the form of Spark's YARN client (Spark 3.5 and 4,
+`org.apache.spark.deploy.yarn.Client`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Application:
     """The YARN application of a step.
 
     Attributes:
-        id: `application_<when the cluster was made, epoch milliseconds>_<the step's number>`.
+        id: `application_<creation time of the cluster, epoch milliseconds>_<number of the step>`.
         container: the id of the container with the driver.
-        in_python: whether the driver's program is Python, which Spark starts as a process of its own.
+        in_python: whether the driver's program is Python, which Spark starts as a separate process.
     """
 
     id: str
@@ -42,14 +42,14 @@ class Application:
 
     @property
     def failure(self) -> str:
-        """What the client's exception says when the application has failed."""
+        """The client's exception for a failed application."""
         return (
             'Exception in thread "main" org.apache.spark.SparkException: '
             f"Application {self.id} finished with failed status"
         )
 
     def diagnostics(self, exit_code: int, cause: str) -> str:
-        """The diagnostics that YARN shows of a driver that has failed (Spark's ApplicationMaster)."""
+        """YARN's diagnostics of a failed driver (from Spark's ApplicationMaster)."""
         if self.in_python:
             return f"User application exited with status {exit_code}"
         return f"User class threw exception: {cause}"
@@ -69,7 +69,7 @@ def application_of(cluster: Cluster, step: Step) -> Application | None:
 
 
 class Report:
-    """The file with what the client of one application prints to stderr. Used by one thread at a time."""
+    """The file with the stderr of one application's client. Used by one thread at a time."""
 
     def __init__(self, clock: Clock, path: Path, application: Application, tracking: str) -> None:
         self._clock = clock
@@ -78,7 +78,7 @@ class Report:
         self._tracking = tracking
 
     def begin(self, started_ms: int, driver_log: str | None) -> None:
-        """Write that the application was submitted and runs, and where the driver's log goes."""
+        """Write that the application was submitted and runs, and where the driver's log is."""
         name = self._application.id
         self._write(
             f"INFO Client: Submitting application {name} to ResourceManager",
@@ -90,7 +90,7 @@ class Report:
         self._write(*self._report("RUNNING", "UNDEFINED", started_ms, "N/A"))
 
     def end(self, state: StepState, started_ms: int, diagnostics: str) -> None:
-        """Write how the application ended; once, though after a kill of the cloud it may be called again."""
+        """Write how the application ended. A repeated call, after a kill of the cloud, writes nothing."""
         if not self._path.is_file() or "final status: " not in self._path.read_text():
             return
         yarn, final = _FINAL[state]

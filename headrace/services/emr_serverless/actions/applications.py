@@ -1,4 +1,4 @@
-"""Applications: make, look at, change, start, stop, delete."""
+"""Operations on applications: create, get, list, update, start, stop, delete."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _full(application: Application) -> Any:
 
 
 def _check_release(label: str) -> None:
-    """Raise AwsError unless EMR Serverless has the release. The sentence is assumed: none was found in public."""
+    """Raise AwsError unless EMR Serverless has the release. The sentence is assumed: no published answer was found."""
     try:
         release_of(label, SERVERLESS)
     except UnknownRelease as error:
@@ -47,7 +47,7 @@ def _check_release(label: str) -> None:
 def create_application(
     emr: EmrServerless, call: Call, request: shapes.CreateApplicationRequest
 ) -> shapes.CreateApplicationResponse:
-    """Make an application; again with the same client token, return the one that was made."""
+    """Create an application; a repeated client token returns the first one."""
     given = cast("dict[str, Any]", request)
     engine = _ENGINES.get(request["type"].lower())
     if engine is None:
@@ -88,7 +88,7 @@ def create_application(
 def get_application(
     emr: EmrServerless, call: Call, request: shapes.GetApplicationRequest
 ) -> shapes.GetApplicationResponse:
-    """Return an application whole."""
+    """Return an application."""
     found = emr.application(request["applicationId"], account=call.account, region=call.region)
     return {"application": _full(found)}
 
@@ -97,7 +97,7 @@ def get_application(
 def list_applications(
     emr: EmrServerless, call: Call, request: shapes.ListApplicationsRequest
 ) -> shapes.ListApplicationsResponse:
-    """List applications, the newest first."""
+    """List applications, newest first."""
     states = request.get("states") or []
     found = [
         application
@@ -120,7 +120,7 @@ def list_applications(
 def update_application(
     emr: EmrServerless, call: Call, request: shapes.UpdateApplicationRequest
 ) -> shapes.UpdateApplicationResponse:
-    """Change an application that does not run."""
+    """Update an application that is not started."""
     application_id = request["applicationId"]
     with emr.store.lock:
         application = emr.application(application_id, account=call.account, region=call.region)
@@ -136,7 +136,7 @@ def update_application(
 
 
 def begin(emr: EmrServerless, application: Application, now_ms: int) -> None:
-    """Start an application that does not run. The caller holds the lock."""
+    """Start an application that is not started. The caller holds the lock."""
     if application.state is ApplicationState.STARTED:
         return
     application.state, application.details = ApplicationState.STARTED, ""
@@ -149,7 +149,7 @@ def begin(emr: EmrServerless, application: Application, now_ms: int) -> None:
 def start_application(
     emr: EmrServerless, call: Call, request: shapes.StartApplicationRequest
 ) -> None:
-    """Start an application; one that runs already goes on."""
+    """Start an application; a started one stays as it is."""
     application_id = request["applicationId"]
     with emr.store.lock:
         application = emr.application(application_id, account=call.account, region=call.region)
@@ -189,7 +189,7 @@ def stop_application(
 def delete_application(
     emr: EmrServerless, call: Call, request: shapes.DeleteApplicationRequest
 ) -> None:
-    """End an application that does not run; it stays in lists as TERMINATED."""
+    """Terminate an application that is not started; lists still show it as TERMINATED."""
     application_id = request["applicationId"]
     with emr.store.lock:
         application = emr.application(application_id, account=call.account, region=call.region)

@@ -20,12 +20,12 @@ def epoch_ms(moment: datetime) -> float:
 
 
 def fingerprint(request: Mapping[str, Any]) -> str:
-    """Return what two requests with the same client token must have in common."""
+    """Return what must be equal in two requests with the same client token."""
     return json.dumps({k: v for k, v in request.items() if k != "clientToken"}, sort_keys=True)
 
 
 def page(items: Iterable[_T], token: str | None, most: int | None) -> tuple[list[_T], str | None]:
-    """Return one page of `items` and the token of the next. Raises AwsError for a token that is not ours."""
+    """Return one page of `items` and the next page's token. Raises AwsError for an invalid token."""
     try:
         return page_of(items, token, most or LONGEST_PAGE)
     except BadMarker:

@@ -1,4 +1,4 @@
-"""Job runs: start, look at, cancel."""
+"""Operations on job runs: start, get, list, cancel."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _engine(application: Application) -> str:
 
 
 def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[str, Any]:
-    """Return the members that all descriptions of a job run share, as of one attempt."""
+    """Return the members that all descriptions of a job run share, for one attempt."""
     newest = attempt is run.attempt
     return present(
         {
@@ -84,7 +84,7 @@ def _full(application: Application, run: JobRun, attempt: Attempt, now_ms: int) 
 
 
 def _check(call: Call, request: shapes.StartJobRunRequest) -> None:
-    """Raise AwsError for what AWS refuses at once, and for what headrace cannot run."""
+    """Raise AwsError for a request that AWS refuses or headrace cannot run."""
     driver = request.get("jobDriver") or {}
     if len(driver) != 1:
         raise validation("JobDriver must be set: exactly one of sparkSubmit and hive.")
@@ -101,7 +101,7 @@ def _check(call: Call, request: shapes.StartJobRunRequest) -> None:
         except PolicyError as error:
             raise validation(
                 error.message
-            ) from None  # IAM's sentence; that it is passed on, assumed
+            ) from None  # IAM's sentence; assumed that EMR Serverless passes it on
     timeout = request.get("executionTimeoutMinutes")
     if timeout is not None and 0 < timeout < SHORTEST_TIMEOUT_MINUTES:
         raise validation(f"RunTimeout must be at least {SHORTEST_TIMEOUT_MINUTES} minutes.")
@@ -123,7 +123,7 @@ def _check(call: Call, request: shapes.StartJobRunRequest) -> None:
 def _earlier(
     emr: EmrServerless, application: Application, request: shapes.StartJobRunRequest
 ) -> JobRun | None:
-    """Return the run that the same request with the same client token has made. Raises AwsError."""
+    """Return the run of an earlier request with the same client token. Raises AwsError if the requests differ."""
     token, made = request["clientToken"], fingerprint(request)
     for run in emr.store.runs(application.id):
         if run.request["clientToken"] == token:
@@ -137,7 +137,7 @@ def _earlier(
 def start_job_run(
     emr: EmrServerless, call: Call, request: shapes.StartJobRunRequest
 ) -> shapes.StartJobRunResponse:
-    """Start a job run, and its application if it starts by itself."""
+    """Start a job run, and its application if that starts automatically."""
     application_id = request["applicationId"]
     _check(call, request)
     with emr.store.lock:
@@ -152,7 +152,7 @@ def start_job_run(
 def _new_run(
     emr: EmrServerless, call: Call, application: Application, request: shapes.StartJobRunRequest
 ) -> JobRun:
-    """Store a new run. Raises AwsError when the application takes none. The caller holds the lock."""
+    """Store a new run. Raises AwsError when the application accepts none. The caller holds the lock."""
     if application.state is ApplicationState.TERMINATED:
         raise validation(f"Application {application.id} is terminated. Cannot start job run.")
     if application.state is not ApplicationState.STARTED and not application.starts_itself:
@@ -182,7 +182,7 @@ def _new_run(
 def get_job_run(
     emr: EmrServerless, call: Call, request: shapes.GetJobRunRequest
 ) -> shapes.GetJobRunResponse:
-    """Return a job run whole, or as one of its attempts was."""
+    """Return a job run, or one of its attempts."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
         application = emr.application(request["applicationId"], **where)
@@ -197,7 +197,7 @@ def get_job_run(
 def list_job_runs(
     emr: EmrServerless, call: Call, request: shapes.ListJobRunsRequest
 ) -> shapes.ListJobRunsResponse:
-    """List an application's job runs, the newest first."""
+    """List an application's job runs, newest first."""
     where = {"account": call.account, "region": call.region}
     after, before = request.get("createdAtAfter"), request.get("createdAtBefore")
     states, mode = request.get("states") or [], request.get("mode")
@@ -220,7 +220,7 @@ def list_job_runs(
 def list_job_run_attempts(
     emr: EmrServerless, call: Call, request: shapes.ListJobRunAttemptsRequest
 ) -> shapes.ListJobRunAttemptsResponse:
-    """List a job run's attempts, the newest first."""
+    """List a job run's attempts, newest first."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
         application = emr.application(request["applicationId"], **where)
@@ -245,7 +245,7 @@ def list_job_run_attempts(
 def cancel_job_run(
     emr: EmrServerless, call: Call, request: shapes.CancelJobRunRequest
 ) -> shapes.CancelJobRunResponse:
-    """Cancel a job run; nothing changes for one that is being cancelled already."""
+    """Cancel a job run; cancelling it again changes nothing."""
     where = {"account": call.account, "region": call.region}
     with emr.store.lock:
         run = emr.job_run(request["applicationId"], request["jobRunId"], **where)

@@ -14,7 +14,7 @@ MOST_TAGS = 50
 
 
 def _resource(emr: EmrServerless, call: Call, arn: str) -> Application | JobRun:
-    """Return the application or job run of an ARN, whose form is checked before."""
+    """Return the application or job run of a well-formed ARN."""
     where = {"account": call.account, "region": call.region}
     parts = Arn.parse(arn)
     if (parts.account, parts.region) != (call.account, call.region):
@@ -43,7 +43,7 @@ def _set(
 
 @operation("TagResource")
 def tag_resource(emr: EmrServerless, call: Call, request: shapes.TagResourceRequest) -> None:
-    """Add tags, or change the values of those that are there."""
+    """Add tags, or overwrite the values of existing ones."""
     check_tag_keys(request["tags"])
     with emr.store.lock:
         resource = _resource(emr, call, request["resourceArn"])
@@ -52,7 +52,7 @@ def tag_resource(emr: EmrServerless, call: Call, request: shapes.TagResourceRequ
 
 @operation("UntagResource")
 def untag_resource(emr: EmrServerless, call: Call, request: shapes.UntagResourceRequest) -> None:
-    """Remove tags; those that are not there are no error."""
+    """Remove tags; a missing tag is not an error."""
     gone = set(request["tagKeys"])
     check_tag_keys(gone)
     with emr.store.lock:

@@ -1,4 +1,4 @@
-"""Delivery streams: create, describe, list, change, delete."""
+"""Operations on delivery streams: create, describe, list, update, delete."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -46,7 +46,7 @@ DESTINATION_ID = "destinationId-000000000001"
 def create_delivery_stream(
     firehose: Firehose, call: Call, request: CreateDeliveryStreamInput
 ) -> CreateDeliveryStreamOutput:
-    """Make a delivery stream, which is CREATING for a while if it is asked to be. Source: API_CreateDeliveryStream."""
+    """Create a delivery stream, CREATING for `state_delay_ms`. Source: API_CreateDeliveryStream."""
     name = request["DeliveryStreamName"]
     members = [key for key in request if key.endswith("DestinationConfiguration")]
     if len(members) != 1:
@@ -91,7 +91,7 @@ def create_delivery_stream(
         settles_ms=firehose.settles_ms(),
     )
     firehose.keys.require(stream)
-    # Not under the lock: the catalogue may wait for what waits for Firehose.
+    # Without the lock: the catalogue may wait for a thread that waits for Firehose's lock.
     firehose.check_tables(stream)
     firehose.check_domain(stream)
     firehose.find_vpc(stream)
@@ -158,7 +158,7 @@ def describe_delivery_stream(
 def list_delivery_streams(
     firehose: Firehose, call: Call, request: ListDeliveryStreamsInput
 ) -> ListDeliveryStreamsOutput:
-    """Return a page of names. Source: API_ListDeliveryStreams."""
+    """Return a page of delivery stream names. Source: API_ListDeliveryStreams."""
     after = request.get("ExclusiveStartDeliveryStreamName", "")
     limit = request.get("Limit", LIST_DEFAULT)
     kind = request.get("DeliveryStreamType")
@@ -174,11 +174,11 @@ def list_delivery_streams(
 def update_destination(
     firehose: Firehose, call: Call, request: UpdateDestinationInput
 ) -> UpdateDestinationOutput:
-    """Change where and how a delivery stream delivers. Source: API_UpdateDestination."""
+    """Change a delivery stream's destination. Source: API_UpdateDestination."""
     present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
     if request["CurrentDeliveryStreamVersionId"] == str(present.version):
         kind, destination = _changed(present, cast("dict[str, Any]", request))
-        # Not under the lock, as above; another change meanwhile makes the version another.
+        # Without the lock, as above; the version id shows whether another update came in between.
         changed = replace(present, destination_kind=kind, destination=destination)
         firehose.check_tables(changed)
         if domain_of(changed) != domain_of(present):
@@ -220,24 +220,24 @@ def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, d
     if kind == stream.destination_kind:
         return kind, destination.updated(stream.destination, update)
     if (kind in SEARCH_KINDS) != (stream.destination_kind in SEARCH_KINDS):
-        # Documented: API_UpdateDestination. That the sentence is the documentation's is assumed, and so is that a
-        # domain and a collection may take each other's place.
+        # Documented: API_UpdateDestination. Assumed: the sentence, which is the documentation's, and that a domain may
+        # replace a collection and a collection a domain.
         raise invalid(
             "Switching between Amazon OpenSearch Service and other services is not supported."
         )
-    # Another kind: nothing of the present one is kept (documented: API_UpdateDestination).
+    # Another kind: none of the current configuration is kept (documented: API_UpdateDestination).
     given = {
         name.removesuffix("Update") + "Configuration" if name.endswith("Update") else name: value
         for name, value in update.items()
     }
-    # What a new destination needs, an update's shape leaves out; that AWS judges it as CreateDeliveryStream is assumed.
+    # The shape of an update does not list a new destination's required members; assumed: AWS checks it like a creation.
     whole = {"DeliveryStreamName": stream.name, f"{kind}DestinationConfiguration": given}
     validate("firehose", "CreateDeliveryStream", whole, wording=WORDING)
     return kind, destination.checked(given)
 
 
 def _kind_of(name: str) -> str:
-    """Return the kind of destination that a request names. Raises AwsError."""
+    """Return the kind of the destination in a request. Raises AwsError."""
     kind = "ExtendedS3" if name == "S3" else name
     if kind not in DESTINATIONS:
         raise not_built(f"delivery to {name}")
@@ -248,7 +248,7 @@ def _kind_of(name: str) -> str:
 def delete_delivery_stream(
     firehose: Firehose, call: Call, request: DeleteDeliveryStreamInput
 ) -> DeleteDeliveryStreamOutput:
-    """Delete a delivery stream; one that is being deleted already stays so. Source: API_DeleteDeliveryStream."""
+    """Delete a delivery stream; a second call changes nothing. Source: API_DeleteDeliveryStream."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
         if not stream.is_deleting:

@@ -19,7 +19,7 @@ from headrace.services.firehose.quotas import check_key
 def checked_encryption(
     given: DeliveryStreamEncryptionConfigurationInput | None,
 ) -> dict[str, str]:
-    """Return an encryption configuration, empty for None. Raises InvalidArgumentException for a key of a wrong type."""
+    """Return a checked encryption configuration, empty for None. Raises AwsError InvalidArgumentException."""
     if given and given.get("KeyType") == "CUSTOMER_MANAGED_CMK" and not given.get("KeyARN"):
         raise invalid("KeyARN must be specified when KeyType is CUSTOMER_MANAGED_CMK")
     if given and given.get("KeyType") != "CUSTOMER_MANAGED_CMK" and given.get("KeyARN"):
@@ -28,7 +28,7 @@ def checked_encryption(
 
 
 def only_direct(kind: str) -> AwsError:
-    """Return the refusal of encryption where the source encrypts (documented; the sentence is assumed)."""
+    """Return the error for encryption of a stream whose source encrypts (documented; the sentence is assumed)."""
     return invalid(f"Encryption cannot be started on a {kind} delivery stream.")
 
 
@@ -36,7 +36,7 @@ def only_direct(kind: str) -> AwsError:
 def start_delivery_stream_encryption(
     firehose: Firehose, call: Call, request: StartDeliveryStreamEncryptionInput
 ) -> StartDeliveryStreamEncryptionOutput:
-    """Mark a delivery stream as encrypted, by a key that can be used. Source: API_StartDeliveryStreamEncryption."""
+    """Mark a delivery stream as encrypted, if its key can be used. Source: API_StartDeliveryStreamEncryption."""
     with firehose.lock:
         stream = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
         if stream.source_arn:

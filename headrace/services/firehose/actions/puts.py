@@ -1,4 +1,4 @@
-"""PutRecord and PutRecordBatch: records that are put directly."""
+"""PutRecord and PutRecordBatch: direct puts."""
 
 from itertools import compress
 
@@ -16,7 +16,7 @@ from headrace.services.firehose.limits import BATCH_BYTES, RECORD_BYTES
 from headrace.services.firehose.quotas import SLOW_DOWN, THROTTLED, slow_down
 from headrace.services.firehose.state import DeliveryStream
 
-# As whom CloudWatch Logs delivers what a subscription matches.
+# The caller when CloudWatch Logs delivers the log events of a subscription.
 LOGS_SESSION = "CloudWatchLogs"
 
 
@@ -36,7 +36,7 @@ def put_record(firehose: Firehose, call: Call, request: PutRecordInput) -> PutRe
 def put_record_batch(
     firehose: Firehose, call: Call, request: PutRecordBatchInput
 ) -> PutRecordBatchOutput:
-    """Store up to 500 records and 4 MiB: all or none, but for those over a quota. Source: API_PutRecordBatch."""
+    """Store up to 500 records and 4 MiB, all or none except records over a quota. Source: API_PutRecordBatch."""
     stream = _direct(firehose, call, request["DeliveryStreamName"])
     datas = [record["Data"] for record in request["Records"]]
     for number, data in enumerate(datas, 1):
@@ -45,7 +45,7 @@ def put_record_batch(
         raise invalid("Records size exceeds 4 MB limit")
     admitted = firehose.admitted(stream, datas, call.now_ms)
     taken = list(compress(datas, admitted))
-    # With none taken, too, the request itself succeeds (observed: github.com/awslabs/amazon-kinesis-agent/issues/29).
+    # The request succeeds even if all records fail (observed: github.com/awslabs/amazon-kinesis-agent/issues/29).
     ids = iter(firehose.put(stream, taken, call.now_ms, "PutRecordBatch") if taken else ())
     return {
         "FailedPutCount": admitted.count(False),

@@ -18,13 +18,13 @@ from headrace.services.firehose.limits import TAGS_PER_STREAM
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Refuse tags that are AWS's own. Raises AwsError InvalidArgumentException."""
+    """Refuse tags with AWS's prefix. Raises AwsError InvalidArgumentException."""
     if any(map(is_refused, keys)):
         raise invalid("Tag keys starting with aws: are reserved for system use.")
 
 
 def check_tags(present: dict[str, str], added: dict[str, str]) -> None:
-    """Refuse reserved or too many tags. Raises AwsError InvalidArgumentException."""
+    """Refuse reserved tags, and too many. Raises AwsError InvalidArgumentException."""
     check_keys(added)
     if counted({*present, *added}) > TAGS_PER_STREAM:
         raise invalid(f"A delivery stream can have at most {TAGS_PER_STREAM} tags.")
@@ -34,7 +34,7 @@ def check_tags(present: dict[str, str], added: dict[str, str]) -> None:
 def tag_delivery_stream(
     firehose: Firehose, call: Call, request: TagDeliveryStreamInput
 ) -> TagDeliveryStreamOutput:
-    """Add or change tags. Source: API_TagDeliveryStream."""
+    """Add tags, or overwrite the values of existing ones. Source: API_TagDeliveryStream."""
     with firehose.lock:
         stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
         tags = {tag["Key"]: tag.get("Value", "") for tag in request["Tags"]}
@@ -62,7 +62,7 @@ def untag_delivery_stream(
 def list_tags_for_delivery_stream(
     firehose: Firehose, call: Call, request: ListTagsForDeliveryStreamInput
 ) -> ListTagsForDeliveryStreamOutput:
-    """Return a page of tags, by key. Source: API_ListTagsForDeliveryStream."""
+    """Return a page of tags, sorted by key. Source: API_ListTagsForDeliveryStream."""
     stream = firehose.find(call.account, call.region, request["DeliveryStreamName"])
     after = request.get("ExclusiveStartTagKey", "")
     limit = request.get("Limit", TAGS_PER_STREAM)

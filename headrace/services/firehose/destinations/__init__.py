@@ -1,4 +1,4 @@
-"""The kinds of destinations that delivery streams can have: a file, or a few, for each."""
+"""The kinds of destinations of delivery streams, each in its own modules."""
 
 from headrace.services.firehose.destinations.base import Destination
 from headrace.services.firehose.destinations.http import HttpEndpointDestination

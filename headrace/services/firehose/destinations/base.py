@@ -1,8 +1,8 @@
-"""What a destination of delivery streams is: the worker reads, processes and buffers; a destination delivers.
+"""The interface of destinations: the worker reads, processes and buffers records; a destination delivers a buffer.
 
-The worker (`delivery.py`) gives a destination one buffer at a time, under an intent that is stored before. It owns the
-retry clock, the error output and the backup bucket; the destination says which records failed and whether another try
-can help.
+The worker (`delivery.py`) gives a destination one buffer at a time, after it has stored the intent. The worker handles
+the retry clock, the error output and the backup bucket; the destination returns which records failed and whether
+another try can help.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Attempt:
     """One try to deliver a buffer.
 
     Attributes:
-        stream: the delivery stream with the intent's destination and version, whatever it has by now.
-        intent: what was stored before the first try; `intent.keys` names the objects, `intent.partition` the buffer.
-        records: what is left to deliver, in order. After a kill it is all records of the intent again.
+        stream: the delivery stream with the intent's destination and version, not its current ones.
+        intent: stored before the first try; `intent.keys` has the object keys, `intent.partition` names the buffer.
+        records: the records left to deliver, in order; after a kill, all records of the intent.
         ports: the rest of the cloud; `ports.stopping` is set when the cloud stops.
         number: 1 for the first try.
-        again: an earlier try may have delivered some of it. True after a kill, and when `number` is above 1.
+        again: whether an earlier try may have delivered some: True after a kill, and when `number` is above 1.
     """
 
     stream: DeliveryStream
@@ -60,17 +60,17 @@ class Attempt:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of an attempt. A record that is in neither list is delivered.
+    """The result of an attempt. A record in none of the lists is delivered.
 
     Attributes:
         failed: records that no further try can deliver: they go to the error output.
         retry: records to try again until the retry duration is over; then they go to the error output.
         size_bytes: what was delivered, for the metrics.
         objects: how many objects were written; of S3 only.
-        dropped: records that are lost, neither delivered nor put into the error output: they are logged (an HTTP
-            endpoint's 413).
-        end_ms: when the try ended, for the clock of retries: waiting for an answer does not count (0: now).
-        measured: values of the destination's own metrics, beside those that every destination has.
+        dropped: records that are neither delivered nor put into the error output, only logged (an HTTP endpoint's
+            413).
+        end_ms: when the try ended, for the retry duration: waiting for an answer does not count (0: now).
+        measured: values of the metrics that only this destination has.
     """
 
     failed: list[Failed] = field(default_factory=list[Failed])
@@ -83,12 +83,12 @@ class Outcome:
 
 
 class Destination(Protocol):
-    """One kind of destination. It has no state: everything is in its configuration and in the ports. Thread-safe.
+    """One kind of destination. It has no state of its own. Thread-safe.
 
     Attributes:
-        kind: as the API's members are called: `<kind>DestinationConfiguration`, `...Update`, `...Description`.
-        error_type: the error-output type of records that it could not deliver, such as `http-endpoint-failed`.
-        metrics: what CloudWatch's metrics begin with, such as `DeliveryToHttpEndpoint`.
+        kind: the prefix of the API's members: `<kind>DestinationConfiguration`, `...Update`, `...Description`.
+        error_type: the error-output type of undeliverable records, such as `http-endpoint-failed`.
+        metrics: the prefix of its CloudWatch metrics, such as `DeliveryToHttpEndpoint`.
     """
 
     kind: str
@@ -96,37 +96,37 @@ class Destination(Protocol):
     metrics: str
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a configuration with AWS's defaults filled in. Raises AwsError for what AWS refuses."""
+        """Check a configuration and return it with AWS's defaults. Raises AwsError."""
         ...
 
     def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configuration after an UpdateDestination. Raises AwsError for what cannot be changed."""
+        """Return the configuration after an UpdateDestination. Raises AwsError for an invalid change."""
         ...
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the members of a DestinationDescription; no secrets."""
+        """Return the members of a DestinationDescription, without secrets."""
         ...
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
-        """Return how long records of `Outcome.retry` are tried again, from the first failure on."""
+        """Return how long after the first failure records of `Outcome.retry` are tried again."""
         ...
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
-        """Return how long to wait after the attempt of this number; `ids_random` is in [0, 1), for jitter."""
+        """Return how long to wait after attempt `number`; `ids_random`, in [0, 1), is for jitter."""
         ...
 
     def deliver(self, attempt: Attempt) -> Outcome:
-        """Deliver records. Raises what is nobody's fault but the cloud's: it is tried again for ever."""
+        """Deliver records. An exception means a fault of the cloud; the delivery is then tried again without limit."""
         ...
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
-        """Return the error output's line for a record in AWS's members."""
+        """Return the error output's line for a record, with AWS's members."""
         ...
 
 
 @runtime_checkable
 class ErrorFile(Protocol):
-    """A destination whose error output is a file of its own, and not a line for each record."""
+    """A destination whose error output is one file, not a line for each record."""
 
     def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
         """Return the error output of records that could not be delivered."""

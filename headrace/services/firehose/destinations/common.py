@@ -1,4 +1,4 @@
-"""What the destinations other than S3 have in common: their configurations, and what a refusal makes of records."""
+"""What all destinations except S3 share: checks of configurations, secrets, and the outcome of a refused batch."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream
 
-# The name space of request ids and channels.
+# The namespace of the UUIDs of requests and channels.
 _NAMES = uuid.UUID("5e0f1a5c-6c0b-5d8f-9d0a-3f6f2d1f4a77")
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """A kind's ranges and defaults. `backup_modes`: the first is the default, the second backs all up."""
+    """A kind's ranges and defaults. `backup_modes`: the first is the default, the second backs up all records."""
 
     most_mib: int
     backup_modes: tuple[str, str]
@@ -35,9 +35,9 @@ class Rules:
 
 
 def checked(given: Mapping[str, Any], rules: Rules, *, has_queries: bool = False) -> dict[str, Any]:
-    """Return a configuration with AWS's defaults. Raises AwsError. Ranges the model has checked already.
+    """Check a configuration and return it with AWS's defaults. The API model has checked ranges. Raises AwsError.
 
-    `has_queries`: it may have a MetadataExtraction processor, as otherwise only dynamic partitioning has.
+    `has_queries`: it may have a MetadataExtraction processor, which otherwise needs dynamic partitioning.
     """
     made = dict(given)
     made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
@@ -58,7 +58,7 @@ def checked(given: Mapping[str, Any], rules: Rules, *, has_queries: bool = False
 
 
 def check_logging(made: dict[str, Any]) -> None:
-    """Raise AwsError when a log is to be written and has no name; fill in that none is."""
+    """Raise AwsError for logging without a log's name; set the default, which is no logging."""
     logging = made.setdefault("CloudWatchLoggingOptions", {"Enabled": False})
     if logging.get("Enabled"):
         for member, words in (("LogGroupName", "Log Group"), ("LogStreamName", "Log Stream")):
@@ -69,7 +69,7 @@ def check_logging(made: dict[str, Any]) -> None:
 
 
 def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration with an update's members in it, not yet checked. What is not named stays."""
+    """Return a configuration with an update's members merged in, not yet checked."""
     change = dict(update)
     if "S3Update" in change:
         change["S3Configuration"] = {
@@ -80,14 +80,14 @@ def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
 
 
 def check_backup_stays(present: Mapping[str, Any], made: Mapping[str, Any], rules: Rules) -> None:
-    """Raise AwsError when a backup of all records is to end. Source: the model's text of S3BackupMode."""
+    """Raise AwsError when an update disables the backup of all records. Source: the model's text of S3BackupMode."""
     first, every = rules.backup_modes
     if present.get("S3BackupMode") == every and made["S3BackupMode"] == first:
         raise backup_stays()
 
 
 def described(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration's members as descriptions call them."""
+    """Return a configuration with the member names of a description."""
     shown = dict(configuration)
     shown["S3DestinationDescription"] = shown.pop("S3Configuration")
     return shown
@@ -99,19 +99,19 @@ def retry_s(configuration: Mapping[str, Any]) -> float:
 
 
 def stable_id(stream: DeliveryStream, *parts: str) -> str:
-    """Return a GUID that is the same for the same parts of the same delivery stream, over a kill too."""
+    """Return a GUID that is always the same for the same parts of a delivery stream, also after a kill."""
     return str(uuid.uuid5(_NAMES, "/".join([stream.stream_id, *parts])))
 
 
 def batch_id(stream: DeliveryStream, records: Sequence[Record]) -> str:
-    """Return a GUID for a batch: the same as long as it has the same records."""
+    """Return a GUID for a batch, always the same for the same records."""
     return stable_id(stream, records[0].record_id, records[-1].record_id, str(len(records)))
 
 
 def take(
     outcome: Outcome, attempt: Attempt, records: Sequence[Record], refused: Refused | None
 ) -> None:
-    """Note what became of a batch that a destination takes whole or not at all."""
+    """Add to an outcome the result of a batch that a destination accepts or refuses as a whole."""
     if refused is None:
         outcome.size_bytes += sum(len(record.data) for record in records)
         return
@@ -125,13 +125,13 @@ def take(
 
 
 class SecretMissing(LookupError):
-    """There is no such secret, no role may read it, or it has not the member; the text is one sentence that says so."""
+    """The secret does not exist, cannot be read, or lacks the member; the message says which."""
 
 
 def secret_of(
     configuration: Mapping[str, Any], ports: Ports, stream: DeliveryStream
 ) -> dict[str, str] | None:
-    """Return the secret that a configuration names, None when it names none. Raises SecretMissing."""
+    """Return the secret of a configuration; None when it has none. Raises SecretMissing."""
     given = mapped(configuration, "SecretsManagerConfiguration")
     if not given.get("Enabled"):
         return None
@@ -152,7 +152,7 @@ def secret_of(
 
 
 def check_secret(made: Mapping[str, Any], member: str, *, is_needed: bool) -> None:
-    """Raise AwsError unless a credential is given in one of its two places, or need not be. Sentences assumed."""
+    """Raise AwsError when a required credential is in neither of its two places. The sentences are assumed."""
     manager = mapped(made, "SecretsManagerConfiguration")
     if manager.get("Enabled"):
         if not manager.get("SecretARN"):

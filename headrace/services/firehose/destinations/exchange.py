@@ -1,7 +1,7 @@
-"""One HTTP request to a server outside the cloud, whose answer is bounded in time and in size.
+"""Sends one HTTP request to a server outside the cloud, with limits on the answer's time and size.
 
-The time limit holds for the whole exchange, so that a server that sends one byte a minute holds nobody up, and a cloud
-that stops waits for no server. urllib's limits hold for each read alone.
+The time limit is for the whole exchange, so a server that sends one byte a minute blocks nothing, and a stopping cloud
+does not wait for a server. urllib's limit is only for each read.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from urllib.parse import SplitResult, urlsplit
 
 import httptools
 
-# How often a wait looks whether the cloud stops.
+# How often a wait checks whether the cloud stops.
 _LOOK_EVERY_S = 0.25
 _CHUNK_BYTES = 1 << 18
-# Heads of answers are kept whole, and none needs as much.
+# The limit of an answer's head, which is kept in memory.
 _HEAD_BYTES = 1 << 18
-# A connection, and its TLS, come about in seconds or not at all.
+# The limit for connecting, and for the TLS handshake.
 _CONNECT_WITHIN_S = 10.0
 
 
 class ExchangeFailed(Exception):
-    """There is no answer. Its sentence says why; what the server has done is not known."""
+    """There is no answer; the message says why. The server may have acted on the request."""
 
 
 class ConnectFailed(ExchangeFailed):
-    """No connection came about: the name, the address, or the port is wrong, or nobody listens."""
+    """No connection: the name, the address or the port is wrong, or no server listens."""
 
 
 class HandshakeFailed(ExchangeFailed):
-    """The server's certificate is not trusted, or it speaks no TLS; `is_unverified` tells the first from the second."""
+    """The server has no trusted certificate (`is_unverified`), or does not speak TLS."""
 
     def __init__(self, message: str, *, is_unverified: bool) -> None:
         super().__init__(message)
@@ -42,28 +42,28 @@ class HandshakeFailed(ExchangeFailed):
 
 
 class ConnectionLost(ExchangeFailed):
-    """The connection ended before the answer did."""
+    """The connection ended before the end of the answer."""
 
 
 class TimedOut(ExchangeFailed):
-    """The answer was not whole in time."""
+    """The answer was not complete in time."""
 
 
 class AnswerTooLarge(ExchangeFailed):
-    """The answer is larger than is taken."""
+    """The answer exceeds the size limit."""
 
 
 class NotHttp(ExchangeFailed):
-    """What the server answers is no HTTP."""
+    """The server's answer is not HTTP."""
 
 
 class Stopped(ExchangeFailed):
-    """The cloud stops; the exchange is given up."""
+    """The cloud stops; the exchange is abandoned."""
 
 
 @dataclass(slots=True)
 class Answer:
-    """A server's answer. The names of `headers` are in lower case; of a name that comes twice the last stands."""
+    """A server's answer. The names in `headers` are in lower case; of a repeated header, the last value is kept."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -72,7 +72,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an exchange may take: seconds in all, bytes of the answer's body, and until the cloud stops."""
+    """The limits of an exchange: total seconds, bytes of the answer's body, and the stop of the cloud."""
 
     within_s: float
     answer_bytes: int
@@ -82,9 +82,9 @@ class Limits:
 def exchange(
     method: str, url: str, headers: Mapping[str, str], body: bytes, limits: Limits
 ) -> Answer:
-    """Send one request on a connection of its own and return the answer, whatever its status; follows no redirect.
+    """Send one request on a new connection and return the answer, whatever its status; follow no redirect.
 
-    Time is the machine's, since the network's is. Raises ExchangeFailed. Thread-safe.
+    Time is the machine's, not the cloud's, because the network runs in real time. Raises ExchangeFailed. Thread-safe.
     """
     parts = urlsplit(url)
     deadline_s = time.monotonic() + limits.within_s
@@ -95,20 +95,20 @@ def exchange(
             _send(connection, _head(method, parts, headers, len(body)), wait)
             _send(connection, body, wait)
         except ConnectionLost:
-            # A server that refuses a body may answer before it has read all, and close.
+            # A server that refuses a body may answer and close before it has read everything.
             return reading.answer()
         return reading.answer()
 
 
 class _Wait:
-    """How long a socket may still be waited for."""
+    """The time left to wait for a socket."""
 
     def __init__(self, deadline_s: float, stopping: threading.Event) -> None:
         self._deadline_s = deadline_s
         self._stopping = stopping
 
     def slice_s(self) -> float:
-        """Return for how long to wait now. Raises TimedOut, Stopped."""
+        """Return the length of the next wait. Raises TimedOut, Stopped."""
         if self._stopping.is_set():
             raise Stopped("The cloud stops.")
         left_s = self._deadline_s - time.monotonic()
@@ -117,7 +117,7 @@ class _Wait:
         return min(left_s, _LOOK_EVERY_S)
 
     def connect_s(self) -> float:
-        """Return how long a connection may take to come about."""
+        """Return how long connecting may take."""
         return min(_CONNECT_WITHIN_S, max(0.001, self._deadline_s - time.monotonic()))
 
 
@@ -133,7 +133,7 @@ def _connect(parts: SplitResult, wait: _Wait) -> socket.socket:
     if parts.scheme != "https":
         return connection
     try:
-        # Whoever has certificates of their own names them in SSL_CERT_FILE, which OpenSSL reads.
+        # OpenSSL reads the user's own certificates from SSL_CERT_FILE.
         return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         connection.close()
@@ -156,7 +156,7 @@ def _head(method: str, parts: SplitResult, headers: Mapping[str, str], length: i
 
 
 def _one_line(value: str) -> str:
-    """Return a header's value without what would end it: keys and attributes are the client's own text."""
+    """Return a header's value without line ends: access keys and attributes are the client's text."""
     return value.replace("\r", " ").replace("\n", " ").replace("\0", " ")
 
 
@@ -168,7 +168,7 @@ def _send(connection: socket.socket, data: bytes, wait: _Wait) -> None:
 
 
 def _patiently(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
-    """Return what `act` does once the socket lets it. Raises ExchangeFailed."""
+    """Run a non-blocking call as soon as the socket is ready; return its result. Raises ExchangeFailed."""
     while True:
         connection.settimeout(wait.slice_s())
         try:
@@ -207,7 +207,7 @@ class _Reading:
         self._body += body
 
     def on_message_complete(self) -> None:
-        # An interim answer (100 Continue) comes before the one that counts.
+        # An interim answer (100 Continue) comes before the real one.
         self._is_done = self._answer.status >= 200
 
     def answer(self) -> Answer:
@@ -223,7 +223,7 @@ class _Reading:
             try:
                 self._parser.feed_data(bytes(memoryview(buffer)[:count]))
             except httptools.HttpParserError as error:
-                # What follows a whole answer is none of it.
+                # Ignore anything after a complete answer.
                 if self._is_done:
                     break
                 raise NotHttp(f"The answer is no HTTP: {error}.") from error
@@ -240,7 +240,7 @@ class _Reading:
             raise AnswerTooLarge(f"The answer has more than {self._most_bytes} bytes.")
 
     def _end(self) -> None:
-        """Judge an answer that the connection's end cuts: sound only when nothing said how long it is."""
+        """Check an answer at the connection's end: it is complete only if it had no length."""
         if not self._in_body:
             raise ConnectionLost("The connection ended before the answer.")
         headers = self._answer.headers

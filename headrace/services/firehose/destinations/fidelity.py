@@ -1,4 +1,4 @@
-"""The parameters of destinations other than S3 that are accepted and not acted on, by kind."""
+"""The parameters that destinations other than S3 accept without acting on them, by kind."""
 
 from headrace.core.ports import FidelityLevel
 
@@ -6,7 +6,7 @@ _OF_S3: dict[str, FidelityLevel] = {
     "ProcessingConfiguration.Processors.Lambda.RoleArn": "stored",
 }
 _DELIMITER: dict[str, FidelityLevel] = {
-    # Each record has a place of its own in a request.
+    # Each record is a separate element of a request.
     "ProcessingConfiguration.Processors.AppendDelimiterToRecord": "stored",
 }
 _SEARCH: dict[str, FidelityLevel] = {**_OF_S3, **_DELIMITER, "VpcConfiguration": "stored"}
@@ -19,20 +19,20 @@ _HTTP: dict[str, FidelityLevel] = {
 _ICEBERG: dict[str, FidelityLevel] = {
     **_OF_S3,
     **_DELIMITER,
-    # Nothing but failed records goes there, with the delivery that they come from.
+    # The backup holds only failed records, which are put together with their delivery.
     "S3Configuration.BufferingHints": "stored",
-    # No limit of throughput is enforced that it would lift; records are kept in order either way.
+    # It raises a throughput limit that headrace does not have; records stay in order either way.
     "AppendOnly": "stored",
 }
-# By kind, and by member of its configuration.
+# By kind and configuration member.
 STORED: dict[str, dict[str, FidelityLevel]] = {
     "HttpEndpoint": _HTTP,
-    # OpenSearch has no types of documents; the error output shows it.
+    # OpenSearch has no document types; only the error output shows the type.
     "Amazonopensearchservice": {**_SEARCH, "TypeName": "stored"},
     "AmazonOpenSearchServerless": _SEARCH,
-    # Elasticsearch 6 had types of documents; the index of the data directory, as every OpenSearch, has none.
+    # Elasticsearch 6 had document types; headrace's own index, like OpenSearch, has none.
     "Elasticsearch": _SEARCH,
-    # Firehose's role reads for COPY; who writes the objects is the S3 configuration's.
+    # COPY reads with the destination's role; the objects are written with the S3 configuration's role.
     "Redshift": _OF_S3,
     # Its own configuration has no RoleARN.
     "Splunk": _OF_S3,
@@ -41,7 +41,7 @@ STORED: dict[str, dict[str, FidelityLevel]] = {
 
 
 def of_creation() -> dict[str, FidelityLevel]:
-    """Return the rows of CreateDeliveryStream."""
+    """Return the fidelity rows of CreateDeliveryStream."""
     return {
         f"{kind}DestinationConfiguration.{name}": level
         for kind, members in STORED.items()
@@ -58,7 +58,7 @@ def _in_update(kind: str, name: str) -> str:
 
 
 def of_update() -> dict[str, FidelityLevel]:
-    """Return the rows of UpdateDestination. A VPC cannot be changed; a change of AppendOnly is refused."""
+    """Return the fidelity rows of UpdateDestination, which cannot change the VPC and refuses to change AppendOnly."""
     return {
         f"{kind}DestinationUpdate.{_in_update(kind, name)}": level
         for kind, members in STORED.items()

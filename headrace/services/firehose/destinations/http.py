@@ -21,7 +21,7 @@ _SECRET_MEMBER = "api_key"
 
 
 class HttpEndpointDestination:
-    """See `Destination`. A batch keeps its request id over retries and kills: an endpoint can tell repeated ones."""
+    """See `Destination`. A batch keeps its request id over retries and kills: endpoints can detect repeats."""
 
     kind = "HttpEndpoint"
     error_type = "http-endpoint-failed"
@@ -46,7 +46,7 @@ class HttpEndpointDestination:
         return made
 
     def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.updated`. An endpoint that is named without an access key keeps the one it has."""
+        """See `Destination.updated`. An update of the endpoint without an access key keeps the current key."""
         made = common.merged(present, update)
         if "EndpointConfiguration" in update:
             made["EndpointConfiguration"] = {
@@ -71,7 +71,7 @@ class HttpEndpointDestination:
         return exponential_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
-        """See `Destination.deliver`. At least once: an answer that is lost leads to the same request again."""
+        """See `Destination.deliver`. At least once: after a lost answer the same request is sent again."""
         stream, outcome = attempt.stream, Outcome()
         configuration = stream.destination
         try:

@@ -1,7 +1,7 @@
-"""Delivery to an HTTP endpoint: AWS's request, and what AWS takes for an answer.
+"""Delivers batches to an HTTP endpoint with AWS's request format, and checks answers as AWS does.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/httpdeliveryrequestresponse.html and http_troubleshooting.html there
-(documented). AWS takes https on port 443 alone; here http to this machine is taken too, and any port.
+(documented). AWS accepts only https on port 443; headrace also accepts http to this machine, and any port.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ MOST_RECORDS = 10_000
 MOST_BODY_BYTES = 64 * 1024 * 1024
 MOST_ANSWER_BYTES = 1024 * 1024
 ANSWER_WITHIN_S = 180.0
-# How much of an answer is shown: AWS's limit of an errorMessage.
+# How much of an answer is shown: AWS's limit for errorMessage.
 SHOWN_CHARS = 8192
-# What a record needs beside its Base64: `{"data":""},`.
+# The size of a record in the request besides its Base64: `{"data":""},`.
 _AROUND_BYTES = 12
 
 _CODES: tuple[tuple[type[wire.ExchangeFailed], str, str], ...] = (
@@ -70,7 +70,7 @@ _INVALID = (
 
 
 class HttpEndpoint:
-    """Posts batches to one URL. It holds no connection and no state. Thread-safe."""
+    """Posts batches to one URL. It keeps no connection and no state. Thread-safe."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class HttpEndpoint:
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
 
     def post(self, datas: Sequence[bytes], request_id: str, now_ms: int) -> Refused | None:
-        """Post one batch, which an endpoint takes whole or not at all; return why it did not, None when it did.
+        """Post one batch, which an endpoint accepts or refuses as a whole; return why it was refused, else None.
 
         Args:
-            datas: records, as many as `cut` says at most.
+            datas: records, at most as many as `cut` allows.
             request_id: the same for every try of this batch.
-            now_ms: the time, which the request tells.
+            now_ms: the request's timestamp.
 
         Raises:
             exchange.Stopped: the cloud stops.
@@ -142,7 +142,7 @@ class HttpEndpoint:
 
 
 def cut(sizes: Sequence[int]) -> list[range]:
-    """Return which records of these sizes go into a request each: 10,000 records and 64 MiB of body at most."""
+    """Split records of these sizes into requests of at most 10,000 records and 64 MiB of body."""
     batches: list[range] = []
     start, body_bytes = 0, 0
     for index, size_bytes in enumerate(sizes):
@@ -191,9 +191,9 @@ def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
 
 
 def _fault_of(answer: wire.Answer, request_id: str) -> str:
-    """Return what is wrong with an answer of status 200, nothing for a sound one.
+    """Return what is wrong with an answer of status 200, empty for a valid one.
 
-    The first sentence is AWS's (documented); the others say what its list of common faults names (words assumed).
+    The first sentence is AWS's (documented); the others describe faults in AWS's list of common ones (words assumed).
     """
     if answer.headers.get("content-type", "").partition(";")[0].strip().lower() != (
         "application/json"

@@ -1,4 +1,4 @@
-"""The destination Iceberg: tables of the Glue catalogue, of which records insert, update and delete rows."""
+"""The destination Iceberg: records insert, update and delete rows of tables in the Glue catalogue."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from headrace.services.firehose.state import ICEBERG_FAILED
 
 # Documented: docs.aws.amazon.com/firehose/latest/dev/buffering-hints.html; Iceberg has the ranges of S3.
 RULES = common.Rules(most_mib=128, backup_modes=("FailedDataOnly", "AllData"))
-# What AWS calls a preview: the text of these members in its model (2026).
+# AWS's API model calls these members a preview (2026).
 _PREVIEWS = ("SchemaEvolutionConfiguration", "TableCreationConfiguration")
 _S3_TABLES = "/s3tablescatalog"
 
 
 class IcebergDestination:
-    """See `Destination`. A buffer becomes one snapshot of each table that its records are for."""
+    """See `Destination`. A buffer becomes one snapshot in each table that its records address."""
 
     kind = "Iceberg"
-    # Seen in users' buckets (observed by others, 2025 and 2026).
+    # From users' buckets (observed by others, 2025 and 2026).
     error_type = ICEBERG_FAILED
     metrics = "DeliveryToIceberg"
 
@@ -53,7 +53,7 @@ class IcebergDestination:
             raise invalid("AppendOnly cannot be updated after the delivery stream is created.")
         change = dict(update)
         if "S3Configuration" in change:
-            # The one kind whose update calls it so.
+            # Only this kind's update has this member name.
             change["S3Update"] = change.pop("S3Configuration")
         return self.checked(common.merged(present, change))
 
@@ -66,21 +66,21 @@ class IcebergDestination:
         return common.retry_s(configuration)
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
-        """See `Destination.wait_s`. Documented: a commit that loses backs off; by how much is assumed."""
+        """See `Destination.wait_s`. Documented: a failed commit backs off; the duration is assumed."""
         return exponential_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
-        """See `Destination.deliver`. Exactly once: a snapshot names the delivery that it came from.
+        """See `Destination.deliver`. Exactly once: a snapshot names its delivery.
 
-        Records go in order, which AWS does not promise.
+        Records are applied in order, which AWS does not promise.
         """
-        # pyiceberg takes half a second to import, and a cloud must be healthy within one.
+        # pyiceberg takes half a second to import, and a cloud must be healthy within one second.
         from headrace.services.firehose.destinations import iceberg_delivery
 
         return iceberg_delivery.deliver(attempt)
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
-        """See `Destination.error_line`. Its members were seen in users' buckets (observed by others, 2026)."""
+        """See `Destination.error_line`. Its members are from users' buckets (observed by others, 2026)."""
         record = failure.record
         now_ms = attempt.ports.clock.now_ms()
         return {
@@ -121,7 +121,7 @@ def _check_tables(made: Mapping[str, Any]) -> None:
         if name in seen:
             raise invalid(f"Table {name} is in DestinationTableConfigurationList twice.")
         seen.add(name)
-        # Documented: a hyphen is in no name that Iceberg's Glue catalogue takes.
+        # Documented: Iceberg's Glue catalogue accepts no names with a hyphen.
         if not iceberg_routing.is_name(name):
             raise invalid(
                 f"Table {name} cannot be an Iceberg table: names have lower case letters, digits and underscores."

@@ -1,9 +1,9 @@
-"""pyiceberg's Glue catalogue without a socket: Glue by the control plane, files by the object store, all as one role.
+"""pyiceberg's Glue catalogue on this cloud, without a socket: it calls Glue and the object store directly, as one role.
 
-Files are read where they lie, and written whole or not at all.
+Files are read from their place on the disk, and written completely or not at all.
 """
 
-# boto3's stubs, which pyiceberg's annotations name, are not installed.
+# pyiceberg's annotations need boto3's stubs, which are not installed.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from headrace.core.ports import Acting, Guard, ObjectNotFound, ObjectStore
 from headrace.services.firehose.destinations.iceberg_glue import CONCURRENT, NOT_FOUND, Glue
 from headrace.services.firehose.permits import SESSION, Denied
 
-# Observed by others in users' error output, 2026; its sentence is assumed.
+# Code observed by others in users' error output, 2026; the sentence is assumed.
 ACCESS_DENIED = "Iceberg.AccessDenied"
 
 
 class LostCommit(Exception):
-    """Another commit came between the read that this one is based on, and this one."""
+    """The table has changed since it was read for this commit."""
 
 
 class EntityNotFound(Exception):
@@ -42,11 +42,11 @@ class ConcurrentModification(Exception):
 
 
 class AlreadyExists(Exception):
-    """Glue's AlreadyExistsException; nothing here makes a table."""
+    """Glue's AlreadyExistsException, which is never raised: Firehose creates no tables."""
 
 
 class _Exceptions:
-    """What pyiceberg looks for under `exceptions` of a Glue client."""
+    """The exceptions that pyiceberg expects in a Glue client's `exceptions`."""
 
     EntityNotFoundException = EntityNotFound
     ConcurrentModificationException = ConcurrentModification
@@ -54,7 +54,7 @@ class _Exceptions:
 
 
 class GlueClient:
-    """As much of boto3's Glue client as reading tables and committing to them takes."""
+    """The part of boto3's Glue client that pyiceberg needs to read tables and commit to them."""
 
     exceptions = _Exceptions
 
@@ -81,7 +81,7 @@ class GlueClient:
 
 
 class CloudCatalog(GlueCatalog):
-    """See the module. One thread at a time."""
+    """The Glue catalogue of this cloud. Used by one thread at a time."""
 
     def __init__(self, glue: Glue, objects: ObjectStore, guard: Guard) -> None:
         client: Any = GlueClient(glue)
@@ -94,7 +94,7 @@ class CloudCatalog(GlueCatalog):
         return self._files
 
     def _is_s3tables_database(self, database_name: str) -> bool:
-        return False  # Catalogues of S3 Tables are refused when the delivery stream is made.
+        return False  # CreateDeliveryStream refuses catalogues of S3 Tables.
 
     def commit_table(
         self,
@@ -102,7 +102,7 @@ class CloudCatalog(GlueCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """See `GlueCatalog.commit_table`. Raises LostCommit, so that pyiceberg does not repeat what is out of date."""
+        """See `GlueCatalog.commit_table`. Raises LostCommit, so that pyiceberg does not repeat an outdated commit."""
         try:
             return super().commit_table(table, requirements, updates)
         except CommitFailedException as error:
@@ -110,7 +110,7 @@ class CloudCatalog(GlueCatalog):
 
 
 class StoreFileIO(FileIO):
-    """Iceberg's files in the object store. Thread-safe as the store is: pyiceberg reads on threads of its own."""
+    """Iceberg's files in the object store. Thread-safe, because pyiceberg reads on several threads."""
 
     def __init__(self, objects: ObjectStore, guard: Guard, role: str) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class StoreFileIO(FileIO):
         self._role = role
 
     def check(self, action: str, location: str) -> None:
-        """Raise Denied when the role may not do something with a file."""
+        """Raise Denied when the role may not do an action on a file."""
         bucket, key = split(location)
         resource = make_arn("s3", "", "", f"{bucket}/{key}")
         sentence = self._guard.denial(Acting(self._role, SESSION), action, resource)
@@ -142,7 +142,7 @@ class StoreFileIO(FileIO):
 
 
 def split(location: str) -> tuple[str, str]:
-    """Return the bucket and the key of a file. Raises ValueError for a location that is not in S3."""
+    """Return a file's bucket and key. Raises ValueError for a location outside of S3."""
     scheme, found, rest = location.partition("://")
     bucket, slash, key = rest.partition("/")
     if not found or scheme not in ("s3", "s3a", "s3n") or not bucket or not slash:
@@ -168,7 +168,7 @@ class _Input(InputFile):
     def open(self, seekable: bool = True) -> InputStream:
         """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, Denied."""
         self._files.check("s3:GetObject", self._location)
-        # Closed by whoever opened it.
+        # The caller closes it.
         found: Any = self._files.objects.file(*split(self._location)).open("rb")
         return found
 
@@ -199,7 +199,7 @@ class _Output(OutputFile):
 
 
 class _Written(io.BytesIO):
-    """A file in memory until it is closed; then it is in the store."""
+    """A file that is in memory until it is closed, and then in the object store."""
 
     def __init__(self, objects: ObjectStore, location: str) -> None:
         super().__init__()
@@ -207,12 +207,12 @@ class _Written(io.BytesIO):
         self._at = split(location)
 
     def __del__(self) -> None:
-        """What nobody has closed is no file."""
+        """Discard a file that was not closed."""
         super().close()
 
     def __exit__(self, exctype: Any, excinst: Any, exctb: Any) -> None:
         if exctype is not None:
-            # What was cut short is no file.
+            # An exception interrupted the writing: discard the file.
             super().close()
         else:
             self.close()

@@ -1,8 +1,8 @@
-"""Commits the changes that records make to an Iceberg table as one snapshot, exactly once.
+"""Commits the changes of records to an Iceberg table as one snapshot, exactly once.
 
-A snapshot's summary names the delivery that it came from. Whether a delivery was committed before a kill is looked up
-there. Updates and deletions rewrite the data files that hold their keys (copy on write): pyiceberg writes no delete
-files, which AWS's Firehose does; the rows are the same.
+A snapshot's summary names its delivery, which tells after a kill whether the delivery was committed. Updates and
+deletions rewrite the data files that hold their keys (copy on write), because pyiceberg writes no delete files. AWS's
+Firehose writes delete files; the rows are the same.
 """
 
 # pyarrow has no types.
@@ -30,13 +30,13 @@ from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog
 from headrace.services.firehose.destinations.iceberg_routing import DELETE, INSERT, Change, Name
 from headrace.services.firehose.destinations.iceberg_rows import Reason, rows_of
 
-# pyarrow makes its functions when it is imported.
+# pyarrow creates its functions when it is imported, so pyright does not know them.
 _compute: Any = pyarrow.compute
-# In a snapshot's summary: which delivery made it.
+# The key of the delivery's id in a snapshot's summary.
 DELIVERY_ID = "headrace.firehose.delivery-id"
 # Observed by others in users' error output, 2026; its sentence is assumed.
 NO_KEYS = "Iceberg.UniqueKeysNotFound"
-# How often a commit that lost is made anew at once; then it waits as all retries do.
+# How often a conflicting commit is repeated at once; then it waits as all retries do.
 _AT_ONCE = 4
 _ROW = "__row"
 Key = tuple[object, ...]
@@ -44,12 +44,12 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What records do to a table.
+    """The changes of records to a table.
 
     Attributes:
         rows: the rows to add, in order.
-        keys: a row for each key whose rows of before are to go; None: nothing goes.
-        refused: by the record's place, code and sentence.
+        keys: one row for each key whose existing rows are deleted; None to delete nothing.
+        refused: code and sentence by the record's index.
     """
 
     rows: pa.Table
@@ -64,14 +64,14 @@ def commit(
     unique_keys: Sequence[str],
     delivery_id: str,
 ) -> dict[int, Reason]:
-    """Commit what records do to a table, unless this delivery is in it; return those refused, by place.
+    """Commit records' changes to a table, unless this delivery is already committed; return refusals by index.
 
     Args:
         catalog: finds the table.
-        name: the table's.
-        changes: of records, in order.
-        unique_keys: columns that name a row; empty for the table's identifier fields.
-        delivery_id: the same for the same records over retries and kills.
+        name: the table's name.
+        changes: the records' changes, in order.
+        unique_keys: columns that identify a row; empty for the table's identifier fields.
+        delivery_id: always the same for the same records, over retries and kills.
 
     Raises LostCommit, pyiceberg's exceptions, Denied, AwsError, BucketNotFound, ObjectNotFound, OSError.
     """
@@ -79,7 +79,7 @@ def commit(
         table = catalog.load_table(tuple(name))
         done = _made_by(table, delivery_id)
         if done is not None:
-            # Refused is what did not fit the table as it was then.
+            # The refusals are those of the table's schema at that commit.
             return effect_of(changes, _schema_of(table, done), unique_keys).refused
         effect = effect_of(changes, table.schema(), unique_keys)
         try:
@@ -106,14 +106,13 @@ def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
     return table.schema() if schema_id is None else table.schemas()[schema_id]
 
 
-# --- what records do ------------------------------------------------------------------------------
+# --- the records' changes ------------------------------------------------------------------------------
 
 
 def effect_of(changes: Sequence[Change], schema: Schema, unique_keys: Sequence[str]) -> Effect:
-    """Return what records do to a table of a schema, one after the other.
+    """Return the combined effect of records, applied in order, on a table with this schema.
 
-    An update takes the place of all rows with its key, and is inserted where there are none (assumed: AWS deletes,
-    then inserts).
+    An update replaces all rows with its key, and is inserted if there are none (assumed: AWS deletes, then inserts).
     """
     arrow = schema_to_pyarrow(schema, include_field_ids=False)
     keys = list(unique_keys) or sorted(schema.identifier_field_names())
@@ -152,7 +151,7 @@ def _rows(rows: pa.Table, kept: Sequence[int], arrow: pa.Schema) -> pa.Table:
 
 
 def _missing(keys: Sequence[str], schema: Schema) -> str:
-    """Return why rows of a table cannot be told by these keys; empty when they can."""
+    """Return why these keys cannot identify a table's rows; empty when they can."""
     if not keys:
         return "The table has neither UniqueKeys in the configuration nor identifier fields."
     names = {column.name for column in schema.columns}
@@ -168,7 +167,7 @@ def _keys_by_place(
     writes: Sequence[int],
     refused: dict[int, Reason],
 ) -> dict[int, Key]:
-    """Return by place the key of each change; those that lack one are refused, but for insertions."""
+    """Return each change's key by index; refuse updates and deletions without one."""
     found: dict[int, Key] = dict(zip(writes, _tuples([rows[key] for key in keys]), strict=True))
     deletes = [place for place, change in enumerate(changes) if change.operation == DELETE]
     made = rows_of([changes[place].record.data for place in deletes], schema, only=keys)
@@ -184,7 +183,7 @@ def _keys_by_place(
     return found
 
 
-# Refusals that say more than that a key is missing.
+# These refusals are more precise than a missing key.
 _OF_VALUES = ("Iceberg.SchemaTypeMismatch", "Iceberg.InvalidJson")
 
 
@@ -195,7 +194,7 @@ def _tuples(columns: Sequence[pa.Array | pa.ChunkedArray]) -> Iterator[Key]:
 def _lived_through(
     changes: Sequence[Change], found: dict[int, Key], refused: dict[int, Reason]
 ) -> tuple[set[int], list[Key]]:
-    """Return the places whose rows are there in the end, and the keys whose rows of before are not."""
+    """Return the indexes whose rows exist in the end, and the keys whose existing rows are deleted."""
     live: set[int] = set()
     by_key: dict[Key, list[int]] = {}
     gone: dict[Key, None] = {}
@@ -216,8 +215,8 @@ def _lived_through(
 
 
 def _add_snapshot(table: Table, effect: Effect, delivery_id: str) -> None:
-    """Commit an effect as one snapshot; nothing is committed that changes nothing. Raises LostCommit."""
-    # A repeated try writes its files over those of the one before, of which no snapshot knows.
+    """Commit an effect as one snapshot, unless it changes nothing. Raises LostCommit."""
+    # A repeated try overwrites the files of the earlier one, which are in no snapshot.
     files = _Files(table, uuid.uuid5(uuid.NAMESPACE_OID, f"{delivery_id}/{table.name()}"))
     added = files.of(effect.rows)
     replaced = files.without(effect.keys) if effect.keys is not None else []
@@ -236,7 +235,7 @@ def _add_snapshot(table: Table, effect: Effect, delivery_id: str) -> None:
 
 
 class _Files:
-    """Data files of a table, under names that are the same at each try."""
+    """Data files of a table, with the same names at each try."""
 
     def __init__(self, table: Table, write_uuid: uuid.UUID) -> None:
         self._table = table
@@ -244,7 +243,7 @@ class _Files:
         self._counter = itertools.count(0)
 
     def of(self, rows: pa.Table) -> list[DataFile]:
-        """Write rows; return their files, none for no rows."""
+        """Write rows; return their files, an empty list for no rows."""
         if not len(rows):
             return []
         made = _dataframe_to_data_files(
@@ -257,7 +256,7 @@ class _Files:
         return list(made)
 
     def without(self, keys: pa.Table) -> list[tuple[DataFile, list[DataFile]]]:
-        """Return the files that hold rows with these keys, each with those that take its place."""
+        """Return the files that hold rows with these keys, each with the files that replace it."""
         replaced: list[tuple[DataFile, list[DataFile]]] = []
         for task in self._table.scan(row_filter=_filter_of(keys)).plan_files():
             rows = ArrowScan(
@@ -273,7 +272,7 @@ class _Files:
 
 
 def _filter_of(keys: pa.Table) -> BooleanExpression:
-    """Return what is true of every row with one of the keys, and of few others."""
+    """Return a filter that every row with one of the keys matches, and few others."""
     made: BooleanExpression = AlwaysTrue()
     for name in keys.column_names:
         one_of: Any = In
@@ -282,7 +281,7 @@ def _filter_of(keys: pa.Table) -> BooleanExpression:
 
 
 def _matches(rows: pa.Table, keys: pa.Table) -> pa.Array:
-    """Return for each row whether it has one of the keys."""
+    """Return a mask of the rows that have one of the keys."""
     names = keys.column_names
     columns = [_plain(rows[name]).combine_chunks() for name in names]
     wanted = [keys[name].cast(column.type) for name, column in zip(names, columns, strict=True)]
@@ -295,7 +294,7 @@ def _matches(rows: pa.Table, keys: pa.Table) -> pa.Array:
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return a column of values that can be compared: those of an extension type are stored as others."""
+    """Return a column in a comparable type: an extension type's storage type."""
     kind = _plain_type(column.type)
     return column if kind == column.type else column.cast(kind)
 

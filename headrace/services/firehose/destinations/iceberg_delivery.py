@@ -1,4 +1,4 @@
-"""Delivers a buffer to Iceberg tables: a commit for each table, and what became of each record."""
+"""Delivers a buffer to Iceberg tables: makes one commit for each table, and returns the outcome of each record."""
 
 # pyarrow has no types.
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportMissingTypeStubs=false
@@ -32,13 +32,13 @@ from headrace.services.firehose.state import table_errors
 
 # Observed by others in users' error output, 2026; the sentences are assumed.
 NO_TABLE = "Iceberg.GlueTableNotFound"
-# Assumed, codes too.
+# Codes and sentences are assumed.
 NOT_ICEBERG = "Iceberg.NotAnIcebergTable"
 LOST = "Iceberg.CommitConflict"
 NO_BUCKET = "S3.NoSuchBucket"
 NO_METADATA = "Iceberg.MetadataNotFound"
 NOT_WRITABLE = "Iceberg.TableNotWritable"
-# What pyiceberg and Arrow raise for tables that they cannot write, such as those with equality deletes.
+# The exceptions of pyiceberg and Arrow for tables that they cannot write, such as those with equality deletes.
 _OF_TABLES = (
     ValueError,
     TypeError,
@@ -51,7 +51,7 @@ _OF_TABLES = (
 
 
 def deliver(attempt: Attempt) -> Outcome:
-    """See `IcebergDestination.deliver`. Tables are independent: of one that fails, its records are tried again."""
+    """See `IcebergDestination.deliver`. Tables are independent: if one fails, its records are tried again."""
     stream, ports, outcome = attempt.stream, attempt.ports, Outcome()
     assert ports.control is not None
     configuration = stream.destination
@@ -66,7 +66,7 @@ def deliver(attempt: Attempt) -> Outcome:
 
 
 def _delivery_id(attempt: Attempt, changes: Sequence[Change]) -> str:
-    """Return a name for the records of a table: others never have it, these have it over retries and kills."""
+    """Return an id that is unique to the records of a table, and the same over retries and kills."""
     digest = hashlib.sha256()
     for change in changes:
         digest.update(f"{change.record.shard_id}/{change.record.record_id}\n".encode())
@@ -118,9 +118,9 @@ _OF_WRITING = (LostCommit, Denied, AwsError, BucketNotFound, ObjectNotFound)
 
 
 def _refusal(name: Name, error: Exception) -> Refused | None:
-    """Return why a table took nothing; None for what is the cloud's own trouble."""
+    """Return why a commit to a table failed; None for a fault of the cloud itself."""
     match error:
-        # The second is a kind of the first.
+        # The second is a subclass of the first.
         case exceptions.NoSuchIcebergTableError() | exceptions.NoSuchPropertyException():
             words = f"Table {name} is not an Iceberg table."
             return Refused(NOT_ICEBERG, words, is_retryable=False)

@@ -1,4 +1,4 @@
-"""The Glue catalogue as Firehose's role sees it: what looks up, and what commits, the metadata of Iceberg tables."""
+"""Calls the Glue catalogue with Firehose's role, to look up and commit the metadata of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DENIED = ("AccessDenied", "AccessDeniedException")
 
 @dataclass(frozen=True, slots=True)
 class Glue:
-    """Glue's operations in the catalogue of a destination, as its role. Thread-safe."""
+    """Glue's operations on a destination's catalogue, with its role. Thread-safe."""
 
     control: ControlPlane
     account: str
@@ -30,7 +30,7 @@ class Glue:
     role: str
 
     def call(self, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Run an operation. Raises AwsError."""
+        """Call an operation. Raises AwsError."""
         return self.control.call(
             "glue",
             operation,
@@ -48,9 +48,9 @@ def glue_of(control: ControlPlane, configuration: Mapping[str, Any]) -> Glue:
 
 
 def check_tables(control: ControlPlane | None, stream: DeliveryStream) -> None:
-    """Refuse a destination whose tables its role cannot read. Raises AwsError, with AWS's sentence for both reasons.
+    """Raise AwsError for a destination with tables that its role cannot read or that do not exist.
 
-    AWS looks when the delivery stream is made (observed by others, 2026); when it is changed, too, is assumed.
+    AWS checks this at creation (observed by others, 2026); that it also checks at updates is assumed.
     """
     if stream.destination_kind != "Iceberg" or control is None:
         return

@@ -1,8 +1,8 @@
-"""Finds the Iceberg table that a record is for, and its operation there: insert, update or delete.
+"""Finds the Iceberg table and the operation of each record: insert, update or delete.
 
-A function's `otfMetadata` comes first, then the query's answer for what that lacks, then the only table of the
-configuration. Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-format-input-record-different.html
-(documented, read 2026).
+The function's `otfMetadata` has priority, then the query's result, then the configuration if it has a single table.
+Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-format-input-record-different.html (documented, read
+2026).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headrace.services.firehose.records import Record
 
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 OPERATIONS = (INSERT, UPDATE, DELETE)
-# No list of AWS's codes is public. Those that users report are observed by others; these two are assumed.
+# AWS publishes no list of codes. Codes in users' reports are observed by others; these two are assumed.
 NOT_JSON = "Iceberg.InvalidJson"
 NO_ROUTE = "Iceberg.RoutingInformationNotFound"
 _NOT_JSON = "Non JSON record provided"
 _MEMBERS = ("destinationDatabaseName", "destinationTableName", "operation")
-# As Iceberg's Glue catalogue takes them (documented: it links to IcebergToGlueConverter's patterns).
+# The names that Iceberg's Glue catalogue accepts (documented: it links to IcebergToGlueConverter's patterns).
 _NAME = re.compile(r"[a-z0-9_]{1,252}")
 
 
@@ -41,7 +41,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a record does to a table: `operation` is one of OPERATIONS."""
+    """A record's change to a table: `operation` is one of OPERATIONS."""
 
     record: Record
     operation: str
@@ -53,12 +53,12 @@ def name_of(table: Mapping[str, Any]) -> Name:
 
 
 def is_name(name: Name) -> bool:
-    """Whether an Iceberg table can have that name."""
+    """Return whether an Iceberg table can have that name."""
     return all(_NAME.fullmatch(part) for part in name)
 
 
 def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]:
-    """Return the DestinationTableConfigurations by the tables' names."""
+    """Return the DestinationTableConfigurations by table name."""
     tables = listed(configuration, "DestinationTableConfigurationList")
     return {name_of(table): table for table in tables}
 
@@ -66,11 +66,11 @@ def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]
 def routed(
     records: Sequence[Record], configuration: Mapping[str, Any], queries: Queries
 ) -> tuple[dict[Name, list[Change]], list[Failed]]:
-    """Return by table what records do there, in order, and the records that are for no table.
+    """Return the records' changes by table, in order, and the records without a table.
 
     Args:
-        records: what processing has made of the source's records.
-        configuration: the destination's.
+        records: the processed records.
+        configuration: the destination's configuration.
         queries: runs the query of the MetadataExtraction processor, if there is one.
     """
     made: dict[Name, list[Change]] = {}
@@ -95,7 +95,7 @@ def routed(
 
 
 def _found(records: Sequence[Record], query: str, queries: Queries) -> Iterator[Found]:
-    """Yield what the query gives for each record; a record that is not one JSON object fails when it becomes a row."""
+    """Yield the query's result for each record; a record that is not one JSON object fails later, as a row."""
     if not query:
         yield from ({} for _ in records)
         return
@@ -112,7 +112,7 @@ def _is_complete(otf: Mapping[str, str] | None) -> bool:
 
 
 def _route(given: Mapping[str, str | None], only: Name | None) -> tuple[Name, str] | str:
-    """Return a table and an operation, or why there is none."""
+    """Return a record's table and operation, or why it has none."""
     database, table = (given.get(member) for member in _MEMBERS[:2])
     operation = given.get(_MEMBERS[2]) or INSERT
     if operation not in OPERATIONS:

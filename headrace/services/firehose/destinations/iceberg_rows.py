@@ -1,9 +1,9 @@
-"""Records become rows of an Iceberg table: columns by the first level of their JSON, by exact names. Pure functions.
+"""Converts records to rows of an Iceberg table; top-level JSON keys are column names, matched exactly. Pure functions.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-considerations.html (documented, read 2026): one JSON
-object a record, keys that are no column are skipped. Codes are those that users report (observed by others, 2026), but
-for `iceberg_routing.NOT_JSON`. That a column which may be null may also be missing is assumed; a record of which no key
-is a column is refused (observed by others).
+object a record, unknown keys are skipped. Codes are from users' reports (observed by others, 2026) except
+`iceberg_routing.NOT_JSON`. Assumed: a nullable column may be missing. A record without any known key is refused
+(observed by others).
 """
 
 # pyarrow has no types.
@@ -30,7 +30,7 @@ from headrace.services.firehose.destinations.iceberg_values import (
 
 MISSING_COLUMN = "Iceberg.MissingColumnWithinRecord"
 WRONG_TYPE = "Iceberg.SchemaTypeMismatch"
-# What a value that is out of its type's range can raise when it is put into a column.
+# What an out-of-range value can raise during conversion.
 _REFUSALS = (ValueError, TypeError, ArithmeticError, RecursionError, pa.ArrowException)
 _decode = msgspec.json.Decoder().decode
 Reason = tuple[str, str]
@@ -41,8 +41,8 @@ class Rows:
     """Rows of a table, one for each record.
 
     Attributes:
-        columns: by column, the values; None in a row that is refused.
-        refused: by the record's place, code and sentence.
+        columns: the values by column; None in a refused row.
+        refused: code and sentence by the record's index.
     """
 
     columns: dict[str, pa.Array]
@@ -50,12 +50,12 @@ class Rows:
 
 
 def rows_of(datas: Sequence[bytes], schema: Schema, only: Sequence[str] = ()) -> Rows:
-    """Return the rows that records make.
+    """Convert records to rows.
 
     Args:
         datas: JSON objects.
-        schema: the table's.
-        only: the columns that count, of a deletion: its keys, which must be there. Others are null.
+        schema: the table's schema.
+        only: the columns to convert, others are null; for a deletion its keys, which must have values.
     """
     items, refused = _parsed(datas)
     made = Rows({}, refused)
@@ -109,12 +109,12 @@ def _parsed(datas: Sequence[bytes]) -> tuple[list[dict[str, Any]], dict[int, Rea
 
 
 def _array(cells: list[Any], kind: Kind, arrow: pa.DataType) -> tuple[pa.Array, dict[int, Reason]]:
-    """Return a column, null where a value does not fit, and by place why not."""
+    """Return a column, and by index why a value does not fit; such a value is null."""
     if set(map(type, cells)) <= kind.plain:
         try:
             return pa.array(cells, arrow), {}
         except _REFUSALS:
-            pass  # Some value is out of the type's range: it is found below.
+            pass  # Some value is out of the type's range; the code below finds it.
     wrong: dict[int, Reason] = {}
     made: list[Any] = []
     for place, cell in enumerate(cells):

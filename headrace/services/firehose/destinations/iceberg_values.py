@@ -1,11 +1,11 @@
-"""What JSON values Firehose takes for each of Iceberg's types, and what it makes of them. Pure functions.
+"""Converts JSON values to Iceberg's types as Firehose does. Pure functions.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/apache-iceberg-destination-supp.html (documented, read 2026). Numbers
 may be text, times are microseconds or ISO 8601, dates are days or ISO 8601, binary is Base64 (basic, MIME, URL-safe)
-or hexadecimal, lists may be text that holds JSON. That structs and maps may be, too, and how decimals are, is assumed.
+or hexadecimal, lists may be text that holds JSON. That structs and maps may be text too, and decimals, is assumed.
 """
 
-# pyiceberg's types need pydantic's plug-in to be seen whole.
+# pyright would need pydantic's plug-in to know pyiceberg's types fully.
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ _decode = msgspec.json.Decoder().decode
 
 
 class WrongValue(ValueError):
-    """A value is none of the column's type; the text says why."""
+    """A value does not have the column's type; the message says why."""
 
 
 class MissingField(ValueError):
-    """A required field of a struct has no value; the text names it."""
+    """A required field of a struct has no value; the message names the field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How the values of a type are read.
+    """How values of a type are converted.
 
     Attributes:
-        convert: returns what pyarrow takes for the type; raises WrongValue, MissingField.
-        plain: JSON's types whose values pyarrow takes as they are.
+        convert: returns the value for pyarrow; raises WrongValue, MissingField.
+        plain: the JSON types whose values pyarrow accepts unchanged.
     """
 
     convert: Convert
@@ -54,7 +54,7 @@ class Kind:
 
 
 def kind_of(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
-    """Return how values of a type are read. Nesting beyond `levels` is refused value by value."""
+    """Return how values of a type are converted. Values nested deeper than `levels` are refused."""
     if levels <= 0:
         return Kind(_too_deep)
     match of:
@@ -85,7 +85,7 @@ def kind_of(of: types.IcebergType, levels: int = MOST_LEVELS) -> Kind:
         case types.StructType() | types.ListType() | types.MapType():
             return Kind(_nested(of, levels - 1))
         case _:
-            # Types of Iceberg's third version, which AWS's Firehose does not know.
+            # Types of Iceberg v3, which AWS's Firehose does not support.
             return Kind(lambda value: _wrong(value, str(of)))
 
 
@@ -125,7 +125,7 @@ def _integer(value: Any, bits: int) -> int:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether text has none of what only Python takes in numbers."""
+    """Return whether text has no number syntax that only Python accepts."""
     return text.isascii() and "_" not in text
 
 
@@ -158,7 +158,7 @@ def _decimal(value: Any, precision: int, scale: int) -> Decimal:
 
 
 def _string(value: Any) -> str:
-    """A value that is no text stands as its JSON (assumed)."""
+    """Return text; a value of another type becomes its JSON (assumed)."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -188,7 +188,7 @@ def _time(value: Any) -> int:
 
 
 def _timestamp(value: Any) -> int:
-    """Return microseconds; a local time with an offset becomes UTC's, one without is taken as it is."""
+    """Return microseconds; a time with an offset is converted to UTC, one without is unchanged."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value if -(1 << 63) <= value < 1 << 63 else _wrong(value, "timestamp")
     if isinstance(value, str) and "T" in value:
@@ -211,7 +211,7 @@ def _uuid(value: Any) -> bytes:
 
 
 def _binary(value: Any) -> bytes:
-    """Text of hexadecimal digits alone is taken for hexadecimal: as Base64 it could not be told from it (assumed)."""
+    """Decode binary text. Text of only hexadecimal digits is hexadecimal, although it could be Base64 (assumed)."""
     if not isinstance(value, str):
         return _wrong(value, "binary")
     if _HEX.fullmatch(value):
@@ -229,7 +229,7 @@ def _fixed(value: Any, length: int) -> bytes:
 
 
 def _unpacked(value: Any) -> Any:
-    """Return what text holds as JSON; anything else as it is."""
+    """Parse text as JSON; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     try:

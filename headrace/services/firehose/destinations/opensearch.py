@@ -51,10 +51,10 @@ class RealServer:
 
 
 class SearchDestination:
-    """See `Destination`. One of the three kinds, which differ by how they name the server, and in a few members."""
+    """See `Destination`. One of the three kinds, which differ in how they name the server and in a few members."""
 
     def __init__(self, kind: str, error_type: str, metrics: str, prefix: str) -> None:
-        """Make a kind. `prefix` begins the members of its error line that name a document: `es` or `os`."""
+        """Make a kind. `prefix`, `es` or `os`, begins the error line's members about the document."""
         self.kind = kind
         self.error_type = error_type
         self.metrics = metrics
@@ -78,7 +78,7 @@ class SearchDestination:
         return made
 
     def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.updated`. A domain that is named takes an endpoint's place, and the other way round."""
+        """See `Destination.updated`. A domain in the update replaces an endpoint, and the other way round."""
         made = common.merged(present, update)
         for name, other in (("DomainARN", "ClusterEndpoint"), ("ClusterEndpoint", "DomainARN")):
             if update.get(name) and not update.get(other):
@@ -101,7 +101,7 @@ class SearchDestination:
         return EVERY_FIVE_MINUTES_S
 
     def deliver(self, attempt: Attempt) -> Outcome:
-        """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request writes the same documents again."""
+        """See `Destination.deliver`. With FIREHOSE_DEFAULT a repeated request overwrites the same documents."""
         outcome = Outcome()
         problem = self._denial(attempt)
         if problem:
@@ -137,7 +137,7 @@ class SearchDestination:
         return outcome
 
     def _denial(self, attempt: Attempt) -> str:
-        """Return why the role may not write; empty when it may. Of a ClusterEndpoint nobody knows the domain."""
+        """Return why the role may not write; empty when it may, or for a ClusterEndpoint, whose domain is unknown."""
         stream, guard = attempt.stream, attempt.ports.guard
         if self._is_serverless:
             return denied_collection(guard, stream)
@@ -201,7 +201,7 @@ class SearchDestination:
         return line
 
 
-# Documented error-output types: those of OpenSearch and, in older guides, of Elasticsearch; Serverless's is assumed.
+# The error-output types of OpenSearch and (in older guides) Elasticsearch are documented; Serverless's is assumed.
 SEARCH_DESTINATIONS = (
     SearchDestination(
         "Amazonopensearchservice",

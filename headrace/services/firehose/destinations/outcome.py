@@ -1,4 +1,4 @@
-"""Why a destination did not take a record, or a batch of them."""
+"""The reason why a destination refused a record or a batch."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why something was not delivered.
+    """Why a record or a batch was not delivered.
 
     Attributes:
         code: AWS's error code, in the error output and the log.
         message: AWS's sentence, in the error output.
         is_retryable: whether another try may succeed.
-        is_dropped: it goes to no error output (AWS's rule for a batch that an endpoint found too large).
+        is_dropped: whether the error output leaves it out (AWS's rule for a batch that an endpoint found too large).
     """
 
     code: str

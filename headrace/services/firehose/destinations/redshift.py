@@ -1,6 +1,6 @@
 """The destination Redshift: records become an object in S3, a manifest names it, and COPY loads it into a table.
 
-Every COPY happens once: its name is stored in the table's database, in the transaction of its rows. Sources:
+Every COPY happens once: its transaction also stores its name in the table's database. Sources:
 docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, retry.html (documented).
 """
 
@@ -37,22 +37,22 @@ DEFAULT_RETRY_S = 3600
 MANIFESTS = "manifests/"
 _COMPRESSIONS = ("UNCOMPRESSED", "GZIP")
 _EXPRESSION = re.compile(r"!\{")
-# What COPY reads and where, which Firehose says itself.
+# Options that Firehose sets itself: the objects that COPY reads, and their region.
 _OWN_OPTIONS = re.compile(
     r"\b(manifest|credentials|iam_role|access_key_id|secret_access_key)\b", re.IGNORECASE
 )
 
 
 class RedshiftDestination:
-    """See `Destination`. Its S3Configuration is where the objects lie that COPY reads."""
+    """See `Destination`. COPY reads objects that the destination puts to its S3Configuration."""
 
     kind = KIND
-    # The manifest of what was given up, as AWS puts it: errors/manifests/YYYY/MM/dd/HH/ under the prefix.
+    # AWS puts the manifests of failed loads under errors/manifests/YYYY/MM/dd/HH/ after the prefix.
     error_type = "errors/manifests"
     metrics = "DeliveryToRedshift"
 
     def checked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.checked`. The sentences are assumed; the model documents what is refused."""
+        """See `Destination.checked`. The model documents what AWS refuses; the sentences are assumed."""
         made = dict(given)
         s3 = made["S3Configuration"] = checked_s3(mapped(made, "S3Configuration"))
         if s3["CompressionFormat"] not in _COMPRESSIONS:
@@ -75,7 +75,7 @@ class RedshiftDestination:
         return made
 
     def updated(self, present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.updated`. A backup does not end (documented: the model's text of S3BackupMode)."""
+        """See `Destination.updated`. A backup cannot be disabled (documented: the model's text of S3BackupMode)."""
         change = dict(update)
         if "S3BackupUpdate" in change:
             change["S3BackupConfiguration"] = {
@@ -87,7 +87,7 @@ class RedshiftDestination:
         return self.checked(common.merged(present, change))
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.described`: without the password, as the model has it."""
+        """See `Destination.described`: without the password, as in AWS's model."""
         shown = common.described(configuration)
         shown.pop("Password", None)
         if "S3BackupConfiguration" in shown:
@@ -103,7 +103,7 @@ class RedshiftDestination:
         return EVERY_FIVE_MINUTES_S
 
     def deliver(self, attempt: Attempt) -> Outcome:
-        """See `Destination.deliver`. Exactly once, over kill -9 too."""
+        """See `Destination.deliver`. Exactly once, also after kill -9."""
         outcome = Outcome()
         if not attempt.records:
             _delete(attempt)
@@ -120,7 +120,7 @@ class RedshiftDestination:
                 ("DeliveryToS3.DataFreshness", fresh_s, "Seconds"),
             ]
         refused = _load(attempt)
-        # An attempt that alone took longer than the duration is not repeated (documented: RedshiftRetryOptions).
+        # An attempt that takes longer than the retry duration is not repeated (documented: RedshiftRetryOptions).
         took_s = attempt.ports.clock.monotonic_s() - began_s
         if refused is not None and took_s > self.retry_s(attempt.stream.destination):
             refused = Refused(refused.code, refused.message, is_retryable=False)
@@ -129,11 +129,11 @@ class RedshiftDestination:
         return outcome
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
-        """See `Destination.error_line`. Not used: `error_body` names the object of all records."""
+        """See `Destination.error_line`. Not used: `error_body` returns the whole error output."""
         return {"url": _url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
 
     def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
-        """See `ErrorFile`: the manifest of the object that was not loaded, for a COPY by hand."""
+        """See `ErrorFile`: the manifest of the object that was not loaded, for a manual COPY."""
         return _manifest(attempt)
 
 
@@ -153,7 +153,7 @@ def _check_credentials(made: Mapping[str, Any]) -> None:
 
 
 def _put(attempt: Attempt) -> int:
-    """Put the records' object and its manifest; return the object's size in bytes."""
+    """Put the object with the records, and its manifest; return the object's size in bytes."""
     stream = attempt.stream
     key = attempt.intent.keys[DELIVERED]
     delimiter = output.delimiter_of(stream.destination)
@@ -170,7 +170,7 @@ def _put(attempt: Attempt) -> int:
 
 
 def _delete(attempt: Attempt) -> None:
-    """Delete what an earlier try put of records that have become none."""
+    """Delete the objects of an earlier try whose records are now all dropped."""
     objects, stream = attempt.ports.objects, attempt.stream
     if attempt.again:
         for key in (attempt.intent.keys[DELIVERED], manifest_key(attempt)):
@@ -179,7 +179,7 @@ def _delete(attempt: Attempt) -> None:
 
 
 def manifest_key(attempt: Attempt) -> str:
-    """Return where the manifest of a delivery lies: as its object, below manifests/ (observed by users of AWS)."""
+    """Return the key of a delivery's manifest: the object's key under manifests/ (observed by users of AWS)."""
     key, prefix = attempt.intent.keys[DELIVERED], attempt.stream.prefix
     return prefix + MANIFESTS + key.removeprefix(prefix).removesuffix(".gz")
 
@@ -194,7 +194,7 @@ def _manifest(attempt: Attempt) -> bytes:
 
 
 def _load(attempt: Attempt) -> Refused | None:
-    """Have the object loaded; return why it was not."""
+    """Run COPY on the object; return why it failed, else None."""
     stream, ports = attempt.stream, attempt.ports
     configuration, intent = stream.destination, attempt.intent
     role = str(configuration["RoleARN"])
@@ -202,7 +202,7 @@ def _load(attempt: Attempt) -> Refused | None:
         login = _login(attempt)
     except common.SecretMissing as error:
         return Refused("Redshift.SecretsManagerFailure", str(error))  # code assumed
-    # Of the records and not of the object's name, which changes when the stream does.
+    # The id comes from the records, not from the object's name, which changes with the stream.
     once = common.stable_id(
         stream, "copy", str(intent.decided_ms), json.dumps(intent.last, sort_keys=True)
     )
@@ -233,7 +233,7 @@ def _may_read(ports: Ports) -> Any:
 
 
 def _login(attempt: Attempt) -> Login:
-    """Return as whom to connect. Raises SecretMissing."""
+    """Return the login. Raises SecretMissing."""
     configuration = attempt.stream.destination
     secret = common.secret_of(configuration, attempt.ports, attempt.stream)
     if secret is None:
@@ -244,7 +244,7 @@ def _login(attempt: Attempt) -> Login:
 
 
 def copy_sql(configuration: Mapping[str, Any], manifest_url: str) -> str:
-    """Return the COPY statement, but for its credentials."""
+    """Return the COPY statement without its credentials."""
     command = mapped(configuration, "CopyCommand")
     columns = str(command.get("DataTableColumns") or "").strip()
     listed = f" ({columns})" if columns else ""

@@ -1,4 +1,4 @@
-"""What Firehose logs when a COPY fails: a code, and what to do about it.
+"""The codes and sentences that Firehose logs when a COPY fails.
 
 Source: docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html, "Amazon Redshift Data Delivery
 Errors" (documented codes; the sentences say the same in other words, and Redshift's own sentence follows).
@@ -31,7 +31,7 @@ _WHY = {
 
 
 def refused(error: WarehouseError) -> Refused:
-    """Return a failure as Firehose logs it; all of them are tried again."""
-    # A statement that fails in the table, as by a check, is a load that fails.
+    """Return a failure with Firehose's code and sentence; every failure is tried again."""
+    # A statement that fails on the table's data, for example on a check constraint, is a failed load.
     kind = error.kind if error.kind in _WHY else "DataLoadFailed"
     return Refused(f"Redshift.{kind}", f"{_WHY[kind]} {error}")

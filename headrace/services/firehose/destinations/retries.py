@@ -1,4 +1,4 @@
-"""How long to wait before a batch that was refused is tried again."""
+"""The delays before retries of a refused batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def exponential_s(retry: int, random: float) -> float:
     """Return the seconds before the `retry`-th retry, 1 for the first. `random` is in [0, 1).
 
     Source: docs.aws.amazon.com/firehose/latest/dev/httpdeliveryrequestresponse.html: one second, doubled each time, two
-    minutes at most, with 15 % of jitter (documented; its formula writes MAX where its words say a maximum).
+    minutes at most, with 15 % of jitter (documented; the formula has MAX where the text describes an upper limit).
     """
     wait_s = min(_MOST_S, _FIRST_S * 2.0 ** min(retry - 1, 16))
     return wait_s * (1 - _JITTER + 2 * _JITTER * random)

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 
 class S3Destination:
-    """See `Destination`. A bucket that is not there, or refuses, is tried for ever.
+    """See `Destination`. A missing bucket, or one that refuses, is tried again without limit.
 
-    But with dynamic partitioning, for RetryOptions alone: then the records of that prefix go to the error output. (The
-    model's text of DynamicPartitioningConfiguration documents the retries; what comes after them is assumed.)
+    With dynamic partitioning, retries end after RetryOptions, and the records of that prefix go to the error output.
+    (The model's text of DynamicPartitioningConfiguration documents the retries; what follows them is assumed.)
     """
 
     kind = "ExtendedS3"
@@ -59,12 +59,12 @@ class S3Destination:
         }
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
-        """See `Destination.retry_s`. Of dynamic partitioning; nothing else in `Outcome.retry` comes from here."""
+        """See `Destination.retry_s`. Only dynamic partitioning returns records in `Outcome.retry`."""
         options = mapped(mapped(configuration, "DynamicPartitioningConfiguration"), "RetryOptions")
         return float(options.get("DurationInSeconds", RETRY_DEFAULT_S))
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
-        """See `Destination.wait_s`. AWS says nothing of it: as HTTP endpoints (assumed)."""
+        """See `Destination.wait_s`. AWS does not document it: assumed to be that of HTTP endpoints."""
         return exponential_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
@@ -99,7 +99,7 @@ class S3Destination:
         return outcome
 
     def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
-        """See `Destination.error_line`: a record that did not fit the table, or that its prefix did not take."""
+        """See `Destination.error_line`: for a record that did not fit the table or could not be put."""
         if failure.error_type == PROCESSING_FAILED:
             return processing_line(failure, attempt.ports.clock.now_ms())
         table = output.table_of(attempt.stream)

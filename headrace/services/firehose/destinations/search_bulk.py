@@ -1,4 +1,4 @@
-"""Sends documents by OpenSearch's `_bulk`, and reads the server's answer for each."""
+"""Sends documents with OpenSearch's `_bulk`, and reads the server's answer for each document."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from headrace.core.search import SearchServer
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.outcome import Refused
 
-# What the smallest of AWS's domains take in one request.
+# The largest request that AWS's smallest domains accept.
 # docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (documented: 10 MiB)
 MOST_BODY_BYTES = 10 * 1024 * 1024
-# Beside a document: its action line.
+# The size of a document's action line.
 _AROUND_BYTES = 300
-# No sentence of AWS's is known for these (assumed).
+# AWS's sentences for these are unknown; they are assumed.
 UNREACHABLE = "OS.ConnectionFailed"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document to be indexed.
+    """A document to index.
 
     Attributes:
-        doc_id: empty: the server makes one, and a repeated request makes another.
-        type_name: of Elasticsearch 6 and before; empty for none.
+        doc_id: if empty, the server generates one, and another one for a repeated request.
+        type_name: the document type, for Elasticsearch 6 and earlier; empty for none.
     """
 
     index: str
@@ -36,7 +36,7 @@ class Document:
 
 
 def cut(sizes: Sequence[int]) -> list[range]:
-    """Return which documents of these sizes go into a request each."""
+    """Split documents of these sizes into requests."""
     batches: list[range] = []
     start, body_bytes = 0, 0
     for index, size_bytes in enumerate(sizes):
@@ -71,11 +71,11 @@ def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Refus
 
 
 def _unfit(document: Document) -> Refused | None:
-    """Refuse what would not be one line of the request. What else is no JSON the server refuses."""
+    """Refuse a document that is not one line. The server refuses other invalid JSON."""
     source = document.source.strip()
     if source and b"\n" not in source and b"\r" not in source:
         return None
-    # Documented: a record must be flattened to a single line; what AWS writes for one that is not is assumed.
+    # Documented: a record must be flattened to a single line; AWS's error for one that is not is assumed.
     reason = {"type": "mapper_parsing_exception", "reason": "failed to parse: not a single line"}
     return Refused("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
 
@@ -104,7 +104,7 @@ def _judged(status: int, answer: bytes, count: int) -> list[Refused | None]:
 
 
 def _item(item: Mapping[str, Any]) -> Refused | None:
-    """Return what one item's answer says. Source of the two members of the error line: basic-deliver.html."""
+    """Return why one item was refused, else None. Source of the error line's two members: basic-deliver.html."""
     status = int(item["status"])
     if 200 <= status < 300:
         return None

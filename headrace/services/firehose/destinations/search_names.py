@@ -1,7 +1,7 @@
-"""The name of the index that a record goes to: its stream's, and the part of its arrival time that it rotates by.
+"""The index name of a record: the configured name, followed by the rotation period of its arrival time.
 
-Source: docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, "Index rotation" (documented). Of its
-example for OneWeek, which is ISO's week, the rule beside it says otherwise; the rule is followed.
+Source: docs.aws.amazon.com/firehose/latest/dev/basic-deliver.html, "Index rotation" (documented). Its example for
+OneWeek uses ISO's week, which contradicts the rule in the text; headrace follows the rule.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from datetime import UTC, date, datetime, timedelta
 
 
 def index_name(base: str, rotation: str, arrival_ms: int) -> str:
-    """Return an index's name, as of when a record arrived (UTC)."""
+    """Return the index name for a record's arrival time (UTC)."""
     suffix = _SUFFIXES[rotation](datetime.fromtimestamp(arrival_ms / 1000, UTC))
     return f"{base}-{suffix}" if suffix else base
 
 
 def us_week(day: date) -> tuple[int, int]:
-    """Return year and week: weeks begin on Sunday, and a year's first is the one with its first Saturday."""
+    """Return year and week: weeks begin on Sunday, and week 1 has the year's first Saturday."""
     saturday = day + timedelta(days=(5 - day.weekday()) % 7)
     return saturday.year, (saturday.timetuple().tm_yday - 1) // 7 + 1
 

@@ -28,7 +28,7 @@ _PATHS = {"Raw": splunk_hec.RAW, "Event": splunk_hec.EVENT}
 
 
 class SplunkDestination:
-    """See `Destination`. At least once: HEC knows no ids, and an acknowledgement may be lost."""
+    """See `Destination`. At least once: HEC does not recognize repeated batches, and an acknowledgement may be lost."""
 
     kind = "Splunk"
     error_type = "splunk-failed"
@@ -58,7 +58,7 @@ class SplunkDestination:
         return made
 
     def described(self, configuration: Mapping[str, Any]) -> dict[str, Any]:
-        """See `Destination.described`. AWS shows the token."""
+        """See `Destination.described`. AWS shows the token too."""
         return {"SplunkDestinationDescription": common.described(configuration)}
 
     def retry_s(self, configuration: Mapping[str, Any]) -> float:
@@ -66,7 +66,7 @@ class SplunkDestination:
         return common.retry_s(configuration)
 
     def wait_s(self, attempts: int, ids_random: float) -> float:
-        """See `Destination.wait_s`. AWS names no back-off for Splunk: HTTP's (assumed)."""
+        """See `Destination.wait_s`. AWS documents none for Splunk: assumed as for HTTP endpoints."""
         return exponential_s(attempts, ids_random)
 
     def deliver(self, attempt: Attempt) -> Outcome:
@@ -98,7 +98,7 @@ class SplunkDestination:
         except Stopped as error:
             raise Stopping(str(error)) from error
         if refused is None:
-            # With the time of the request itself, which AWS's figure, an approximate one, may leave out.
+            # This includes the request's own time, which AWS's approximate metric may leave out.
             took_s = attempt.ports.clock.monotonic_s() - began_s
             outcome.measured.append(("DeliveryToSplunk.DataAckLatency", took_s, "Seconds"))
         common.take(outcome, attempt, attempt.records, refused)

@@ -1,6 +1,6 @@
-"""Splunk's HTTP event collector: a batch goes out, and counts as delivered when the indexers have acknowledged it.
+"""Splunk's HTTP event collector (HEC): sends a batch, which is delivered once the indexers acknowledge it.
 
-Source of the requests and of the codes of answers: docs.splunk.com, "HTTP Event Collector REST API endpoints" and
+Source of the requests and of the answers' codes: docs.splunk.com, "HTTP Event Collector REST API endpoints" and
 "About HTTP Event Collector Indexer Acknowledgment"; of the errors:
 docs.aws.amazon.com/firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
 """
@@ -22,7 +22,7 @@ RAW = "/services/collector/raw"
 EVENT = "/services/collector/event"
 ACK = "/services/collector/ack"
 MOST_ANSWER_BYTES = 1024 * 1024
-# How long a request may take, beside the waiting for the acknowledgement; AWS's is not known (assumed).
+# The time limit of a request, without the wait for the acknowledgement; AWS's limit is unknown, this one is assumed.
 ANSWER_WITHIN_S = 180.0
 POLL_EVERY_S = 1.0
 
@@ -55,7 +55,7 @@ _MESSAGES = {
     "Splunk.SSLHandshake": "Could not connect to the HEC endpoint. Make sure that the certificate and the host are"
     " valid.",
 }
-# What HEC's own code in the body of a refusal means.
+# The meaning of HEC's code in the body of a refusal.
 _OF_CODE = {
     1: "Splunk.DisabledToken",
     2: "Splunk.InvalidToken",
@@ -85,7 +85,7 @@ class Collector:
     Attributes:
         endpoint: the URL, without the path of the API.
         path: `RAW` or `EVENT`.
-        channel: the GUID under which acknowledgements are kept.
+        channel: the GUID for acknowledgements.
         ack_within_s: HECAcknowledgmentTimeoutInSeconds.
         stopping: set before the cloud stops.
     """
@@ -100,9 +100,9 @@ class Collector:
     answer_within_s: float = ANSWER_WITHIN_S
 
     def deliver(self, datas: Sequence[bytes]) -> Refused | None:
-        """Send a batch, joined as it is, and wait for its acknowledgement; return why it is not delivered.
+        """Send a batch and wait for its acknowledgement; return why it is not delivered, else None.
 
-        The waiting is on the cloud's clock. Raises exchange.Stopped.
+        The wait uses the cloud's clock. Raises exchange.Stopped.
         """
         sent = self._send(b"".join(datas))
         if isinstance(sent, Refused):
@@ -131,10 +131,10 @@ class Collector:
         return ack_id
 
     def _is_acknowledged(self, ack_id: int) -> bool | Refused:
-        """Whether the indexers have taken the data. A refusal that is not retryable ends the waiting."""
+        """Return whether the indexers have acknowledged the data. A refusal that is not retryable ends the wait."""
         answer = self._ask(ACK, json.dumps({"acks": [ack_id]}).encode())
         if isinstance(answer, Refused):
-            # Another node behind a proxy knows nothing of the channel.
+            # Another node behind a proxy does not know the channel.
             if answer.code in ("Splunk.InvalidDataFormat", _CHANNEL):
                 code = "Splunk.ProxyWithoutStickySessions"
                 return Refused(code, _MESSAGES[code], is_retryable=False)
@@ -150,7 +150,7 @@ class Collector:
             "X-Splunk-Request-Channel": self.channel,
             "Content-Type": "application/json" if path != RAW else "text/plain",
         }
-        # A channel in the query, too: that is where a proxy with sticky sessions looks.
+        # The channel is in the query too, where a proxy with sticky sessions reads it.
         url = f"{_base(self.endpoint)}{path}?channel={self.channel}"
         limits = wire.Limits(self.answer_within_s, MOST_ANSWER_BYTES, self.stopping)
         try:

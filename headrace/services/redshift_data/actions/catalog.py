@@ -1,4 +1,4 @@
-"""ListDatabases, ListSchemas, ListTables, DescribeTable: what a database holds, answered at once."""
+"""ListDatabases, ListSchemas, ListTables, DescribeTable: queries of a database's catalog, answered synchronously."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def get_statement_result_v2(
 def _page(
     data: RedshiftData, call: Call, request: Mapping[str, Any]
 ) -> tuple[Statement, Kept, Sequence[Any], str | None]:
-    """Return a statement, its result, the rows of a page, and the token of the next. Raises AwsError."""
+    """Return a statement, its result, the rows of a page, and the next page's token. Raises AwsError."""
     statement, number = data.find(call, request["Id"])
     data.wait(statement, int(request.get("WaitTimeSeconds", 0)))
     if statement.is_batch and number is None:

@@ -18,7 +18,7 @@ from headrace.services.redshift_data.sessions import Held
 def list_sessions(
     data: RedshiftData, call: Call, request: shapes.ListSessionsRequest
 ) -> shapes.ListSessionsResponse:
-    """Return the sessions that are open, the newest first; closed ones are forgotten. Source: API_ListSessions."""
+    """Return the open sessions, newest first. Source: API_ListSessions."""
     given = cast("Mapping[str, Any]", request)
     shown = [_shown(held) for held in data.sessions.all(call.account, call.region)]
     wanted = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")

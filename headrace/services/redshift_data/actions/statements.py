@@ -72,7 +72,7 @@ def _who(statement: Statement) -> dict[str, Any]:
 def describe_statement(
     data: RedshiftData, call: Call, request: shapes.DescribeStatementRequest
 ) -> shapes.DescribeStatementResponse:
-    """Return how a statement stands. Source: API_DescribeStatement."""
+    """Return a statement's status. Source: API_DescribeStatement."""
     statement, number = data.find(call, request["Id"])
     data.wait(statement, int(request.get("WaitTimeSeconds", 0)))
     answer: dict[str, Any] = {
@@ -137,8 +137,8 @@ def _of_part(part: Part) -> dict[str, Any]:
 def list_statements(
     data: RedshiftData, call: Call, request: shapes.ListStatementsRequest
 ) -> shapes.ListStatementsResponse:
-    """Return the statements of the last day, the newest first. Source: API_ListStatements."""
-    # Without a status, those that have finished (documented: API_ListStatements).
+    """Return the statements of the last day, newest first. Source: API_ListStatements."""
+    # Without a status, AWS lists finished statements (documented: API_ListStatements).
     wanted = request.get("Status", "FINISHED")
     found = [
         s

@@ -1,4 +1,4 @@
-"""Redshift Serverless' operations: namespaces, workgroups, logins, tags. Snapshots and usage limits are not here."""
+"""Redshift Serverless' operations: namespaces, workgroups, logins, tags. Snapshots and usage limits are not built."""
 
 from __future__ import annotations
 

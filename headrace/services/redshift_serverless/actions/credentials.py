@@ -1,4 +1,4 @@
-"""GetCredentials: a user and a password for the caller, with which psql and drivers log in for a while."""
+"""GetCredentials: a database user and a temporary password for the caller, for psql and drivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.services.redshift_serverless.limits import LOGIN_SECONDS, MOST_LOG
 def get_credentials(
     serverless: RedshiftServerless, call: Call, request: shapes.GetCredentialsRequest
 ) -> shapes.GetCredentialsResponse:
-    """Return `IAM:user` or `IAMR:role` and its password; waits for the server. Source: API_GetCredentials."""
+    """Return the user `IAM:name` or `IAMR:name` and its password; wait for the server. Source: API_GetCredentials."""
     if "customDomainName" in request:
         raise not_built("custom domain names")
     if "workgroupName" not in request:

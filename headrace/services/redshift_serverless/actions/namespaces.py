@@ -18,7 +18,7 @@ from headrace.services.redshift_serverless.state import Namespace
 def create_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateNamespaceRequest
 ) -> shapes.CreateNamespaceResponse:
-    """Make a namespace, AVAILABLE at once. Source: API_CreateNamespace."""
+    """Create a namespace; it is AVAILABLE at once. Source: API_CreateNamespace."""
     made = serverless.create_namespace(call, cast("Mapping[str, Any]", request))
     return {"namespace": _shown(made)}
 
@@ -54,7 +54,7 @@ def update_namespace(
 def delete_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.DeleteNamespaceRequest
 ) -> shapes.DeleteNamespaceResponse:
-    """Delete a namespace with its tables. Source: API_DeleteNamespace. Whoever wants a snapshot keeps the tables."""
+    """Delete a namespace with its tables. Source: API_DeleteNamespace. A request for a final snapshot is refused."""
     if request.get("finalSnapshotName") or request.get("finalSnapshotRetentionPeriod"):
         raise not_built("the final snapshot")
     gone = serverless.delete_namespace(call, request["namespaceName"])

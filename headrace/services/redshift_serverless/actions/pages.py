@@ -1,4 +1,4 @@
-"""Pages of lists."""
+"""Pages of the list operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.services.redshift_serverless.limits import PAGE
 
 
 def paged(items: Sequence[Any], request: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a page under the member `name`, and the token of the next. Raises AwsError."""
+    """Return an answer with a page of items in the member `name`, and the next page's token. Raises AwsError."""
     try:
         shown, token = page_of(items, request.get("nextToken"), request.get("maxResults") or PAGE)
     except BadMarker:

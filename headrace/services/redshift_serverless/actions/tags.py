@@ -11,7 +11,7 @@ from headrace.services.redshift_serverless.backend import RedshiftServerless, ta
 def tag_resource(
     serverless: RedshiftServerless, call: Call, request: shapes.TagResourceRequest
 ) -> None:
-    """Add tags, or change the values of those that are there. Source: API_TagResource."""
+    """Add tags, or overwrite the values of existing ones. Source: API_TagResource."""
     serverless.tag(call, request["resourceArn"], tags_of(request))
 
 
@@ -19,7 +19,7 @@ def tag_resource(
 def untag_resource(
     serverless: RedshiftServerless, call: Call, request: shapes.UntagResourceRequest
 ) -> None:
-    """Remove tags; those that are not there are no error. Source: API_UntagResource."""
+    """Remove tags; a missing tag is not an error. Source: API_UntagResource."""
     serverless.untag(call, request["resourceArn"], request["tagKeys"])
 
 

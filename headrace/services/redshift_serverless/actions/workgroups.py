@@ -17,7 +17,7 @@ from headrace.services.redshift_serverless.state import Workgroup
 def create_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateWorkgroupRequest
 ) -> shapes.CreateWorkgroupResponse:
-    """Make a workgroup, AVAILABLE at once; its tables' server starts beside. Source: API_CreateWorkgroup."""
+    """Create a workgroup, AVAILABLE at once; its PostgreSQL starts in the background. Source: API_CreateWorkgroup."""
     made = serverless.create_workgroup(call, cast("Mapping[str, Any]", request))
     return {"workgroup": _shown(serverless, call, made)}
 
@@ -45,7 +45,7 @@ def list_workgroups(
 def update_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.UpdateWorkgroupRequest
 ) -> shapes.UpdateWorkgroupResponse:
-    """Change what a workgroup shows. Source: API_UpdateWorkgroup."""
+    """Change a workgroup's settings, which headrace only shows. Source: API_UpdateWorkgroup."""
     made = serverless.update_workgroup(call, cast("Mapping[str, Any]", request))
     return {"workgroup": _shown(serverless, call, made)}
 

@@ -1,4 +1,4 @@
-"""GetResources: the resources that have tags, and those of certain tags or types."""
+"""GetResources: finds tagged resources by tag and by type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.services.tagging.state import Tagged
 def get_resources(
     tagging: Tagging, call: Call, request: shapes.GetResourcesInput
 ) -> shapes.GetResourcesOutput:
-    """Return a page of tagged resources, by ARN. Source: API_GetResources."""
+    """Return a page of tagged resources, sorted by ARN. Source: API_GetResources."""
     most = _page_size(request)
     arns = request.get("ResourceARNList") or []
     types = request.get("ResourceTypeFilters") or []
@@ -33,7 +33,7 @@ def get_resources(
         raise invalid_parameter("PaginationToken is not valid.") from None
     tags_left, resources = request.get("TagsPerPage"), list[Tagged]()
     for resource in shown:
-        # A resource whose tags do not fit goes to the next page; the first always goes.
+        # A resource whose tags exceed the page goes to the next one; every page has at least one resource.
         if tags_left is not None and resources and len(resource.tags) > tags_left:
             token = _token_after(found, resources[-1])
             break

@@ -17,7 +17,7 @@ from headrace.services.tagging.limits import NAMES_PER_PAGE
 def tag_resources(
     tagging: Tagging, call: Call, request: shapes.TagResourcesInput
 ) -> shapes.TagResourcesOutput:
-    """Give resources of any services tags; those that cannot have them are in the answer. Source: API_TagResources."""
+    """Tag resources of any service; the answer lists those that could not be tagged. Source: API_TagResources."""
     tags = request["Tags"]
     _check_keys(tags)
     if not tags:
@@ -32,7 +32,7 @@ def tag_resources(
 def untag_resources(
     tagging: Tagging, call: Call, request: shapes.UntagResourcesInput
 ) -> shapes.UntagResourcesOutput:
-    """Take tags of these keys from resources. Source: API_UntagResources."""
+    """Remove the tags with these keys from resources. Source: API_UntagResources."""
     keys = request["TagKeys"]
     _check_keys(keys)
     failed = tagging.change(
@@ -45,7 +45,7 @@ def untag_resources(
 def get_tag_keys(
     tagging: Tagging, call: Call, request: shapes.GetTagKeysInput
 ) -> shapes.GetTagKeysOutput:
-    """Return all keys of tags in the account and region. Source: API_GetTagKeys."""
+    """Return all tag keys in the account and region. Source: API_GetTagKeys."""
     keys = {key for resource in tagging.resources(call) for key in resource.tags}
     shown, token = _page(keys, request.get("PaginationToken"))
     return {"PaginationToken": token, "TagKeys": shown}
@@ -55,7 +55,7 @@ def get_tag_keys(
 def get_tag_values(
     tagging: Tagging, call: Call, request: shapes.GetTagValuesInput
 ) -> shapes.GetTagValuesOutput:
-    """Return all values of tags of a key. Source: API_GetTagValues."""
+    """Return all values of a tag key. Source: API_GetTagValues."""
     wanted = request["Key"]
     found = tagging.resources(call)
     values = {resource.tags[wanted] for resource in found if wanted in resource.tags}
