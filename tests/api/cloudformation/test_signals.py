@@ -16,9 +16,9 @@ import pytest
 from headrace.aws.http import HttpRequest
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.signals import (
+    ExpectedSignals,
     Signal,
     Signals,
-    Wanted,
     creation_policy,
     receiver_of,
     signal_in,
@@ -160,7 +160,7 @@ def test_the_time_is_the_clock_s():
     found = wait_for(
         Signals(),
         "r",
-        Wanted(1, 1200),
+        ExpectedSignals(1, 1200),
         monotonic_s=clock.monotonic_s,
         pause=pause,
         told=lambda _: None,
