@@ -1,10 +1,10 @@
-"""Limits a rate by a token bucket, which holds at most one second's worth. Not thread-safe."""
+"""Limits a rate by a token bucket, which holds the tokens of one second at most. Not thread-safe."""
 
 from __future__ import annotations
 
 
 class Bucket:
-    """Holds up to one second's worth. A larger amount passes when the bucket is full, and leaves a debt."""
+    """A token bucket of one second. A larger amount may be taken when the bucket is full, and leaves a debt."""
 
     __slots__ = ("_at_ms", "_level", "_per_s")
 
@@ -22,7 +22,7 @@ class Bucket:
         return self._level >= min(amount, self._per_s)
 
     def take(self, amount: int) -> None:
-        """Take it, after `has`."""
+        """Take the amount; call `has` first."""
         self._level -= amount
 
     def is_full(self, now_ms: int) -> bool:
