@@ -1,4 +1,4 @@
-"""Answers the requests of an owned service: by its own hook, else by parse, validate, run and serialise."""
+"""Answers the requests of an owned service: by its raw hook, or by parsing, validating, running and serializing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class OwnedService:
-    """An owned service: its own hook, and the generic path behind it. Thread-safe.
+    """Answers the requests of one owned service. Thread-safe.
 
-    With `strict`, parameters that would be ignored are refused.
+    With `strict`, it refuses parameters that headrace would ignore.
     """
 
     def __init__(self, api: ServiceApi, *, strict: bool = False) -> None:
@@ -43,7 +43,7 @@ class OwnedService:
         return str(service_model(self.api.name).metadata["protocol"])
 
     def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
-        """Answer a request, which the service's own hook sees first if it has one; never raises."""
+        """Answer a request; the service's raw hook, if it has one, sees it first. Never raises."""
         raw = self.api.raw
         if raw is None:
             return self._answer_parsed(request, call)
@@ -71,7 +71,7 @@ class OwnedService:
         return response
 
     def _wait_for(self, response: HttpResponse, request: HttpRequest, call: Call) -> None:
-        """Let an answer leave when what its call waits for is done, and a failure leave when that fails."""
+        """Return the answer to send when the call's waits are done, or the failure when one of them fails."""
 
         def failure() -> HttpResponse:
             failed = self._failure(request, call)
@@ -81,7 +81,7 @@ class OwnedService:
         response.waits, response.failure = call.waits, failure
 
     def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
-        """Return the error of a defect of headrace, in the service's own form."""
+        """Return the error for a defect of headrace, in the service's protocol."""
         return self._error_answer(internal_failure(), request, call)
 
     def _error_answer(self, error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
@@ -90,7 +90,7 @@ class OwnedService:
         return codec_moto.serialize_error(self.api.name, None, error, call.request_id)
 
     def run(self, operation: str, params: Mapping[str, Any], call: Call) -> dict[str, Any]:
-        """Validate and run. Raises AwsError only."""
+        """Validate the parameters and run the operation. Raises AwsError only."""
         action = self._actions.get(operation)
         if action is None:
             log.warning("%s:%s is not built", self.api.name, operation)
@@ -175,7 +175,7 @@ class OwnedService:
 def check_api(api: ServiceApi) -> None:
     """Raise ValueError when a service declares operations that AWS does not have.
 
-    Not at every start: loading six models takes a fifth of a second.
+    A test calls it, not every start: loading six models takes a fifth of a second.
     """
     unknown = set(api.by_name()) - set(service_model(api.name).operation_names)
     if unknown:
