@@ -46,7 +46,7 @@ class LogClosed(Exception):
 
 
 class LogFull(Exception):
-    """The disk is full; no record of the batch is in the log."""
+    """The disk did not take the batch; no record of it is in the log."""
 
 
 def identity_of(stream_id: str, shard_id: str) -> bytes:
