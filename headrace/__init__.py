@@ -1,6 +1,6 @@
 """headrace: AWS streaming, whole, on a laptop and in an account.
 
-The package is the local cloud; see DECISIONS.md and README.md for the rooms and who may import whom.
+The package is the local cloud; docs/architecture.md lists its packages and which may import which.
 """
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
-"""`Cloud`: one local cloud on a data directory: it has every part built and wired, and starts and stops them.
+"""`Cloud`: one local cloud on a data directory. It builds and connects all parts, and starts and stops them.
 
-The services are built in `headrace/composition/`. The CLI uses it with a socket, tests use it in process.
+The services are built in `headrace/composition/`. The CLI serves it on a socket, tests use it in process.
 """
 
 from __future__ import annotations
@@ -62,16 +62,16 @@ class Cloud:
         environments: MakeEnvironment | None = None,
         warms_up: bool = True,
     ) -> None:
-        """Build every part; nothing runs before `start`.
+        """Build every part; no worker runs before `start`.
 
         Args:
             config: its settings.
-            clock: the machine's without one.
-            ids: unforeseeable ones without.
-            supervisor: runs the workers; on threads without one.
-            environments: runs functions in this process; without it each runs in processes of its own.
-            warms_up: whether moto is loaded at the start. Otherwise the first request that needs it waits for it, and
-                metrics and log lines are kept until then.
+            clock: default: the machine's clock.
+            ids: default: unpredictable ids.
+            supervisor: runs the workers; default: on threads.
+            environments: runs functions in this process; default: each function runs in processes of its own.
+            warms_up: whether moto is loaded at the start. Otherwise the first request that needs moto waits for it, and
+                metrics and log lines are queued until then.
         """
         self.config = config
         self._warms_up = warms_up
@@ -172,19 +172,19 @@ class Cloud:
         self._is_stopping = False
 
     def endpoint_url(self) -> str:
-        """The URL of this cloud; right once the port is known."""
+        """The URL of this cloud; correct once the port is known."""
         return self.config.endpoint_url
 
     def _may_send(self) -> bool:
-        """Whether metrics and log lines may go to moto: not when they would be what loads it."""
+        """Whether metrics and log lines may be sent to moto: not when sending them would load moto."""
         return self._warms_up or self.moto.ready
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------
 
     def start(self, port: int | None = None, *, on_warm: Callable[[], None] | None = None) -> None:
         """Recover state from the data directory and start the workers.
 
-        `on_warm` is called, on another thread, once moto is loaded too.
+        `on_warm` is called on another thread once moto is loaded too.
         """
         if port is not None:
             self.config = replace(self.config, port=port)
@@ -207,17 +207,17 @@ class Cloud:
             wake = self.supervisor.start(worker).wake
             self.moto.wakes |= dict.fromkeys(worker.PACKAGES, wake)
         if self._warms_up:
-            # Not waited for: a request that needs moto before it is ready waits by itself.
+            # Runs in the background: a request that needs moto waits until it is loaded.
             self.moto.warm_up_in_background(on_warm, is_stopping=lambda: self._is_stopping)
         self._started = True
 
     def prepare_stop(self) -> None:
-        """Start nothing new; called while the socket is still open."""
+        """Start no new work; called while the socket is still open."""
         self.firehose.prepare_stop()
         self.lambda_.prepare_stop()
 
     def stop(self) -> None:
-        """Stop the workers and close the files. What was acknowledged stays."""
+        """Stop the workers and close the files. Acknowledged data stays."""
         self._is_stopping = True
         self.moto.executions.stop()
         self._spark_history.stop()
@@ -235,7 +235,7 @@ class Cloud:
 
 
 def server_for(cloud: Cloud) -> Server:
-    """Return the server that puts `cloud` on a socket."""
+    """Return the server that serves `cloud` on a socket."""
     return Server(
         cloud.handle,
         is_inline=cloud.gateway.inline.has,

@@ -1,4 +1,4 @@
-"""Gives EMR's jobs credentials of their roles, as EC2 and EMR Serverless do on AWS, and says what the roles may do."""
+"""Issues EMR jobs the credentials of their roles, as EC2 and EMR Serverless do, and checks the roles' permissions."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.core.clock import Clock
 from headrace.core.config import Iam
 from headrace.core.ports import Acting, ControlPlane, Guard
 
-# On AWS they are renewed every few hours, which variables cannot be; a streaming job runs for as long as it likes.
+# AWS renews them every few hours, which environment variables do not allow; a streaming job may run longer.
 VALID_MS = 400 * 24 * 3600 * 1000
 
 
 def any_secret(account: str) -> str:
-    """Return the secret with which jobs of every account sign, while nobody checks it."""
+    """Return the secret of the jobs of every account when signatures are not verified."""
     return "headrace"
 
 
@@ -23,8 +23,8 @@ class RoleCredentials:
     """Implements `JobCredentials`. Thread-safe.
 
     Args:
-        control: asks IAM for the role of an instance profile.
-        secret_of: gives the secret of an account, with which a job without a role signs.
+        control: calls IAM for the role of an instance profile.
+        secret_of: returns the secret of an account, with which a job without a role signs.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RoleCredentials:
     ) -> Mapping[str, str]:
         """See `JobCredentials.__call__`."""
         if not role:
-            # The account travels as the access key; the secret is checked with `--auth`.
+            # The access key id is the account; `--auth` checks the secret.
             return {
                 "AWS_ACCESS_KEY_ID": account,
                 "AWS_SECRET_ACCESS_KEY": self._secret_of(account),
@@ -72,8 +72,8 @@ class RoleAccess:
     """Implements `JobAccess`. Thread-safe.
 
     Args:
-        control: asks IAM for the role of an instance profile.
-        guard: says what a role may do.
+        control: calls IAM for the role of an instance profile.
+        guard: checks the role's permissions.
     """
 
     def __init__(self, control: ControlPlane, guard: Guard, mode: Iam) -> None:
@@ -99,10 +99,10 @@ class RoleAccess:
 
 
 def _role_named(control: ControlPlane, account: str, role: str) -> str:
-    """Return the name of a role that is given by its ARN, or by the name or ARN of an instance profile.
+    """Return the name of a role from its ARN, or from the name or ARN of an instance profile.
 
-    Of a profile that IAM does not have it is the profile's own: EMR's default profile, which few make, has a role of
-    its own name.
+    When IAM does not have the profile, it is the profile's name: EMR's default profile, which few users create, has a
+    role of the same name.
     """
     name = role_name(role)
     if ":role/" in role:

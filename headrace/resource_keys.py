@@ -1,4 +1,4 @@
-"""Says which customer's KMS key encrypts a stream, an object or its bucket, a queue, a topic, a secret, a table."""
+"""Finds the customer managed KMS key of a stream, an object or its bucket, a queue, a topic, a secret or a table."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from headrace.core.ports import BucketNotFound, ObjectNotFound
 
 
 class ResourceKeys:
-    """Finds keys. Thread-safe; a lookup where the resource is, no request.
+    """Finds KMS keys in the state of the services, without a request. Thread-safe.
 
     Args:
-        stream_key: gives the key of a stream's ARN.
-        bucket: gives a bucket's configurations, by name. Raises BucketNotFound.
-        object_encryption: gives what an object remembers of its encryption. Raises ObjectNotFound, AwsError.
-        upload_encryption: gives what an upload remembers of its encryption, by bucket, key and id. Raises AwsError.
-        delivery_stream_key: gives the key of a delivery stream's ARN.
-        held: gives the key of a queue's, a topic's or a secret's ARN.
-        resolved: gives the ARN of a key that is named by id or alias, in an account and a region.
+        stream_key: returns the key of a stream, by ARN.
+        bucket: returns a bucket's configurations, by name. Raises BucketNotFound.
+        object_encryption: returns the stored encryption of an object. Raises ObjectNotFound, AwsError.
+        upload_encryption: returns the stored encryption of a multipart upload, by bucket, key and id. Raises AwsError.
+        delivery_stream_key: returns the key of a delivery stream, by ARN.
+        held: returns the key of a queue, a topic or a secret, by ARN.
+        resolved: returns the ARN of a key from its id or alias, account and region.
     """
 
     def __init__(
@@ -42,18 +42,18 @@ class ResourceKeys:
         self._resolved = resolved
 
     def of(self, service: str, kind: str, resource: str) -> str:
-        """Return the ARN of the key of a resource, given by ARN; empty for AWS's own keys and for none.
+        """Return the ARN of a resource's key; empty for AWS's own keys and without encryption.
 
-        `kind`: `object key` for the key with which an object was written, `key` for that of what is written next,
-        `upload key` for that of an upload, whose id then follows the ARN after a space. Of `key scope` it is the ARN of
-        the bucket, where one key of the bucket's serves for all of its objects.
+        `kind` is `object key` for the key with which an object was written, `key` for the key of the next write, or
+        `upload key` for the key of a multipart upload, whose id follows the ARN after a space. For `key scope` it
+        returns the ARN of the bucket when the bucket has one S3 Bucket Key for all objects.
         """
         if not resource.startswith("arn:") or "*" in resource:
             return ""
         try:
             return self._of(service, kind, resource)
         except (BucketNotFound, ObjectNotFound, LookupError, AwsError):
-            return ""  # the service itself says that it is not there
+            return ""  # the service itself reports that the resource does not exist
 
     def _of(self, service: str, kind: str, resource: str) -> str:
         if service == "kinesis":
@@ -85,7 +85,7 @@ def _has_bucket_key(configurations: Mapping[str, Any]) -> bool:
 
 
 def _default_key(configurations: Mapping[str, Any]) -> str:
-    """Return the key of a bucket's default encryption; empty for S3's own and for none."""
+    """Return the KMS key of a bucket's default encryption; empty for S3 managed keys and without encryption."""
     configuration: Mapping[str, Any] = configurations.get("BucketEncryption") or {}
     for rule in configuration.get("Rules") or ():
         default: Mapping[str, Any] = rule.get("ApplyServerSideEncryptionByDefault") or {}

@@ -1,4 +1,4 @@
-"""Finds the ARN of what a request names otherwise: the key of an alias, the role of a name, the stack of a name."""
+"""Finds the ARN of a resource that a request names otherwise: a key by alias, a role or a stack by name."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.core.ports import ControlPlane
 
-# By service and kind: the operation, its parameters for a name, and the ARN in its answer.
+# By service and kind: the operation to call, its parameters for a name, and the ARN in its answer.
 Look = tuple[str, Callable[[str], Mapping[str, Any]], Callable[[Mapping[str, Any]], Any]]
 
 
 class ResourceNames:
     """Finds ARNs by each service's own operations, in process. Thread-safe.
 
-    `keys` gives the key of a resource, by service, kind and ARN: see `ResourceKeys.of`.
+    `keys` returns the key of a resource, by service, kind and ARN: see `ResourceKeys.of`.
     """
 
     def __init__(self, control: ControlPlane, keys: Callable[[str, str, str], str]) -> None:
@@ -23,7 +23,7 @@ class ResourceNames:
         self._keys = keys
 
     def find(self, account: str, region: str, service: str, kind: str, name: str) -> str | None:
-        """Return the ARN; None where there is none. See `headrace.permissions.requests.request.Find`."""
+        """Return the ARN, or None. See `headrace.permissions.requests.request.Find`."""
         if kind in ("key", "object key", "upload key", "key scope"):
             return self._keys(service, kind, name) or None
         look = _LOOKS.get((service, kind))

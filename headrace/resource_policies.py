@@ -1,7 +1,7 @@
-"""Finds the policy of the resource that somebody accesses: of a bucket, a queue, a key, a function, a role and so on.
+"""Finds the resource-based policy of a bucket, a queue, a key, a function, a role and so on.
 
-Policies of the services that are asked most are looked up where they are held. Each other one is read by its service's
-own operation, in process; of moto's services it is kept until a policy changes.
+For the services that are used most, policies are read from the services' state. For others they are read by the
+service's own operation, in process; those of moto's services are cached until a policy changes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headrace.permissions.model import Access, NamedPolicy
 
 MOST_KEPT = 10_000
 _OWNED = frozenset({"lambda"})
-# Gives the policy of the resource of an ARN without a request; None for none.
+# Returns the policy of a resource by ARN, without a request; None when it has none.
 Lookup = Callable[[str], str | None]
 Read = Callable[[ControlPlane, "Named"], Any]
 
 
 class Named:
-    """The parts of an ARN, and where its resource is."""
+    """The parts of an ARN, and the account and region of its resource."""
 
     def __init__(self, access: Access) -> None:
         _, _, self.service, self.region, account, self.resource = access.resource.split(":", 5)
@@ -34,7 +34,7 @@ class Named:
     def ask(
         self, control: ControlPlane, operation: str, params: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Call an operation of its service, where it is. Raises AwsError."""
+        """Call an operation of the resource's service, in its account and region. Raises AwsError."""
         account, region = self.account or None, self.region or None
         return control.call(self.service, operation, params, account=account, region=region)
 
@@ -43,10 +43,10 @@ class ResourcePolicies:
     """Reads policies of resources. Thread-safe.
 
     Args:
-        control: asks the services.
-        trust_policy: gives the trust policy of a role.
-        held: looks policies up, by service.
-        version: a number that grows with each change of a policy.
+        control: calls the services.
+        trust_policy: returns the trust policy of a role.
+        held: functions that read policies from a service's state, by service.
+        version: returns a number that grows with each change of a policy.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ResourcePolicies:
         self._kept: dict[str, tuple[int, NamedPolicy | None]] = {}
 
     def of(self, access: Access) -> NamedPolicy | None:
-        """Return the policy of the resource of an access; None where it has none, or is not there."""
+        """Return the policy of an access's resource; None when it has none or does not exist."""
         if access.resource.count(":") < 5 or "*" in access.resource:
             return None
         named = Named(access)
@@ -95,7 +95,7 @@ class ResourcePolicies:
         try:
             text = _READERS[named.service](self._control, named)
         except (AwsError, LookupError):
-            return None  # no policy, or no such resource, which the service itself will say
+            return None  # no policy, or no such resource, which the service itself reports
         return _policy(f"{named.service} policy", text)
 
 

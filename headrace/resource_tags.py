@@ -1,6 +1,6 @@
-"""Finds the tags of the resource that somebody accesses, for the condition key aws:ResourceTag and services' own.
+"""Finds the tags of a resource, for the condition key aws:ResourceTag and the services' own tag keys.
 
-Each is read from the service that holds it, by its own operation, in process; what moto's services hold, where it is.
+They are read by the service's own operation, in process; for moto's services, from moto's state.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class ResourceTags:
     """Reads tags of resources. Thread-safe.
 
     Args:
-        control: asks the services that are headrace's own.
-        held: gives the tags of what a service of moto's holds, by its ARN, without a request.
+        control: calls the services that headrace owns.
+        held: returns the tags of a resource of moto's services, by ARN, without a request.
     """
 
     def __init__(self, control: ControlPlane, *, held: Callable[[str], Mapping[str, str]]) -> None:
@@ -27,7 +27,7 @@ class ResourceTags:
         self._held = held
 
     def of(self, arn: str) -> Mapping[str, str]:
-        """Return the tags of a resource; none for what is not there, or whose tags headrace does not look for."""
+        """Return the tags of a resource; none when it does not exist, or headrace does not read its tags."""
         if arn.count(":") < 5 or "*" in arn:
             return {}
         _, _, service, region, account, _ = arn.split(":", 5)
@@ -41,7 +41,7 @@ class ResourceTags:
         try:
             return _pairs(read(ask, arn))
         except (AwsError, LookupError):
-            return {}  # the service itself says that it is not there
+            return {}  # the service itself reports that the resource does not exist
 
 
 def _pairs(given: Any) -> dict[str, str]:
@@ -57,7 +57,7 @@ def _stream(ask: Any, arn: str) -> Any:
 
 def _function(ask: Any, arn: str) -> Any:
     parts = arn.split(":")
-    # Tags are the function's, whatever its version or alias.
+    # Versions and aliases have the tags of the function.
     return ask("lambda", "ListTags", Resource=":".join(parts[:7]))["Tags"]
 
 

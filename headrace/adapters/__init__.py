@@ -1,4 +1,4 @@
-"""Implements ports by calls of this cloud's other services: each a thin translation from `headrace.core.ports`.
+"""Implements the ports in `headrace.core.ports` by calls of this cloud's other services.
 
 Thread-safe.
 """

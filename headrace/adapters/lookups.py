@@ -1,4 +1,4 @@
-"""Reads what other services hold: the texts of Secrets Manager's secrets, and the schemas of Glue's tables."""
+"""Reads from other services: the texts of Secrets Manager secrets, and the schemas of Glue tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends to and receives from SQS's queues, publishes to SNS's topics, and puts events on EventBridge's buses."""
+"""Sends to and receives from SQS queues, publishes to SNS topics, and puts events on EventBridge buses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.core.arn import Arn
 from headrace.core.ports import BusEvent, ControlPlane, QueueMessage
 
 MESSAGES_PER_CALL = 10
-# SQS's attributes with how many messages a queue has.
+# SQS's attributes with the number of messages in a queue.
 _COUNTS = (
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesDelayed",
@@ -21,7 +21,7 @@ _COUNTS = (
 class Queues:
     """Sends to and receives from SQS. Implements `QueueSender` and `QueueReceiver`.
 
-    `is_empty` looks into a queue, given by account, region and name, without asking SQS.
+    `is_empty` checks a queue, given by account, region and name, without calling SQS.
     """
 
     def __init__(self, control: ControlPlane, is_empty: Callable[[str, str, str], bool]) -> None:
@@ -83,7 +83,7 @@ class Queues:
         arn = Arn.parse(queue_arn)
         where: dict[str, Any] = {"account": arn.account, "region": arn.region}
         try:
-            # Its account and name are what is read of a queue's URL: SQS need not be asked for it each time.
+            # SQS reads only account and name from a queue's URL, so GetQueueUrl need not be called each time.
             url = f"http://localhost/{arn.account}/{arn.name}"
             return self._control.call("sqs", operation, {"QueueUrl": url, **params}, **where)
         except AwsError as error:
@@ -123,7 +123,7 @@ class Topics:
 
 
 def _attributes(attributes: Mapping[str, str | int] | None) -> dict[str, dict[str, str]]:
-    """Return message attributes in SQS's and SNS's shape; a number is a Number."""
+    """Return message attributes in the shape of SQS and SNS; a number has the type Number."""
     return {
         name: {
             "DataType": "Number" if isinstance(value, int) else "String",

@@ -1,4 +1,4 @@
-"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and later, so that no service waits."""
+"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and asynchronously, so that no service waits."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ log = logging.getLogger(__name__)
 
 FLUSH_LOGS_EVERY_S = 0.5
 FLUSH_METRICS_EVERY_S = 5.0
-# While nothing may be sent.
+# The delay between steps while sending is not allowed.
 LOOK_AGAIN_S = 2.0
 METRICS_PER_CALL = 1000
-# PutLogEvents takes so many events and bytes, of which so many are counted for each event beside its message.
+# The limits of PutLogEvents: events, bytes, and the bytes that count for each event beside its message.
 LOG_EVENTS_PER_CALL = 10_000
 LOG_BYTES_PER_CALL = 1_048_576
 LOG_EVENT_BYTES = 26
@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 
 
 class _Backlog(Generic[Key, Item]):
-    """What waits to be sent on, by where it goes; bounded, so that a slow receiver costs no memory. Thread-safe."""
+    """The items that wait to be sent, by destination; bounded, so that a slow receiver costs no memory. Thread-safe."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -42,7 +42,7 @@ class _Backlog(Generic[Key, Item]):
         self._dropped = 0
 
     def put(self, key: Key, items: Sequence[Item]) -> None:
-        """Add items; of those that are too many, the latest are dropped, which is logged."""
+        """Add items; beyond the bound, the newest are dropped, which is logged."""
         with self._lock:
             room = max(MOST_QUEUED - self._count, 0)
             if room:
@@ -51,7 +51,7 @@ class _Backlog(Generic[Key, Item]):
             self._dropped += max(len(items) - room, 0)
 
     def take(self) -> dict[Key, list[Item]]:
-        """Return everything, and begin anew."""
+        """Return all items, and empty the backlog."""
         with self._lock:
             queued, self._queued, self._count = self._queued, {}, 0
             dropped, self._dropped = self._dropped, 0
@@ -62,7 +62,7 @@ class _Backlog(Generic[Key, Item]):
         return queued
 
     def send(self, key: Key, items: Sequence[Item], send: Callable[[Sequence[Item]], None]) -> None:
-        """Send items on. What is refused is dropped, which is logged; what fails is queued again."""
+        """Send items. Refused items are dropped, which is logged; after a failure, items are queued again."""
         try:
             send(items)
         except AwsError as error:
@@ -89,7 +89,7 @@ class MetricQueue:
             self._backlog.put((account, region, namespace), list(group))
 
     def step(self) -> float:
-        """Send what is queued, if anything may be sent."""
+        """Send the queued items, if sending is allowed."""
         if not self._may_send():
             return LOOK_AGAIN_S
         for key, metrics in self._backlog.take().items():
@@ -127,7 +127,7 @@ class LogQueue:
         self._control = control
         self._may_send = may_send
         self._backlog = _Backlog[tuple[str, str, str, str], LogLine]("log lines")
-        # Groups and streams that are there, as far as we know.
+        # The groups and streams that are known to exist.
         self._known: set[tuple[str, ...]] = set()
 
     def put(
@@ -137,7 +137,7 @@ class LogQueue:
         self._backlog.put((account, region, group, stream), lines)
 
     def step(self) -> float:
-        """Send what is queued, if anything may be sent."""
+        """Send the queued items, if sending is allowed."""
         if not self._may_send():
             return LOOK_AGAIN_S
         for key, lines in self._backlog.take().items():
@@ -161,7 +161,7 @@ class LogQueue:
         except AwsError as error:
             if error.code != "ResourceNotFoundException":
                 raise
-            # The group was deleted behind our back, as `cdk destroy` does: AWS makes it again too.
+            # The group was deleted meanwhile, as by `cdk destroy`: create it again, as AWS does.
             self._known.clear()
             self._make(account, region, group, stream)
             self._control.call("logs", "PutLogEvents", params, account=account, region=region)
@@ -185,7 +185,7 @@ class LogQueue:
 
 
 def _log_batches(lines: Sequence[LogLine]) -> Generator[Sequence[LogLine]]:
-    """Yield lines in as many as one PutLogEvents takes, in number and in bytes."""
+    """Yield batches of lines within the limits of one PutLogEvents, in number and in bytes."""
     start = size_bytes = 0
     for n, line in enumerate(lines):
         line_bytes = len(line.message) * 4 if not line.message.isascii() else len(line.message)

@@ -1,1 +1,1 @@
-"""The protocol layer: AWS's wire, driven by botocore's service models. Knows no service's logic."""
+"""The protocol layer: AWS's HTTP protocols, driven by botocore's service models. It knows the logic of no service."""

@@ -1,7 +1,7 @@
-"""The access keys that `--auth` accepts: the operator's, those of IAM and STS, those of the cloud's functions.
+"""The access keys that `--auth` accepts: the operator's keys, keys from IAM and STS, and the keys of functions.
 
-The operator's are made once and kept in the data directory, where nobody but its owner can read them, or are listed
-in a file in the form of ~/.aws/credentials. Functions and jobs get a secret of their account's, so that they can call
+The operator's key is made once and kept in the data directory, where only its owner can read it; or a file in the form
+of ~/.aws/credentials lists the operator's keys. Functions and jobs get a secret of their account, so that they can call
 the cloud that runs them.
 """
 
@@ -24,16 +24,16 @@ SECRETS_FILE = "auth.json"
 _OWNER_ONLY = 0o600
 _SECRET_CHARACTERS = 40
 _KEY_PREFIX = "HRKA"
-# As many characters as AWS's have.
+# The lengths of AWS's keys.
 _KEY_CHARACTERS = 20
 
 
 class KeysRefused(ValueError):
-    """A file of keys cannot be used; its text is one sentence."""
+    """A file of keys cannot be used; the message is one sentence."""
 
 
 class WrongToken(Exception):
-    """A temporary key was named with another's token, or with none, so that no secret is right."""
+    """A request named a temporary key without its session token, or with the token of another key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class AccessKey:
     """An access key: its id, its secret, and whose it is.
 
     Attributes:
-        id: as requests name it.
-        token: the session token that goes with it; None when none does.
-        account: the account that it belongs to; None is the cloud's own.
-        expires_ms: when it ceases to be good.
-        needs_token: a request must bring the token, or, with none, must not bring any.
+        id: the access key id, which requests carry.
+        token: the session token of the key; None when it has none.
+        account: the account of the key; None for the cloud's own account.
+        expires_ms: when the key expires.
+        needs_token: a request must carry the token or, when the key has none, must not carry any.
     """
 
     id: str
@@ -58,12 +58,12 @@ class AccessKey:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What a data directory keeps for `--auth`.
+    """The secrets that a data directory keeps for `--auth`.
 
     Attributes:
         access_key_id: the operator's key.
         secret_access_key: its secret.
-        internal_secret: what the secrets of functions and jobs are made from.
+        internal_secret: the secret from which those of functions and jobs are derived.
         page_token: opens the cloud's pages in a browser.
     """
 
@@ -74,7 +74,7 @@ class Secrets:
 
 
 def secrets_of(data_dir: Path, ids: Ids) -> Secrets:
-    """Return the secrets of a data directory, which are made when there are none. Raises KeysRefused, OSError."""
+    """Return the secrets of a data directory; they are created when there are none. Raises KeysRefused, OSError."""
     path = data_dir / SECRETS_FILE
     kept = read_secrets(data_dir)
     if kept is not None:
@@ -88,7 +88,7 @@ def secrets_of(data_dir: Path, ids: Ids) -> Secrets:
     )
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
-    # Nobody may read it, not even for the moment before its rights are set.
+    # Created with mode 600, so that nobody else can read it at any moment.
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
     with os.fdopen(descriptor, "w") as file:
         json.dump(asdict(made), file)
@@ -136,11 +136,11 @@ def _key_of(path: Path, profile: str, values: Mapping[str, str]) -> AccessKey:
 
 
 class KeyRing:
-    """Finds access keys by their ids. Thread-safe: what it keeps itself never changes.
+    """Finds access keys by their ids. Thread-safe: its own fields never change.
 
     Attributes:
         page_token: opens the cloud's pages in a browser.
-        operators: the keys that people use, the first of them made by this cloud unless a file lists them.
+        operators: the operator's keys; this cloud makes the first unless a file lists them.
     """
 
     def __init__(
@@ -152,9 +152,9 @@ class KeyRing:
         has_others: Callable[[], bool],
         sessions: RoleSessions | None = None,
     ) -> None:
-        """Take the data directory's secrets, the keys of a file (None without one), and who knows of all others.
+        """Take the data directory's secrets, the keys of a file (None without one), and the sources of other keys.
 
-        `others` may be waited for until `has_others`; `sessions` are asked before them, and never waited for.
+        A lookup in `others` may block until `has_others` is true; `sessions` are asked first, and never block.
         """
         self._sessions = sessions
         own = AccessKey(secrets.access_key_id, secrets.secret_access_key)
@@ -166,14 +166,14 @@ class KeyRing:
         self._has_others = has_others
 
     def find(self, key_id: str, token: str | None) -> AccessKey | None:
-        """Return a key; None when there is none of that id. Raises WrongToken.
+        """Return the key with an id; None when there is none. Raises WrongToken.
 
-        Whether the token is that of a key which keeps one, the caller compares.
+        The caller compares the token when the key has one.
         """
         return self._find_here(key_id) or self._find_session(key_id, token) or self._others(key_id)
 
     def is_quick(self, key_id: str) -> bool:
-        """Whether `find` does not wait for anybody."""
+        """Whether `find` does not block."""
         if self._find_here(key_id) is not None or self._has_others():
             return True
         return self._sessions is not None and self._sessions.account_of(key_id) is not None
@@ -196,6 +196,6 @@ class KeyRing:
         return known
 
     def secret_for(self, account: str) -> str:
-        """Return the secret with which the functions and jobs of an account call this cloud, by its number as key."""
+        """Return the secret of an account's functions and jobs, whose access key id is the account's id."""
         digest = hmac.digest(self._internal_secret, account.encode(), "sha256")
         return base64.b64encode(digest).decode()[:_SECRET_CHARACTERS]

@@ -1,6 +1,6 @@
-"""Sends bodies of answers that are not plain bytes, part by part, from asynchronous generators.
+"""Turns answer bodies that are not plain bytes (files, iterators) into asynchronous generators of parts.
 
-Whoever takes the parts closes the generator, however it ends; that closes the file, or the stream behind it.
+The consumer of the parts always closes the generator, which closes the file or the stream behind it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Submit = Callable[..., Job]
 
 
 def answer_in_memory(handler: Handler, request: HttpRequest) -> Answer:
-    """Answer a request on a thread that may block: what is in a file, and is short, is read there. Raises OSError."""
+    """Answer a request on a thread that may block, and read a short file body there. Raises OSError."""
     answer = handler(request)
     if isinstance(answer, HttpResponse):
         body = answer.body
@@ -34,7 +34,7 @@ def answer_in_memory(handler: Handler, request: HttpRequest) -> Answer:
 
 
 async def file_parts(part: FileSlice) -> AsyncGenerator[bytes, None]:
-    """Read a part of a file, piece by piece. Raises OSError, also when the file has become shorter."""
+    """Yield a slice of a file, piece by piece. Raises OSError, also when the file has become shorter."""
     loop = asyncio.get_running_loop()
     with part.file or part.path.open("rb") as file:
         at, end = part.offset_bytes, part.offset_bytes + part.length_bytes
@@ -48,12 +48,12 @@ async def file_parts(part: FileSlice) -> AsyncGenerator[bytes, None]:
 
 
 async def iterator_parts(body: Iterator[bytes], submit: Submit) -> AsyncGenerator[bytes, None]:
-    """Drive an iterator on threads, which `submit` has."""
+    """Yield the parts of an iterator, which runs on the threads of `submit`."""
     pending: asyncio.Future[bytes | None] | None = None
     try:
         while True:
             pending = submit(next, body, None).done
-            # Shielded, to know when the thread is done with it: a generator that runs cannot be closed.
+            # Shielded, so that the end of the thread's call is known: a running generator cannot be closed.
             piece = await asyncio.shield(pending)
             if piece is None:
                 return
@@ -67,7 +67,7 @@ async def iterator_parts(body: Iterator[bytes], submit: Submit) -> AsyncGenerato
 
 def _close_after(last: asyncio.Future[bytes | None], body: Iterator[bytes]) -> None:
     if not last.cancelled() and last.exception() is not None:
-        log.info("a stream that nobody reads any more failed: %s", last.exception())
+        log.info("an answer's body failed after its client had gone: %s", last.exception())
     _close(body)
 
 

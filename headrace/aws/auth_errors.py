@@ -1,10 +1,10 @@
 """The errors for requests that are unsigned or wrongly signed, in one form for each family of protocols.
 
 Sources: https://docs.aws.amazon.com/IAM/latest/APIReference/CommonErrors.html and
-https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (documented). S3's whole answers to wrong and
-expired presigned URLs, and which headers must be signed: AWS's answers to LocalStack's
-tests/aws/services/s3/test_s3.py, recorded in 2025 (observed). Sentences about an incomplete Authorization header:
-as API Gateway and Kinesis answer, told by many (observed by others).
+https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html (documented). S3's full answers to wrong and expired
+presigned URLs, and the headers that must be signed: AWS's answers to LocalStack's tests/aws/services/s3/test_s3.py,
+recorded in 2025 (observed). Sentences about an incomplete Authorization header: as API Gateway and Kinesis answer, by
+the reports of many users (observed by others).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EXPECTED_CREDENTIAL = "<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request"
 class Wording:
     """The errors of a service that is not S3.
 
-    Its JSON protocols add `Exception` to some of the codes, and those with a target answer 400 to everything.
+    JSON protocols add `Exception` to some of the codes; those with an `X-Amz-Target` use status 400 for every error.
     """
 
     def __init__(self, *, query: bool, status: int) -> None:
@@ -44,7 +44,7 @@ class Wording:
         self._status = status
 
     def missing(self) -> AwsError:
-        """Nothing is signed."""
+        """The request is not signed."""
         if self._query:
             sentence = "Request is missing Authentication Token"
             return AwsError("MissingAuthenticationToken", sentence, self._status)
@@ -53,25 +53,25 @@ class Wording:
         )
 
     def unknown_key(self, key_id: str) -> AwsError:
-        """There is no such key, or it is not active, or its token is another."""
+        """The key does not exist, is not active, or has another token."""
         code = "InvalidClientTokenId" if self._query else "UnrecognizedClientException"
         return AwsError(code, _INVALID_TOKEN, self._status)
 
     def wrong_token(self) -> AwsError:
-        """The token is not the key's."""
+        """The session token does not belong to the key."""
         return self.unknown_key("")
 
     def expired_token(self) -> AwsError:
-        """The key was a temporary one."""
+        """The temporary key has expired."""
         code = "ExpiredToken" if self._query else "ExpiredTokenException"
         return AwsError(code, "The security token included in the request is expired", self._status)
 
     def wrong(self, claim: Claim, computed: Signed) -> AwsError:
-        """The signature is another."""
+        """The signature is wrong."""
         return self._wrong(_WRONG)
 
     def other_body(self) -> AwsError:
-        """The body is not that of which the hash was signed."""
+        """The body does not have the hash that was signed."""
         return self._wrong(_WRONG)
 
     def _wrong(self, sentence: str) -> AwsError:
@@ -79,7 +79,7 @@ class Wording:
         return AwsError(code, sentence, self._status)
 
     def skewed(self, timestamp: str, signed_ms: int, now_ms: int, minutes: int) -> AwsError:
-        """Return the error of a request whose time of signature is too far from now."""
+        """Return the error of a request that was signed too long ago, or in the future."""
         now = written(now_ms)
         if signed_ms < now_ms:
             limit = written(now_ms - minutes * 60_000)
@@ -90,41 +90,41 @@ class Wording:
         return self._wrong(sentence)
 
     def both(self) -> AwsError:
-        """Return the error of a request that is signed in its header and its query. Source: kinesalite (observed)."""
+        """Return the error of a request with signatures in a header and in the query. Source: kinesalite (observed)."""
         return self._wrong(
             "Found both 'X-Amz-Algorithm' as a query-string param and 'Authorization' as HTTP header."
         )
 
     def incomplete(self, sentence: str) -> AwsError:
-        """Parts of the signature are not there, or not of their form."""
+        """Parts of the signature are missing or malformed."""
         code = "IncompleteSignature" if self._query else "IncompleteSignatureException"
         return AwsError(code, sentence, 400)
 
     def credential(self, credential: str) -> AwsError:
-        """The credential has not five parts, the last of which is aws4_request."""
+        """The credential does not have five parts that end in aws4_request."""
         return self.incomplete(
             "Credential must have exactly 5 slash-delimited elements, e.g. keyid/date/region/service/term,"
             f" got '{credential}'"
         )
 
     def date_of_scope(self, claim: Claim) -> AwsError:
-        """The credential is of another day than the request."""
+        """The day of the credential is not the day of the request."""
         return self._wrong(
             f"Date in Credential scope does not match YYYYMMDD from ISO-8601 version of date from HTTP:"
             f" '{claim.date}' != '{claim.timestamp[:8]}', from '{claim.timestamp}'."
         )
 
     def sigv4a(self) -> AwsError:
-        """The algorithm is one that is not verified here."""
+        """The algorithm is SigV4A, which headrace does not verify."""
         return self.incomplete(_NO_SIGV4A)
 
     def algorithm(self, algorithm: str) -> AwsError:
-        """The algorithm is none."""
+        """The algorithm is unknown."""
         return self.incomplete(f"Unsupported AWS 'algorithm': '{algorithm}'.")
 
 
 class S3Wording(Wording):
-    """S3's errors: its own codes, with what it computed."""
+    """S3's errors: they have codes of their own, and show what S3 computed."""
 
     def __init__(self) -> None:
         super().__init__(query=True, status=403)
@@ -218,28 +218,28 @@ class S3Wording(Wording):
         return AwsError("InvalidArgument", "Unsupported Authorization Type", 400, members)
 
     def query_parameters(self, sentence: str) -> AwsError:
-        """A presigned URL's parameters are not of their form."""
+        """The parameters of a presigned URL are malformed."""
         return AwsError("AuthorizationQueryParametersError", sentence, 400)
 
     def query_credential(self) -> AwsError:
-        """A presigned URL's credential is not of its form."""
+        """The credential of a presigned URL is malformed."""
         return self.query_parameters(
             "Error parsing the X-Amz-Credential parameter; the Credential is mal-formed; expecting"
             f' "{_EXPECTED_CREDENTIAL}".'
         )
 
     def expired(self, expires_ms: int, now_ms: int, expires: str | None) -> AwsError:
-        """A presigned URL is good no more."""
+        """A presigned URL has expired."""
         members = {} if expires is None else {"X-Amz-Expires": expires}
         members |= {"Expires": iso_seconds_of(expires_ms), "ServerTime": iso_seconds_of(now_ms)}
         return AwsError("AccessDenied", "Request has expired", 403, members)
 
     def not_yet(self) -> AwsError:
-        """A presigned URL is good from some later time on."""
+        """A presigned URL is not valid yet."""
         return AwsError("AccessDenied", "Request is not valid yet", 403)
 
     def not_signed(self, names: list[str]) -> AwsError:
-        """Headers that change what is asked for are not among those that are signed."""
+        """Headers that change the request's meaning are not among the signed headers."""
         sentence = "There were headers present in the request which were not signed"
         return AwsError("AccessDenied", sentence, 403, {"HeadersNotSigned": ", ".join(names)})
 
@@ -251,7 +251,7 @@ _QUERY = Wording(query=True, status=403)
 
 
 def wording_of(request: HttpRequest, service: str) -> Wording:
-    """Return how `service` words its errors to a request."""
+    """Return the wording of the errors of the service that a request is for."""
     if service == "s3":
         return S3
     if "x-amz-target" in request.headers or is_cbor(request.headers.get("content-type", "")):
@@ -267,5 +267,5 @@ def wording_of(request: HttpRequest, service: str) -> Wording:
 
 
 def written(time_ms: int) -> str:
-    """Return a time as signatures have it."""
+    """Return a time in the format of signatures."""
     return datetime.fromtimestamp(time_ms // 1000, UTC).strftime(_TIMESTAMP)

@@ -1,7 +1,8 @@
 """`--auth`: verifies that a request to an AWS operation is signed with a key that this cloud has given out.
 
-Verified are Signature Version 4, in the header and in presigned URLs, the chunks of S3's uploads, and S3's old
-signatures. What the holder of a key may do, `headrace.aws.permits` asks. Thread-safe; takes some tens of microseconds.
+It verifies Signature Version 4 (in the header and in presigned URLs), the chunks of S3's uploads, and S3's old
+signatures (Version 2). `headrace.aws.permits` decides what the holder of a key may do. Thread-safe; takes some tens of
+microseconds.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Authentication:
         self.keys = keys
 
     def is_quick(self, access_key: str) -> bool:
-        """Whether nobody is waited for who keeps the key: `verify` may run on the event loop."""
+        """Whether finding the key does not block, so that `verify` may run on the event loop."""
         return self.keys.is_quick(access_key)
 
     def verify(self, request: HttpRequest, service: str, now_ms: int) -> AccessKey:
         """Return the key that a request was signed with. Raises AwsError.
 
-        The body's hash is compared too; of an upload in signed chunks, `request.chunk_signatures` is set, and whoever
-        reads the body compares them.
+        The body's hash is compared too. For an upload in signed chunks, `request.chunk_signatures` is set, and the code
+        that reads the body checks each chunk.
         """
         wording = wording_of(request, service)
         claim = _claim_of(request, wording, now_ms)
@@ -74,7 +75,7 @@ class Authentication:
         return key
 
     def verify_head(self, request: HttpRequest, service: str, now_ms: int) -> None:
-        """Refuse a request of which only the head has come, as far as that tells. Raises AwsError. Never blocks."""
+        """Refuse a request by its head alone, as far as that is possible. Raises AwsError. Never blocks."""
         wording = wording_of(request, service)
         claim = _claim_of(request, wording, now_ms)
         if not self.is_quick(claim.access_key):
@@ -85,12 +86,12 @@ class Authentication:
             if declared is not None:
                 _check_signature(request, claim, key, declared, wording)
 
-    # --- whose --------------------------------------------------------------------------------
+    # --- the key ------------------------------------------------------------------------------
 
     def _key_of(
         self, request: HttpRequest, claim: Claim | OldClaim, wording: Wording, now_ms: int
     ) -> AccessKey:
-        """Return the key that a request names; its token is right, and, of old signatures, the signature."""
+        """Return the key that a request names, after checking its token and, for Version 2, the signature."""
         try:
             key = self.keys.find(claim.access_key, claim.token)
         except WrongToken:
@@ -163,7 +164,7 @@ def _header_claim(request: HttpRequest, authorization: str, wording: Wording, no
 
 
 def _timestamp(request: HttpRequest) -> str | None:
-    """Return when a request was signed, as a signature has it; None when no header says so."""
+    """Return when a request was signed, in the format of signatures; None when no header says so."""
     for name in ("x-amz-date", "date"):
         text = request.headers.get(name, "")
         try:
@@ -196,14 +197,14 @@ def _old_header_claim(request: HttpRequest, authorization: str, now_ms: int) -> 
     return OldClaim(key_id, signature, token=request.headers.get("x-amz-security-token"))
 
 
-# --- what was signed ------------------------------------------------------------------------------
+# --- the signed content ---------------------------------------------------------------------------
 
 
 def _declared_hash(request: HttpRequest, claim: Claim, wording: Wording) -> str | None:
-    """Return what stands for the body in the signature; None when it is its own hash. Raises AwsError."""
+    """Return the text that the signature uses for the body; None when that is the body's hash. Raises AwsError."""
     declared = request.headers.get(_HASH)
     if wording is not S3:
-        # Only S3's bodies may go unsigned.
+        # Only S3 accepts unsigned bodies.
         return declared if declared is not None and _SHA256.fullmatch(declared) else None
     if claim.is_query and declared is None:
         return UNSIGNED_PAYLOAD
@@ -241,7 +242,7 @@ def _check_signature(
             raise S3.not_signed(loose)
     hashes = [payload_hash]
     if claim.is_query and wording is S3 and payload_hash != UNSIGNED_PAYLOAD:
-        # Who presigned the URL could not know what would be sent.
+        # The signer of a presigned URL could not know the body.
         hashes.append(UNSIGNED_PAYLOAD)
     computed: Signed | None = None
     for payload in hashes:

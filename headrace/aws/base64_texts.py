@@ -1,4 +1,4 @@
-"""Judges and measures the base64 texts of a request that are stored as they came, without decoding them one by one."""
+"""Checks the base64 texts of a request, many at once, and computes their decoded size without decoding them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from collections.abc import Sequence
 # The characters that may stand before padding.
 _BEFORE_ONE, _BEFORE_TWO = "AEIMQUYcgkosw048", "AQgw"
 _LOOSE_END = re.compile(f"[^{_BEFORE_TWO}]==,|[^{_BEFORE_ONE}=]=,").search
-# Whether one text of whole groups of four is base64: padding only at the end, no bits before it that count for nothing.
+# Whether one text of whole groups of four is canonical base64: padding only at the end, unused bits zero.
 is_base64_text = re.compile(f"[A-Za-z0-9+/]*(?:[{_BEFORE_ONE}]=|[{_BEFORE_TWO}]==)?").fullmatch
 _BASE64 = (string.ascii_letters + string.digits + "+/").encode()
 
 
 def is_base64(data: Sequence[str], lengths: set[int]) -> bool:
-    """Whether texts of whole groups of four, of these lengths, are base64; see `padding_of`."""
+    """Whether joined texts of these lengths, all multiples of four, are base64; see `padding_of`."""
     return padding_of(data, lengths) is not None
 
 
 def padding_of(data: Sequence[str], lengths: set[int]) -> int | None:
-    """Return how many `=` texts of whole groups of four, of these lengths, have in all; None when they are not base64.
+    """Return the number of `=` in joined texts of these lengths, all multiples of four; None when they are not base64.
 
-    They are judged as SDKs write base64, all at once: no other characters, no `=` but one or two at an end, and no bits
-    before them that count for nothing, since the stored text is sent to readers as it is and their decoders may be
-    strict. Texts that fail are checked one by one by the action.
+    The texts must be as SDKs write base64: no other characters, `=` only once or twice at an end, and unused bits zero,
+    since readers get the stored text unchanged and their decoders may be strict. The action checks texts that fail one
+    by one.
 
-    Decoded, the texts are three quarters of their lengths less this number.
+    The decoded size is three quarters of the lengths, less this number.
     """
     joined = "".join(data)
     if not joined.isascii():
@@ -40,9 +40,9 @@ def padding_of(data: Sequence[str], lengths: set[int]) -> int | None:
 
 
 def _is_padded_well(data: Sequence[str], lengths: set[int], joined: str, padding: int) -> bool:
-    """Whether all `padding` characters `=` are where they may be."""
+    """Whether all `padding` characters `=` are at the ends of texts."""
     if len(lengths) == 1 and padding % len(data) == 0:
-        # Of one length, so most likely with the same padding: their ends are each so many characters apart.
+        # The texts have one length, so most likely the same padding: their ends are at equal distances.
         (length,) = lengths
         last, before = joined[length - 1 :: length], joined[length - 2 :: length]
         if padding == len(data) and not last.strip("="):

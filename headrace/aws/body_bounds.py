@@ -1,8 +1,8 @@
-"""Limits on a request's body while it is decoded: its size unpacked, its depth, its number of parameters.
+"""Limits on a request's body while it is decoded: its unpacked size, its depth, its number of parameters.
 
 A few kilobytes can be a gigabyte of zeros in gzip, a hundred thousand nested lists, or entities that expand without
-end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. What the
-services that headrace owns decode is bounded where it is decoded: `codec_json` (JSON and CBOR), `services/s3/bodies`
+end. The bounds are far beyond what SDKs send; they are headrace's own (assumed) where no source is named. The bodies of
+services that headrace owns are bounded where they are decoded: `codec_json` (JSON and CBOR), `services/s3/bodies`
 (XML), `services/lambda_/packages/unzip` (functions' code).
 """
 
@@ -17,7 +17,7 @@ from xml.parsers import expat
 from headrace.aws.errors import AwsError, malformed_xml, serialization_error
 from headrace.aws.http import HttpRequest
 
-# As much as a body may be without that detour: larger ones are files, which only S3 takes.
+# The largest body that is held in memory: larger ones are files, which only S3 accepts.
 MOST_UNPACKED_BYTES = 16 * 1024 * 1024
 # DynamoDB, whose items nest deepest, allows 32 levels of two brackets each (documented: its quotas).
 MOST_JSON_LEVELS = 100
@@ -25,18 +25,20 @@ MOST_XML_LEVELS = 100
 MOST_FORM_FIELDS = 10_000
 MOST_GZIP_MEMBERS = 1000
 _GZIP = 16 + zlib.MAX_WBITS
-# Unpacked piece by piece, since what follows a member is copied: of the whole body, a thousand times over, otherwise.
+# Unpacked in pieces: zlib copies the bytes behind each gzip member, which for a whole body of many members would be
+# thousands of copies.
 _PIECE_BYTES = 64 * 1024
-# What decoders read past: the marks of UTF-8, UTF-16 and UTF-32, white space, and what these two put beside it.
+# Bytes that decoders skip at the start: byte order marks, white space, and the zero bytes of UTF-16 and UTF-32.
 _BEFORE_TEXT = b"\xef\xbb\xbf\xfe\xff \t\r\n\0"
-# A string that does not end goes to the end: tried again from each of its quotes, it would take quadratic time.
+# A string without an end matches up to the end of the text: otherwise a retry from each quote would take quadratic
+# time.
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
 
 def check_body(request: HttpRequest) -> None:
-    """Unpack the body in place when it is packed, and check what it is. Raises AwsError.
+    """Unpack a gzip body in place, and check its size and depth. Raises AwsError.
 
-    For callers that pass the body to a decoder without bounds of its own, such as moto's.
+    For callers that pass the body to a decoder without own bounds, such as moto's.
     """
     if request.body_file is not None:
         raise _too_large()
@@ -54,7 +56,7 @@ def check_body(request: HttpRequest) -> None:
 
 
 def unpack(packed: bytes) -> bytes:
-    """Return what gzip has packed, one member or many. Raises AwsError."""
+    """Return the content of a gzip body with one or more members. Raises AwsError."""
     parts: list[bytes] = []
     room_bytes, members = MOST_UNPACKED_BYTES, 0
     unpacker = None
@@ -81,7 +83,7 @@ def unpack(packed: bytes) -> bytes:
 
 
 def check_json(body: bytes) -> None:
-    """Refuse JSON that nests too deep for a decoder that calls itself. Raises AwsError SerializationException."""
+    """Refuse JSON that nests too deeply for a recursive decoder. Raises AwsError SerializationException."""
     if body.count(b"{") + body.count(b"[") <= MOST_JSON_LEVELS:
         return
     level = 0
@@ -96,9 +98,9 @@ def check_json(body: bytes) -> None:
 
 
 def check_xml(body: bytes) -> None:
-    """Refuse a document type, which can define entities, and elements that nest too deep. Raises AwsError.
+    """Refuse a document type (which can define entities) and elements that nest too deeply. Raises AwsError.
 
-    A body that is not XML is left to its parser.
+    The parser refuses a body that is not XML.
     """
     level = 0
 

@@ -16,30 +16,32 @@ class Bounds:
     """The server's bounds. Tests make small ones.
 
     Attributes:
-        connections: open at once; past it the longest idle one makes room, or the new one is answered 503.
-        requests: being answered, or waiting for a thread, over all connections; past it 503.
-        turn_requests, turn_frames, turn_bytes: what one connection may have done before the others have their
-            turn on the event loop.
-        threads: that run requests which may block.
-        service_threads: of these, held by requests to one service.
-        connection_threads: of these, held by one connection's requests (HTTP/2 has many side by side).
-        streams: of one HTTP/2 connection, open at once.
-        arriving_bytes: of bodies that are not whole yet, in memory, over all connections; past it they go to files.
-        held_bytes: of bodies that are whole and whose requests are not answered yet; past it requests wait.
-        small_body_bytes: bodies up to this size do not wait for room.
-        body_room_s: how long a request waits for room; then 503.
-        unsent_bytes: of answers that their clients do not take, over all connections; past it the connection with
-            the most is cut off.
-        head_bytes, headers: of one request's line and header fields; past it 431.
-        framing_bytes: of a chunked body's extensions and trailers, beyond twice the body's own size and 16 bytes a
-            chunk (the bound that Go's server has had since CVE-2023-39326); past it 400.
-        head_s: from a request's first byte to its last header field; then 408.
-        body_idle_s: without a byte of a body that is not whole; then 408, or S3's RequestTimeout.
-        answer_idle_s: without the client taking a byte of its answer. As long as a SubscribeToShard session lasts.
-        keep_alive_s: that an unused connection stays open: longer than every SDK's own pool keeps one (Java 60 s,
+        connections: how many may be open; beyond that the longest idle one is closed, or the new one gets 503.
+        requests: how many may be running or waiting for a thread, over all connections; beyond that 503.
+        turn_requests, turn_frames, turn_bytes: how much the event loop processes of one connection before it serves the
+            others.
+        threads: the threads that run requests which may block.
+        service_threads: how many of these the requests to one service may hold.
+        connection_threads: how many of these one connection's requests may hold (HTTP/2 has many at once).
+        streams: how many streams of one HTTP/2 connection may be open.
+        arriving_bytes: the bytes of incomplete bodies in memory, over all connections; beyond that they go to files.
+        held_bytes: the bytes of complete bodies of unanswered requests; beyond that requests wait.
+        small_body_bytes: bodies up to this size do not wait for memory.
+        body_room_s: how long a request waits for memory for its body; then 503.
+        unsent_bytes: the bytes of answers that clients do not read, over all connections; beyond that the connection
+            with the most is closed.
+        head_bytes, headers: the size and number of one request's header fields; beyond that 431.
+        framing_bytes: the size of a chunked body's extensions and trailers, beyond twice the body's own size and 16
+            bytes a chunk (the bound of Go's server since CVE-2023-39326); beyond that 400.
+        head_s: the time from a request's first byte to its last header field; then 408.
+        body_idle_s: the time without a byte of an incomplete body; then 408, or S3's RequestTimeout.
+        answer_idle_s: the time without the client reading a byte of its answer: the length of a SubscribeToShard
+            session.
+        keep_alive_s: how long an unused connection stays open: longer than every SDK's pool keeps one (Java 60 s,
             .NET 60 s, Go and Rust 90 s, curl and PHP 118 s, browsers 300 s; botocore and Node.js keep theirs until
             the server closes).
-        linger_s, linger_bytes: that a connection is read on after its last answer, so that the client can read it.
+        linger_s, linger_bytes: how long and how much a connection is still read after its last answer, so that the
+            client can read the answer.
     """
 
     connections: int = 1024

@@ -1,4 +1,4 @@
-"""Runs a CDK app as the CDK's command line does, without it: the app leaves its templates and assets in a folder."""
+"""Runs a CDK app as the CDK CLI does, but without the CLI: the app writes its templates and assets to a folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _WITHIN_S = 600.0
 
 
 class AppFailed(Exception):
-    """A CDK app has left nothing; the text is one sentence without its full stop.
+    """A CDK app did not synthesize; the message is one sentence without its full stop.
 
     Attributes:
-        output: what the app has said, or nothing.
+        output: the output of the app, or empty.
     """
 
     def __init__(self, sentence: str, output: str = "") -> None:
@@ -32,11 +32,11 @@ def synthesise(
     """Run the app of `folder` (cdk.json) into `out`. Raises AppFailed.
 
     Args:
-        folder: its cdk.context.json, where the CDK's command line keeps what it looked up, is read too.
-        out: becomes the cloud assembly.
-        account: of environments that name none.
-        region: of environments that name none.
-        context: goes before what the files say.
+        folder: the app's folder; its cdk.context.json, in which the CDK CLI caches lookups, is read too.
+        out: the folder for the cloud assembly.
+        account: the account of environments that name none.
+        region: the region of environments that name none.
+        context: context values, which override those of the files.
     """
     settings = _read(folder / "cdk.json")
     kept = folder / "cdk.context.json"
@@ -46,7 +46,7 @@ def synthesise(
         raise AppFailed(f"{folder / 'cdk.json'} names no app")
     environment = {
         **os.environ,
-        # `python3 app.py` is to have the packages that headrace has.
+        # `python3 app.py` must run with headrace's own packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "CDK_OUTDIR": str(out),
         "CDK_DEFAULT_ACCOUNT": account,

@@ -1,11 +1,10 @@
 """The JSON 1.0/1.1 and CBOR protocols: bodies to typed inputs and back, driven by botocore's model.
 
-Decoding gives values as operations take them: blobs are bytes, timestamps aware datetimes; members that the
-model does not know are dropped, as AWS does; a member of the wrong type is AWS's SerializationException, in AWS's
-sentences: kinesalite's recorded ones for lists, maps, structures and blobs, and those with `STRING_VALUE` and its like
-that AWS has used since (observed by others up to 2024 at Kinesis's siblings, such as CodeDeploy, SQS and X-Ray). A body
-that is no JSON, or empty, gets the bare code, with no sentence at all (observed: Kinesis and Firehose).
-Functions are compiled once per shape and are thread-safe.
+Decoding returns the values that operations take: blobs are bytes, timestamps aware datetimes. Members that the model
+does not know are dropped, as AWS does. A member of the wrong type raises SerializationException with AWS's sentence:
+kinesalite recorded those for lists, maps, structures and blobs; AWS has since used those with `STRING_VALUE` and the
+like (observed by others up to 2024 at CodeDeploy, SQS and X-Ray). A body that is empty or not JSON gets the code
+without a sentence (observed: Kinesis and Firehose). Functions are compiled once per shape and are thread-safe.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from headrace.aws.shape_functions import (
 JSON_1_1 = "application/x-amz-json-1.1"
 CBOR_1_1 = "application/x-amz-cbor-1.1"
 
-# What turns values into bytes, by whether it is CBOR.
+# The encoders of bodies, by whether the body is CBOR.
 _DUMPS: dict[bool, Callable[[Any], bytes]] = {False: msgspec.json.encode, True: cbor2.dumps}
 
 
@@ -73,8 +72,8 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
 
 
 def _decode_epoch_ms(value: Any, _immutable: bool) -> datetime:
-    # AWS's CBOR counts milliseconds under tag 1, where RFC 8949 counts seconds. What is raised here becomes
-    # a CBORDecodeError.
+    # AWS's CBOR counts milliseconds under tag 1, where RFC 8949 counts seconds. An exception here becomes a
+    # CBORDecodeError.
     # Source: SdkCborGenerator and AwsCborProtocolFactory of AWS's SDK for Java, both versions.
     return from_epoch_s(value / 1000)
 
@@ -83,8 +82,8 @@ def _refuse_tag(*_: Any) -> Any:
     raise ValueError("no SDK sends it")
 
 
-# What AWS's protocol has no use for, and could make much of little: values that stand for others, by number, and
-# regular expressions. What is raised becomes a CBORDecodeError.
+# Tags that AWS's protocol does not use, and that expand a small body: shared references and regular expressions. An
+# exception here becomes a CBORDecodeError.
 _CBOR_TAGS = {
     **dict.fromkeys(
         (25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000), _refuse_tag
@@ -107,7 +106,7 @@ def decode_input(service: str, operation: str, body: bytes, content_type: str) -
 
 
 def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any]:
-    """Return the members of a rest-json input that its body holds. Raises SerializationException.
+    """Return the members of a rest-json input that are in the body. Raises SerializationException.
 
     A raw payload (a blob, such as Invoke's) is returned as bytes under its member's name.
     """
@@ -134,7 +133,7 @@ def decode_rest_json(service: str, operation: str, body: bytes) -> dict[str, Any
 
 
 def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
-    """Return what a REST service says of a body that is no JSON object."""
+    """Return the error of a REST service for a body that is not a JSON object."""
     if service != "lambda":
         return error
     # Source: API_CreateFunction names the code (documented); the sentence is Invoke's for its payload (recorded).
@@ -150,7 +149,7 @@ def _unreadable(service: str, body: bytes, error: AwsError) -> AwsError:
             if found
             else "Unexpected end-of-input"
         )
-    except (RecursionError, ValueError):  # more levels, or more digits, than Python takes
+    except (RecursionError, ValueError):  # more levels, or more digits, than Python allows
         place, why = 0, "too deep a value, or too long a number"
     return AwsError(
         "InvalidRequestContentException",
@@ -184,7 +183,7 @@ def encode_error(error: AwsError, content_type: str) -> bytes:
     """Return an error's body."""
     value: dict[str, Any] = {"__type": error.code, "message": error.message, **error.members}
     if error.code == "SerializationException":
-        # AWS's own member here has a capital, and is not there when there is nothing to say (recorded by kinesalite).
+        # AWS's member has a capital letter here, and is absent when there is no sentence (recorded by kinesalite).
         message = value.pop("message")
         value |= {"Message": message} if message else {}
     elif not error.message:

@@ -1,7 +1,7 @@
 """The rest-json, rest-xml and query protocols, by moto's botocore-driven parsers and serializers.
 
-One of moto's two doors (the other is `headrace.fallback`); pinned, and held against botocore's own client
-codecs by tests/unit/aws/test_codec_oracle.py. Raw bodies (Lambda Invoke, S3 objects) are the services' own.
+Only this module and `headrace.fallback` use moto, whose version is pinned; tests/unit/aws/test_codec_oracle.py compares
+the results with botocore's own client codecs. The services handle raw bodies (Lambda Invoke, S3 objects) themselves.
 Imports moto when first used, so that a cloud is healthy before moto is loaded. Thread-safe.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
@@ -32,16 +32,16 @@ def _model(service: str) -> Any:
 
 @functools.cache
 def _router(service: str) -> Any:
-    """Return moto's router; a path that only one operation has is that operation's, whatever its query lacks.
+    """Return moto's router. A path that belongs to one operation leads to it even when query parameters are missing.
 
-    What is missing is then said by the validator, as on AWS, and not that there is no such operation.
+    The validator then reports the missing parameter, as AWS does, instead of an unknown operation.
     """
     load_moto()
     from moto.core.routing import RestRouter, get_service_router
 
     router: Any = get_service_router(service)
     protocol = _model(service).protocol
-    # moto has no public way to this; it is pinned.
+    # moto has no public API for this; its version is pinned.
     rest: Any = router._get_router(protocol)  # noqa: SLF001
     if protocol == "rest-json" and isinstance(rest, RestRouter):
         for rule in cast("Any", rest)._map.iter_rules():  # noqa: SLF001
@@ -85,9 +85,9 @@ def parse_request(service: str, request: HttpRequest) -> tuple[str, dict[str, An
             raise unknown_operation(where, service) from error
     if model.protocol != "rest-json":
         return operation.name, _parse(operation, moto_request, url_params, moto_request.data)
-    # moto's JSON parser takes any type for any member and bad JSON for none: the body is ours.
+    # moto's JSON parser accepts any type for any member and ignores bad JSON, so headrace decodes the body.
     parsed = _parse(operation, moto_request, url_params, b"")
-    # A list that the query does not have comes as an empty one.
+    # moto returns a list that the query does not have as an empty list.
     params = {name: value for name, value in parsed.items() if value != []}
     params.update(decode_rest_json(service, operation.name, request.body))
     return operation.name, params
@@ -124,7 +124,7 @@ def _parse(
             }
         )
     except Exception as error:
-        # moto's parsers trust the request; whatever they trip over is a request of the wrong form.
+        # moto's parsers trust the request: any exception means that the request is malformed.
         raise AwsError("SerializationException", "Could not parse the request") from error
     if _holds(parsed, UNDEFINED):  # a key of a map without its value
         raise AwsError("SerializationException", "Could not parse the request")
@@ -132,7 +132,7 @@ def _parse(
 
 
 def _holds(value: Any, wanted: object) -> bool:
-    """Whether `wanted` itself stands anywhere in a value."""
+    """Whether `wanted` is anywhere in a value."""
     if isinstance(value, dict):
         return any(_holds(item, wanted) for item in cast("dict[str, Any]", value).values())
     if isinstance(value, list):
@@ -164,7 +164,7 @@ def serialize_error(
 ) -> HttpResponse:
     """Return the response of a failed operation; `operation` is None when it is unknown.
 
-    By hand: moto's way looks the code up in the model, and most of AWS's codes are in no model.
+    Written by hand: moto looks the code up in the model, and most of AWS's codes are in no model.
     """
     protocol = _model(service).protocol
     if protocol == "rest-json":
@@ -182,13 +182,13 @@ def serialize_error(
             f'<ErrorResponse xmlns="{namespace}"><Error><Type>{kind}</Type>{_elements(fields)}</Error>'
             f"<RequestId>{request_id}</RequestId></ErrorResponse>"
         )
-    # A client's text may hold half a character, which is no text in XML.
+    # A client's text may hold a lone surrogate, which XML cannot hold.
     body = text.encode("utf-8", "replace")
     return HttpResponse(error.status, [("Content-Type", "application/xml")], body)
 
 
 def _json_error(service: str, error: AwsError) -> dict[str, Any]:
-    """Return the body of an error: `message` or `Message`, as its shape in the model has it."""
+    """Return the body of an error, with `message` or `Message` as the error's shape names it."""
     named = _error_members(service, error.code)
     name = "Message" if "Message" in named else "message"
     body = {name: error.message or None, **error.members}
@@ -221,7 +221,7 @@ def _elements(fields: Mapping[str, Any]) -> str:
 
 
 def without_controls(body: bytes, content_type: str) -> bytes:
-    """Return an answer's body; `?` for control characters where it is XML, of which no parser takes them."""
+    """Return an answer's body; in XML, control characters become `?`, since no XML parser accepts them."""
     return body.translate(_WITHOUT_CONTROLS) if "xml" in content_type else body
 
 

@@ -19,25 +19,25 @@ class Connection(Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is being asked or answered, so that it may be closed to make room."""
+        """Whether no request is in progress, so that the connection may be closed to make room."""
         ...
 
     @property
     def idle_since_s(self) -> float:
-        """When something last happened, by the server's `now_s`."""
+        """The time of the last activity, by the server's `now_s`."""
         ...
 
     @property
     def unsent_bytes(self) -> int:
-        """The bytes of answers that the client has not taken."""
+        """How many bytes of answers the client has not read."""
         ...
 
     def look(self, now_s: float) -> None:
-        """Close, or answer, what has been waited for too long."""
+        """End requests and answers that have taken too long."""
         ...
 
     def close(self) -> None:
-        """Close, after what was written is sent."""
+        """Close after the written bytes are sent."""
         ...
 
     def abort(self) -> None:
@@ -46,11 +46,11 @@ class Connection(Protocol):
 
 
 class Register(Protocol):
-    """The server's list of open connections, which is all that a connection waiting for its end uses."""
+    """The server's list of open connections: the part of the server that a lingering connection uses."""
 
     @property
     def bounds(self) -> Bounds:
-        """How much of everything there may be, and for how long."""
+        """The server's limits."""
         ...
 
     @property
@@ -72,39 +72,39 @@ class Receiver(Register, Protocol):
 
     @property
     def bodies(self) -> Bodies:
-        """Where requests' bodies are kept."""
+        """The storage of request bodies."""
         ...
 
     def refusal(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> HttpResponse | None:
-        """Return the answer to a request that goes no further than its headers; None when it goes on."""
+        """Return the answer to a request that is refused by its headers; None when it is accepted."""
         ...
 
     def complain(self, sentence: str, *arguments: object) -> None:
-        """Warn of what a client does, once in a while."""
+        """Log a warning about a client, at a limited rate."""
         ...
 
 
 class Answerer(Receiver, Protocol):
-    """All of the server that a connection uses to take requests and write their answers."""
+    """The part of the server that a connection uses to take requests and write their answers."""
 
     @property
     def at_once(self) -> Callable[[HttpRequest], Answer | Handler]:
-        """Refuses a request that came whole, or answers it if it never blocks; else gives what does on a thread."""
+        """Refuses a complete request, or answers it if it never blocks; else returns the handler for a thread."""
         ...
 
     @property
     def answer_or_handler(self) -> Callable[[HttpRequest], Answer | Handler]:
-        """Answers a request that is not refused, if it never blocks; else gives what does on a thread."""
+        """Answers a request that was not refused, if it never blocks; else returns the handler for a thread."""
         ...
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
-        """Note how much of its answers a connection's client has not taken."""
+        """Note how many bytes of answers a connection's client has not read."""
         ...
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
-        """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises."""
+        """Run the request's handler, unless it already runs, and wait for the answer. Never raises."""
         ...
 
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
@@ -114,5 +114,5 @@ class Answerer(Receiver, Protocol):
     def parts(
         self, exchange: Exchange, owner: object, answer: HttpResponse
     ) -> AsyncGenerator[bytes, None]:
-        """Return the parts of an answer's body that is not bytes. To be closed by who takes them."""
+        """Return the parts of an answer body that is not bytes; the caller closes the generator."""
         ...

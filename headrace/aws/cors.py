@@ -2,7 +2,7 @@
 
 S3 and function URLs have rules of their own: `headrace.services.s3.cors`, `headrace.services.lambda_.urls.cors`.
 Source of the former: OPTIONS requests to AWS's endpoints, recorded on 26 October 2020 by aws-sdk-js-v3 (observed):
-every origin is let in, headers and method are allowed as asked for, for two days.
+every origin is allowed, with the headers and the method that the browser asked for, for two days.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from headrace.aws.http import HttpRequest, HttpResponse
 
 MAX_AGE_S = 172_800
 _EXPOSED = "x-amzn-RequestId,x-amzn-ErrorType,x-amzn-ErrorMessage,Date"
-# What a preflight is answered, of which only the path tells whether it is for a REST service such as Lambda.
+# The answers to preflights; the path alone tells whether a preflight is for a REST service such as Lambda.
 _EXPOSED_BY_MOST = (
     "x-amzn-RequestId,x-amzn-ErrorType,x-amz-request-id,x-amz-id-2,x-amzn-ErrorMessage,Date"
 )
 _EXPOSED_BELOW_DATES = f"{_EXPOSED},x-amz-log-result,x-amz-function-error"
 _DATED_PATH = re.compile(r"/20\d\d-\d\d-\d\d/")
 
-# What a document can be that runs nothing: everything else may be HTML, SVG or XML in disguise. A PDF is shown by the
-# browser's own viewer, which a sandbox would keep shut.
+# The media types of documents that run no code: any other type may be HTML, SVG or XML in disguise. The browser's own
+# viewer shows a PDF, and would not open in a sandbox.
 _PASSIVE = re.compile(r"(?:image/(?!svg)|audio/|video/|font/|application/pdf)", re.IGNORECASE)
-# Without allow-same-origin: the document's origin is null, so that it is to this cloud what any other site's is.
+# Without allow-same-origin the document's origin is null, so it has no more rights here than another site's page.
 _SANDBOX = "sandbox allow-scripts allow-forms allow-popups allow-modals allow-downloads"
 
 
@@ -41,7 +41,7 @@ def preflight(request: HttpRequest) -> HttpResponse:
         ("Access-Control-Max-Age", str(MAX_AGE_S)),
     ]
     if asked.get("access-control-request-private-network") == "true":
-        # Not AWS's: browsers ask it of what is on this machine or in its network.
+        # Not in AWS's answers: browsers require it of servers on this machine or in its network.
         headers.append(("Access-Control-Allow-Private-Network", "true"))
     return HttpResponse(200, headers)
 
@@ -57,9 +57,9 @@ def answer_headers(exposed: str | None) -> list[tuple[str, str]]:
 def restraints(request: HttpRequest, answer: HttpResponse) -> list[tuple[str, str]]:
     """Return the headers with which a browser shows an answer as a document of no origin.
 
-    Whoever stores an object, or writes a function, decides what stands in a document of this cloud's own origin. With
-    these it can act neither on the cloud's pages nor on AWS's operations. A 304 has them too: it renews what the
-    browser keeps.
+    Users who store objects or write functions decide the content of documents of this cloud's origin. With these
+    headers such a document cannot use the cloud's pages or AWS's operations. A 304 has them too, since it renews the
+    browser's cached headers.
     """
     kind = next((value for name, value in answer.headers if name.lower() == "content-type"), "")
     if _PASSIVE.match(kind):

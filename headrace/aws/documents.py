@@ -29,7 +29,7 @@ pre{background:var(--soft);border:1px solid var(--line);padding:.8rem;overflow:a
 .state{font-weight:600;font-size:.85rem}.good{color:var(--good)}.bad{color:var(--bad)}.busy{color:var(--busy)}
 """
 _STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-# What a browser may do with a page: show it, with its one style, in a window of its own, and tell nobody of it.
+# A browser may show a page with its one style sheet, not in a frame, and sends no referrer.
 _RESTRAINTS = (
     (
         "Content-Security-Policy",
@@ -54,7 +54,7 @@ _ADMIN_PREFIXES = (f"{ADMIN}/", "/_localstack/")
 
 
 def is_admin(path: str) -> bool:
-    """Whether a path is the cloud's own, not AWS's. Function URLs may have one too: they are asked for first."""
+    """Whether a path is one of the cloud's own pages. Function URLs may have such paths too: check them first."""
     return path.startswith(_ADMIN_PREFIXES) or path == ADMIN
 
 
@@ -69,7 +69,7 @@ def page(
 
     Args:
         title: its title and heading.
-        body: what it shows.
+        body: its content.
         trail: URL and name of the pages above it.
         refresh_s: after how many seconds a browser fetches it again; None for never.
         status: the HTTP status.
@@ -89,7 +89,7 @@ def page(
 
 
 def restrained(answer: HttpResponse) -> HttpResponse:
-    """Return an answer of the cloud's own as one that browsers neither run, frame, guess at, nor lend to others."""
+    """Add headers so that browsers do not run, frame, sniff or share an answer of the cloud's own pages."""
     if _RESTRAINTS[0] not in answer.headers:
         answer.headers += _RESTRAINTS
     return answer

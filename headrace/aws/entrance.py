@@ -1,7 +1,7 @@
 """The first stop of every request: checks it, then passes it to the gateway or refuses it.
 
-The front door judges browsers, `--auth` asks for keys, and then a function URL, one of the cloud's own pages or the
-gateway answers. Thread-safe.
+The front door checks browsers' requests, `--auth` verifies signatures, and then a function URL, one of the cloud's own
+pages or the gateway answers. Thread-safe.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# Of a request to a function URL, on AWS too.
+# The largest body of a request to a function URL, as on AWS.
 MOST_FUNCTION_URL_BYTES = 6 * 1024 * 1024
 
 
 class FunctionUrls(Protocol):
-    """The addresses of functions. Thread-safe."""
+    """The URLs of functions. Thread-safe."""
 
     def is_function_url(self, request: HttpRequest) -> bool:
-        """Whether a request, of which no more than the head need be there, is for a function's own address."""
+        """Whether a request is for a function's URL; the request's head is enough."""
         ...
 
     def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to a function's own address."""
+        """Answer a request to a function's URL."""
         ...
 
 
 class PageGuard(Protocol):
-    """Who may see the cloud's own pages. Thread-safe."""
+    """Decides who may see the cloud's own pages. Thread-safe."""
 
     def head_refusal_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
-        """Return the refusal of a request of which only the head has come; None to go on. Never blocks."""
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks."""
         ...
 
     def answer_of(self, request: HttpRequest, now_ms: int) -> HttpResponse | None:
-        """Return the refusal of a request, or what opens the pages; None to go on."""
+        """Return the refusal of a request, or the answer that logs a browser in; None to accept it."""
         ...
 
     def hide_cookie(self, request: HttpRequest) -> None:
-        """Take what opens the pages away from a request that a function is going to see."""
+        """Remove the pages' login cookie from a request to a function."""
         ...
 
 
@@ -87,9 +87,9 @@ class Entrance:
         self._clock = clock
 
     def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> HttpResponse | None:
-        """Return the refusal of a request of which no more than the head has come; None to go on. Never blocks.
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks.
 
-        `path` is as on the wire, with its question mark and query if they are known yet.
+        `path` is percent-encoded, with question mark and query if they are known yet.
         """
         guard = self._page_guard
         if guard is None and self._is_plain(headers):
@@ -98,9 +98,9 @@ class Entrance:
         request = HttpRequest(method, path, query, dict(headers))
         refusal = self._door.refusal_of(request)
         if refusal is not None or guard is None or method == "OPTIONS":
-            return refusal  # browsers ask without signing, and send no body
+            return refusal  # a browser's preflight is not signed, and has no body
         if not is_whole and "authorization" not in headers:
-            return None  # it may be presigned
+            return None  # the query may hold a signature
         if self._function_urls.is_function_url(request):
             return refuse_large(request, MOST_FUNCTION_URL_BYTES)
         if is_admin(path):
@@ -108,7 +108,7 @@ class Entrance:
         return self._gateway.refusal_of(request)
 
     def answer_at_once(self, request: HttpRequest) -> Answer | Handler:
-        """Refuse a request that came whole, or answer it as `answer_or_handler` does. Never raises."""
+        """Refuse a complete request, or answer it as `answer_or_handler` does. Never raises."""
         is_plain = self._is_plain(request.headers)
         if self._page_guard is not None or not is_plain:
             try:
@@ -124,7 +124,7 @@ class Entrance:
         return self._answer_or_handler(request, is_plain=is_plain)
 
     def answer_or_handler(self, request: HttpRequest) -> Answer | Handler:
-        """Answer a request that is let in, if it never blocks; else return what does on a thread. Never raises."""
+        """Answer an accepted request if it never blocks, else return the function that answers it. Never raises."""
         return self._answer_or_handler(request, is_plain=self._is_plain(request.headers))
 
     def _answer_or_handler(self, request: HttpRequest, *, is_plain: bool) -> Answer | Handler:
@@ -148,9 +148,9 @@ class Entrance:
         return self._answer(request)
 
     def _is_plain(self, headers: Mapping[str, str]) -> bool:
-        """Whether headers are a program's, to a host that is known: the front door need not look at them.
+        """Whether a request is not a browser's and its host is known, so that the front door need not check it.
 
-        Here and not there: every request comes by.
+        Kept here rather than in the front door for speed: every request passes.
         """
         return (
             "origin" not in headers
@@ -160,7 +160,7 @@ class Entrance:
         )
 
     def _visit(self, request: HttpRequest) -> Answer:
-        """Let a request in or refuse it that a browser sends, or that has a Host which is not known yet."""
+        """Check a browser's request, or one with a Host that is not known yet."""
         door = self._door
         early = door.refusal_of(request) or door.preflight_of(request)
         if early is not None:
@@ -170,7 +170,7 @@ class Entrance:
             if isinstance(answered, HttpResponse):
                 door.dress(request, answered)
             else:
-                # Runs before those that wait for the Future are told.
+                # This callback runs before those of the Future's waiters.
                 answered.add_done_callback(functools.partial(_dress, door, request))
         return answered
 
@@ -184,7 +184,7 @@ class Entrance:
         return self._gateway.handle(request)
 
     def _caller_refusal(self, request: HttpRequest) -> HttpResponse | None:
-        """Refuse a wrongly signed request to a function URL; one that is not signed, the URL's AuthType judges."""
+        """Refuse a wrongly signed request to a function URL; its AuthType decides about unsigned requests."""
         if self._authentication is None or self._page_guard is None:
             return None
         self._page_guard.hide_cookie(request)

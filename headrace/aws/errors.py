@@ -7,7 +7,7 @@ from typing import Any
 
 
 class AwsError(Exception):
-    """An error as AWS's wire carries it.
+    """An error as AWS's answers carry it.
 
     Attributes:
         code: AWS's error code, such as `ResourceNotFoundException`.
@@ -31,7 +31,7 @@ class AwsError(Exception):
 
 
 def serialization_error(message: str = "") -> AwsError:
-    """The body is not what the protocol says: bad JSON, or a member of the wrong type."""
+    """The body breaks the protocol: bad JSON, or a member of the wrong type."""
     return AwsError("SerializationException", message, 400)
 
 
@@ -41,7 +41,7 @@ def validation_error(message: str) -> AwsError:
 
 
 def unknown_operation(operation: str, service: str) -> AwsError:
-    """The service has no such operation, or headrace owns the service and has not built it."""
+    """The service has no such operation, or headrace owns the service and does not implement the operation."""
     return AwsError(
         "UnknownOperationException",
         f"headrace does not implement {service}:{operation}",

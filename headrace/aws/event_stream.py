@@ -38,7 +38,7 @@ def encode(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
 
 
 def event(event_type: str, payload: bytes, content_type: str) -> bytes:
-    """Return an event; the first of an RPC protocol's stream is `initial-response`."""
+    """Return an event; in RPC protocols the first event of a stream is `initial-response`."""
     headers = (
         (":message-type", "event"),
         (":event-type", event_type),

@@ -1,4 +1,4 @@
-"""One request and its answer, and the server's resources that they hold: memory, files, a place in the queue."""
+"""One request and its answer, and the resources that they hold: memory, files, a place in the queue."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Exchange:
     """One request, its body and its answer. Used on the event loop's thread.
 
     Attributes:
-        answer: when it is known already, or under way; else what gives it on a thread; None while nobody was asked.
-        keep_alive: whether its connection is used again (HTTP/1.1).
-        is_http10: whether the client knows no chunks.
-        lingers: whether something that the client sent was not read; see `headrace.aws.lingering`.
-        is_left: nobody waits for the answer any more.
-        job: runs the request on a thread, or will in its turn.
+        answer: the answer or its Future; or the handler that makes it on a thread; None before the request is handled.
+        keep_alive: whether the connection stays open for further requests (HTTP/1.1).
+        is_http10: whether the client speaks HTTP/1.0, which has no chunked bodies.
+        lingers: whether the client sent bytes that were not read; see `headrace.aws.lingering`.
+        is_left: the client is gone, so nothing waits for the answer.
+        job: the queued or running call on a thread.
     """
 
     __slots__ = (
@@ -48,12 +48,12 @@ class Exchange:
         self.job: Job | None = None
 
     def leave(self) -> None:
-        """The client is gone: the request need not be run, unless it is running."""
+        """Note that the client is gone: cancel the request unless it already runs."""
         self.is_left = True
         if self.job is not None:
             self.job.cancel()
 
     def release(self) -> None:
-        """Give back what the request held: it is answered. Idempotent."""
+        """Release the resources of an answered request. Idempotent."""
         if self.body is not None:
             self.body.release()

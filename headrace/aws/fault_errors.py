@@ -1,11 +1,12 @@
-"""The errors that faults on demand answer with, as each service declares its own."""
+"""The errors that injected faults answer with; each service declares its own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# Code, sentence and HTTP status; the sentences are AWS's where it says one. They may name {stream}, {shard}, {account}.
+# Code, sentence and HTTP status; the sentences are AWS's where it has one. They may contain {stream}, {shard},
+# {account}.
 ErrorForm = tuple[str, str, int]
 
 
@@ -14,10 +15,10 @@ class FaultErrors:
     """The errors of one service.
 
     Attributes:
-        throttle: says that there are too many requests.
-        throttled_actions: the same of single operations, by their names.
-        error: says that the service failed.
-        callers_errors_are_400: whether every error that is the caller's has status 400.
+        throttle: the error for too many requests.
+        throttled_actions: the throttling errors of single operations, by the operation's name.
+        error: the error of a failed service.
+        callers_errors_are_400: whether every client error has status 400.
     """
 
     throttle: ErrorForm = ("ThrottlingException", "Rate exceeded", 400)

@@ -1,4 +1,4 @@
-"""Applies faults on demand to requests: which rules match a request, and the answer it gets instead."""
+"""Injects faults into requests: finds the rules that match a request, and answers, delays or drops it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer_with_faults(
     call: Call,
     answer: Callable[[], Answer],
 ) -> Answer:
-    """Answer a request as the rules that fit it say; `answer` is how it is answered without them."""
+    """Answer a request as the matching rules say; `answer` answers it without faults."""
     plan = faults.plan(_facts(api, request, call))
     if plan.latency_ms:
         clock.wait(threading.Event(), plan.latency_ms / 1000)
@@ -41,7 +41,7 @@ def answer_with_faults(
     if plan.drop is None:
         return given
     if isinstance(given, Future):
-        # Runs before those that wait for the Future are told.
+        # This callback runs before those of the Future's waiters.
         given.add_done_callback(_drop_when_done)
     else:
         _drop(given)
@@ -59,7 +59,7 @@ def _drop(given: HttpResponse) -> None:
         if given.body.file is not None:
             given.body.file.close()
     elif isinstance(given.body, AsyncGenerator):
-        # Closed by the server, on its loop.
+        # The server closes it, on its event loop.
         return
     given.body = b""
 
@@ -73,14 +73,14 @@ def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> Facts:
         try:
             return api.subject(request, action, call)
         except (AwsError, ValueError, TypeError, KeyError):
-            # A request of the wrong form is of no stream, and is refused further on.
+            # A malformed request names no stream; the service refuses it later.
             return "", ""
 
     return Facts(call.service, action, call.account, place)
 
 
 def _action(request: HttpRequest, service: str) -> str:
-    """Return a request's operation; empty when it cannot be told."""
+    """Return a request's operation; empty when it is unknown."""
     target = request.headers.get("x-amz-target")
     if target is not None:
         return target.rpartition(".")[2]
@@ -98,7 +98,7 @@ def _action(request: HttpRequest, service: str) -> str:
 
 
 def _error(error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
-    """Return an error in the service's own form."""
+    """Return an error in the service's protocol."""
     service = call.service
     if "x-amz-target" in request.headers or protocol_of(service) == "json":
         content_type = request.headers.get("content-type", codec_json.JSON_1_1)

@@ -1,6 +1,6 @@
 """Checks that a fault names something that exists: a service, its action, a stream, a shard.
 
-A fault on a misspelt name would be taken and never act, and a test that relies on it would prove nothing.
+A fault with a misspelt name would never act, and a test that relies on it would prove nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from botocore.exceptions import UnknownServiceError
 
 from headrace.aws.model import loader, service_model
 
-# Gives the shard ids of every stream of the cloud, by the stream's name.
+# Returns the shard ids of every stream of the cloud, by the stream's name.
 ShardsByStream = Callable[[], Mapping[str, Collection[str]]]
 
 _MOST_NAMED = 10
@@ -21,7 +21,7 @@ _NEAREST_NAMED = 3
 
 
 class UnknownName(ValueError):
-    """A name that nothing has; its text is one sentence that says which names there are."""
+    """A name does not exist; the message is one sentence that lists the nearest names."""
 
 
 def check_service(service: str, action: str | None) -> None:
@@ -41,7 +41,7 @@ def check_service(service: str, action: str | None) -> None:
 
 
 def check_stream(members: Mapping[str, Any], shards_by_stream: ShardsByStream) -> None:
-    """Raise UnknownName unless the cloud has the stream and the shard that a fault names, if it does."""
+    """Raise UnknownName when a fault names a stream or shard that the cloud does not have."""
     stream, shard = members.get("stream"), members.get("shard")
     if stream is None and shard is None:
         return
@@ -66,7 +66,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _nearest(wanted: str, names: Iterable[str]) -> list[str]:
-    """Return the names, those that look most like `wanted` first."""
+    """Return the names in one text, the most similar to `wanted` first."""
 
     def unlike(name: str) -> tuple[float, str]:
         return -SequenceMatcher(None, wanted.lower(), name.lower()).ratio(), name

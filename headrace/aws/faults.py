@@ -1,9 +1,9 @@
-"""Faults on demand: rules that make requests fail, wait, or lose their connection, as real clouds do.
+"""Fault injection: rules that make requests fail, wait, or lose their connection, as on real clouds.
 
-A rule says which requests (service, action, stream, shard), what happens to them, how often (probability, count), and
-from which seed the dice are thrown: the same seed and the same requests give the same faults. Rules apply to what
-clients send, never to what headrace's own services do among themselves. They are kept in memory only: a restarted
-cloud has none. Thread-safe; without a rule a request pays one look at an empty tuple.
+A rule says which requests it matches (service, action, stream, shard), what happens to them, how often (probability,
+count), and with which random seed: the same seed and the same requests give the same faults. Rules apply to clients'
+requests, never to calls between headrace's own services. They are kept in memory only: a restarted cloud has none.
+Thread-safe; without rules a request costs one check of an empty tuple.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MOST_RULES = 1000
 LONGEST_LATENCY_MS = 600_000
 
 _USUAL_ERRORS: Final = FaultErrors()
-# What the names of errors begin with that are not the caller's.
+# Prefixes of the codes of server errors.
 _OF_THE_SERVICE: Final = ("Internal", "Service")
 
 
 class FaultRefused(ValueError):
-    """A rule that says something impossible; its text is one clear sentence."""
+    """A rule is invalid; the message is one sentence."""
 
 
 @dataclass(slots=True)
 class Facts:
-    """What a rule may ask of a request.
+    """The properties of a request that rules match.
 
     Attributes:
-        place: gives its stream and its shard, each empty where it names none. Asked only when a rule wants to know:
-            the request is read for it.
+        place: returns the stream and the shard, each empty when the request names none. Called only when a rule needs
+            it, since it parses the request.
     """
 
     service: str
@@ -49,12 +49,12 @@ class Facts:
 
     @property
     def stream(self) -> str:
-        """The name of its stream."""
+        """The name of the request's stream."""
         return self._found()[0]
 
     @property
     def shard(self) -> str:
-        """The id of its shard."""
+        """The id of the request's shard."""
         return self._found()[1]
 
     def _found(self) -> tuple[str, str]:
@@ -69,11 +69,11 @@ class Rule:
 
     Attributes:
         fault: `throttle` and `error` answer with AWS's error, `partial` refuses records of a PutRecords one by one,
-            `latency` waits before the request is done, `drop` closes the connection without an answer.
-        probability: of each request (of each record, for `partial`) that the rule fits.
-        count: how often it acts at most; None is without end.
-        seed: of its dice; None throws others every time.
-        when: `drop` the connection before the request is done, or after.
+            `latency` waits before the request is executed, `drop` closes the connection without an answer.
+        probability: the probability that the rule acts on a matching request (for `partial`: on a record).
+        count: how often it acts at most; None for no limit.
+        seed: the random seed; with None the faults differ every time.
+        when: whether to `drop` the connection before or after the request is executed.
         acted: how often it has acted.
     """
 
@@ -94,7 +94,7 @@ class Rule:
     dice: Ids = field(default_factory=Ids)
 
     def fits(self, facts: Facts) -> bool:
-        """Whether it is meant for a request."""
+        """Whether the rule matches a request."""
         return (
             self.service in (None, facts.service)
             and self.action in (None, facts.action)
@@ -103,7 +103,7 @@ class Rule:
         )
 
     def described(self) -> dict[str, Any]:
-        """Return it as JSON, without what it does not say."""
+        """Return the rule as JSON, without the members that are not set."""
         names = [name for name in _MEMBERS if getattr(self, name) is not None]
         value: dict[str, Any] = {"id": self.id, **{name: getattr(self, name) for name in names}}
         if self.fault != "latency":
@@ -115,7 +115,7 @@ class Rule:
 
 @dataclass(slots=True)
 class Plan:
-    """What happens to one request."""
+    """The faults of one request."""
 
     latency_ms: int = 0
     error: AwsError | None = None
@@ -126,11 +126,11 @@ class Faults:
     """The rules of a cloud. Thread-safe.
 
     Attributes:
-        rules: replaced whole by every change; empty is the usual case.
-        is_slow: some rule waits, so that no request may run where waiting harms others.
-        is_partial: some rule refuses single records.
-        shards_by_stream: gives what a rule may name; without it any stream and shard is taken.
-        errors: by service; one that is not there has the usual ones.
+        rules: every change replaces the tuple; usually it is empty.
+        is_slow: some rule waits, so requests must not run on the event loop.
+        is_partial: some rule refuses single records of a batch.
+        shards_by_stream: returns the streams and shards that a rule may name; None accepts any name.
+        errors: the errors by service; a service that is not in it has the default ones.
     """
 
     def __init__(self, ids: Ids) -> None:
@@ -145,7 +145,7 @@ class Faults:
     def add(self, value: Any) -> Rule:
         """Add the rule that a JSON object describes. Raises FaultRefused.
 
-        Its member `even_if_missing` allows a stream or shard that there is not yet.
+        Its member `even_if_missing` allows a stream or shard that does not exist yet.
         """
         rule = _rule(self._ids.hex(12), value, self.shards_by_stream)
         with self._lock:
@@ -155,7 +155,7 @@ class Faults:
         return rule
 
     def remove(self, rule_id: str) -> bool:
-        """Remove a rule; return whether there was one of that id."""
+        """Remove a rule; return whether there was one with that id."""
         with self._lock:
             left = tuple(rule for rule in self.rules if rule.id != rule_id)
             found = len(left) < len(self.rules)
@@ -175,11 +175,11 @@ class Faults:
         self.is_partial = any(rule.fault == "partial" for rule in rules)
 
     def concerns(self, service: str) -> bool:
-        """Whether some rule may fit a request to a service."""
+        """Whether some rule may match a request to a service."""
         return any(rule.service in (None, service) for rule in self.rules)
 
     def plan(self, facts: Facts) -> Plan:
-        """Throw the dice of every rule that fits a request; of those that end it, the first that acts does."""
+        """Draw for every rule that matches a request; of the rules that end it, the first that acts decides."""
         plan = Plan()
         for rule in self.rules:
             if rule.fault == "partial" or not rule.fits(facts):
@@ -194,7 +194,7 @@ class Faults:
         return plan
 
     def refusals(self, facts: Facts, records: int) -> dict[int, AwsError]:
-        """Return the records of a batch that are refused, by position, and why."""
+        """Return the refused records of a batch, by position, with their errors."""
         refused: dict[int, AwsError] = {}
         for rule in self.rules:
             if rule.fault != "partial" or not rule.fits(facts):
@@ -208,7 +208,7 @@ class Faults:
         with self._lock:
             if rule.count is not None and rule.acted >= rule.count:
                 return False
-            # Thrown even when it is certain: a rule's dice depend on its requests alone.
+            # Drawn even when the result is certain, so that a rule's draws depend on its requests alone.
             if rule.dice.random() >= rule.probability:
                 return False
             rule.acted += 1
@@ -246,7 +246,7 @@ _MEMBERS: Final = (
     "error_message",
     "when",
 )
-# No part of the rule, but of how it is added.
+# It is not stored in the rule: it only concerns adding it.
 _EVEN_IF_MISSING: Final = "even_if_missing"
 _TEXTS: Final = ("service", "action", "stream", "shard", "error_code", "error_message")
 

@@ -1,9 +1,9 @@
-"""Decides whether a request is let in, by its method, path and headers, before its body is parsed.
+"""Accepts or refuses a request by its method, path and headers, before its body is parsed.
 
-Two things are looked at. The Host must be one of this cloud's names (`headrace.aws.hosts`). And a request that a
-browser sends for a page of another origin (`headrace.aws.origins`) must be allowed: by `--allow-origin`, by the CORS
-rules of the bucket, or by the Cors configuration of the function URL that it is for. Without this, every web page
-that the user looks at could run code as the user. Programs' requests pay for some look-ups in a dictionary.
+It makes two checks. The Host must be one of this cloud's names (`headrace.aws.hosts`). And when a browser sends the
+request for a page of another origin (`headrace.aws.origins`), that origin must be allowed: by `--allow-origin`, by the
+CORS rules of the bucket, or by the Cors configuration of the function URL. Without these checks, every web page that
+the user visits could run code as the user. Requests of programs cost a few dictionary lookups.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _READING = ("GET", "HEAD")
 
 
 class OwnRules(Protocol):
-    """The cross-origin rules that some resources of the cloud have of their own. Thread-safe.
+    """The cross-origin rules of single resources, such as buckets and function URLs. Thread-safe.
 
-    Of a request no more than the head is there, and its Host is this cloud's.
+    The methods get a request's head only, whose Host has been found to be this cloud's.
     """
 
     def covers(self, request: HttpRequest) -> bool:
@@ -44,22 +44,22 @@ class OwnRules(Protocol):
         ...
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
-        """Whether its rules let a page of `origin` make the request, or it answers a preflight itself."""
+        """Whether the rules allow a page of `origin` the request, or the resource answers preflights itself."""
         ...
 
     def is_alone(self, request: HttpRequest) -> bool:
-        """Whether browsers get nothing but the resource under the request's Host, so that its pages harm nobody."""
+        """Whether the request's Host serves this resource only, so that its pages cannot reach other resources."""
         ...
 
 
 class FrontDoor:
-    """Lets requests in or refuses them. Thread-safe.
+    """Accepts or refuses requests. Thread-safe.
 
     Attributes:
-        hosts: which Host headers are ours.
+        hosts: decides which Host headers name this cloud.
 
     Args:
-        exposed_headers: gives a service's; see `Profile.exposed_headers`.
+        exposed_headers: returns those of a request's service; see `Profile.exposed_headers`.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class FrontDoor:
         self._logged: set[str] = set()
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the refusal of a request of which the head has come; None lets it in."""
+        """Return the refusal of a request by its head; None to accept it."""
         host = request.headers.get("host")
         if host is not None and not self.hosts.owns(host):
             return self._refuse_host(request, host)
@@ -96,7 +96,7 @@ class FrontDoor:
         return self._refuse_origin(request, UNNAMED if page is None else page)
 
     def preflight_of(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the answer to a browser that asks whether it may ask; None when it is for others to answer."""
+        """Return the answer to a CORS preflight; None when the service or resource answers it."""
         if request.method != "OPTIONS" or "origin" not in request.headers:
             return None
         if foreign_origin(request.headers) is None or self._has_own_rules(request):
@@ -104,7 +104,7 @@ class FrontDoor:
         return cors.preflight(request)
 
     def dress(self, request: HttpRequest, answer: HttpResponse) -> None:
-        """Add to the answer to a browser what lets an allowed page read it, and what ties a hostile document down."""
+        """Add the CORS headers for an allowed page, and the headers that sandbox a hostile document."""
         of_function = self._function_urls.covers(request)
         if "origin" in request.headers and not of_function and not self._buckets.covers(request):
             origin = foreign_origin(request.headers)
@@ -112,19 +112,19 @@ class FrontDoor:
                 service = request.call.service if request.call is not None else ""
                 answer.headers += cors.answer_headers(self._exposed_headers(service))
         if is_admin(request.path) and not of_function:
-            return  # they have restraints of their own, see `headrace.aws.documents`
+            return  # they already have such headers, see `headrace.aws.documents`
         if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
             return
         if own_origin(request.headers) not in self._origins:
             answer.headers += cors.restraints(request, answer)
 
-    # --- judging ------------------------------------------------------------------------------
+    # --- checks -------------------------------------------------------------------------------
 
     def _has_own_rules(self, request: HttpRequest) -> bool:
         return self._function_urls.covers(request) or self._buckets.covers(request)
 
     def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
-        """Judge a request that a page of `origin` sent; None for the cloud's own pages and for programs."""
+        """Whether to accept a request of a page of `origin`; None stands for the cloud's own pages and programs."""
         if self._function_urls.covers(request):
             return origin is None or self._function_urls.permits(request, origin)
         if self._buckets.is_alone(request):
@@ -136,7 +136,7 @@ class FrontDoor:
         return self._buckets.covers(request) and self._buckets.permits(request, origin)
 
     def _may_use_bucket(self, request: HttpRequest, origin: str | None) -> bool:
-        """Judge a request to a bucket's own host, whose pages may read there, and no more than others do."""
+        """Whether to accept a request to a bucket's own host, whose pages may read there, but have no other rights."""
         if request.method in _READING and origin is None:
             return self._buckets.covers(request)
         page = page_origin(request.headers)
@@ -153,7 +153,7 @@ class FrontDoor:
             f" --allow-host {name} (HEADRACE_ALLOW_HOST)."
         )
         self._log_once(f"host {name}", sentence)
-        # 421: this server is not the one for that name (RFC 9110, 15.5.20). AWS answers it nowhere.
+        # 421: this server does not serve that name (RFC 9110, 15.5.20). AWS never answers 421.
         return refused(request, 421, "HostNotAllowed", sentence)
 
     def _refuse_origin(self, request: HttpRequest, origin: str) -> HttpResponse:
@@ -181,7 +181,7 @@ class FrontDoor:
 
 
 def is_of_a_browser(request: HttpRequest) -> bool:
-    """Whether a browser may have sent a request: it cannot help saying so in one of three headers."""
+    """Whether a browser may have sent a request: every browser sends one of three headers."""
     headers = request.headers
     return (
         "origin" in headers
@@ -191,16 +191,16 @@ def is_of_a_browser(request: HttpRequest) -> bool:
 
 
 def _is_action_by_link(request: HttpRequest) -> bool:
-    """Whether a link or an image would run an operation of the query protocol, which takes GET too."""
+    """Whether a link or an image would run an operation of the query protocol, which accepts GET too."""
     if request.method not in _READING or not request.query or "authorization" in request.headers:
         return False
     return any(name == "Action" for name, _ in parse_qsl(request.query, keep_blank_values=True))
 
 
 def _may_visit(request: HttpRequest, origin: str | None) -> bool:
-    """Judge a request to the cloud's own pages, which have neither scripts nor forms.
+    """Whether to accept a request to the cloud's own pages, which have neither scripts nor forms.
 
-    Somebody who follows a link of another site is shown a page, in a window of its own.
+    A user who follows a link on another site gets the page as a top-level document.
     """
     headers = request.headers
     if origin is None:

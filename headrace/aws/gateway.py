@@ -1,10 +1,10 @@
 """Finds the service and operation of a request, runs it, and returns its answer.
 
-One `Gateway` serves the socket (`handle`), tests (the same, in process) and services calling each other's
-control plane (`call`). Which service: the signature's scope, then `X-Amz-Target`, then the path, then the form's
-Version, each as the services' profiles declare it; the gateway knows none by name.
-A service is owned whole or not at all: what an owned service has not built answers UnknownOperationException
-and never falls through to moto. Thread-safe.
+One `Gateway` serves the socket (`handle`), tests (`handle`, in process) and services that call each other's control
+plane (`call`). It finds the service by the signature's scope, then `X-Amz-Target`, then the path, then the form's
+Version, as the services' profiles declare them; it knows no service by name. headrace owns a service whole or not at
+all: an operation that an owned service does not implement answers UnknownOperationException and is never passed to
+moto. Thread-safe.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Fallback(Protocol):
 
     @property
     def profiles(self) -> Mapping[str, Profile]:
-        """How requests name them, by botocore's names; a service without one is named as botocore does."""
+        """The profiles of services, by botocore's name; a service without a profile uses botocore's names."""
         ...
 
     def handle(self, request: HttpRequest, service: str) -> HttpResponse:
@@ -59,11 +59,11 @@ class Fallback(Protocol):
         ...
 
     def service_of(self, request: HttpRequest, service: str) -> str:
-        """Return botocore's name of the service that a request is for, by what its signature says."""
+        """Return botocore's name of the service that a request's signature names."""
         ...
 
     def account_of(self, access_key: str) -> str | None:
-        """Return the account that a temporary or user key belongs to, when known."""
+        """Return the account of a temporary or user key; empty when it is unknown."""
         ...
 
 
@@ -71,9 +71,9 @@ class Gateway:
     """Routes requests to owned services and to the fallback.
 
     Attributes:
-        names: which service a request is for.
-        inline: which requests never block.
-        faults: which requests are to fail.
+        names: finds the service of a request.
+        inline: tells which requests never block.
+        faults: the rules of fault injection.
     """
 
     def __init__(
@@ -104,19 +104,19 @@ class Gateway:
         for name, profile in fallback.profiles.items():
             self._add(name, profile)
         self._accounts: dict[str, str] = {}
-        # Request ids need to be unlike, not unguessable: a random start and a counter cost nothing.
+        # Request ids must be unique, not unguessable: a random start and a counter are cheap.
         prefix = ids.hex(20)
         self._request_prefix = f"{prefix[:8]}-{prefix[8:12]}-{prefix[12:16]}-{prefix[16:]}-"
         self._request_count = 0
 
     def register(self, api: ServiceApi) -> None:
-        """Add an owned service. That its actions fit AWS's model is held by `check_api`, in a test."""
+        """Add an owned service. A test checks its actions against AWS's model, by `check_api`."""
         self._services[api.name] = OwnedService(api, strict=self._strict)
         self._add(api.name, api.profile)
         self.inline.add(api)
 
     def ask_first(self, permissions: Permissions | None) -> None:
-        """Ask who may do what, from the first request on. Without permissions, everybody may do everything."""
+        """Set the permissions, before the first request. Without permissions, everybody may do everything."""
         self.permissions = self.inline.permissions = permissions
 
     def _add(self, name: str, profile: Profile) -> None:
@@ -131,7 +131,7 @@ class Gateway:
     # --- requests -----------------------------------------------------------------------------
 
     def service_of_head(self, request: HttpRequest) -> str | None:
-        """Return the service of a request of which only the head has come; None when only its body can tell."""
+        """Return the service of a request by its head alone; None when only the body can tell."""
         return self.names.of_head(request, scope_of(request))
 
     def exposed_headers(self, service: str) -> str | None:
@@ -140,9 +140,9 @@ class Gateway:
         return None if owned is None else owned.api.profile.exposed_headers
 
     def refusal_of(self, request: HttpRequest) -> HttpResponse | None:
-        """Return the refusal of a request of which only the head has come; None to go on. Never blocks.
+        """Return the refusal of a request by its head alone; None to accept it. Never blocks.
 
-        Without `--auth` nothing is refused so early, nor what only the body says the service of.
+        Without `--auth` nothing is refused this early, nor are requests whose service only the body tells.
         """
         scope = scope_of(request)
         service = self.names.of_head(request, scope)
@@ -168,7 +168,7 @@ class Gateway:
             refusal = self._refusal(owned, request, call)
             if refusal is not None:
                 return refusal
-        # All keys but those of users and sessions are the account's own, which may do everything.
+        # All keys but those of users and sessions belong to the account itself, which may do everything.
         if scope.access_key[:1] == "A" and self.permissions is not None:
             call.permit = self.permissions.permit_of(scope.access_key, token_of(request))
         answered = self._handle_fallback if owned is None else owned.answer
@@ -188,16 +188,16 @@ class Gateway:
         if isinstance(answer, HttpResponse):
             answer.headers.append(("x-amzn-RequestId", call.request_id))
         else:
-            # Runs before those that wait for the Future are told.
+            # This callback runs before those of the Future's waiters.
             answer.add_done_callback(functools.partial(_add_request_id, call.request_id))
         return answer
 
     def _refusal(
         self, owned: OwnedService | None, request: HttpRequest, call: Call
     ) -> HttpResponse | None:
-        """Refuse what is wrongly signed, or not signed; without `--auth`, what is good no more.
+        """Refuse a request that is not signed or wrongly signed; without `--auth`, only invalid or expired ones.
 
-        That is presigned URLs and roles' credentials after their time, and signatures that lack parts.
+        Without `--auth` these are expired presigned URLs and role credentials, and signatures that lack parts.
         """
         try:
             if owned is not None and request.method in owned.api.profile.unsigned_methods:
@@ -253,7 +253,7 @@ class Gateway:
             )
 
     def _denial(self, request: HttpRequest, call: Call) -> HttpResponse | None:
-        """Refuse a request to one of moto's services that its caller may not make; None to go on."""
+        """Return the refusal of a request to one of moto's services that its caller may not make; None to accept it."""
         assert call.permit is not None
         service = self._fallback.service_of(request, call.service)
         try:
@@ -269,7 +269,7 @@ class Gateway:
         self, scope: Scope, service: str, headers: Mapping[str, str], operation: str = ""
     ) -> Call:
         self._request_count += 1
-        # In order: names cost something too, on every request.
+        # Positional arguments: keyword arguments cost time on every request.
         return Call(
             self.account_of(scope.access_key),
             scope.region or self._region,
@@ -293,7 +293,7 @@ class Gateway:
             raise wording_of(request, call.service).expired_token()
 
     def account_of(self, access_key: str) -> str:
-        """Return the account of an access key: itself when it is 12 digits, else as its session or STS knows it."""
+        """Return the account of an access key: the key itself when it is 12 digits, else its session's or user's."""
         if not access_key:
             return self._account
         known = self._accounts.get(access_key)
@@ -305,9 +305,9 @@ class Gateway:
             account = None if self._sessions is None else self._sessions.account_of(access_key)
             account = account or self._fallback.account_of(access_key)
         if account is None:
-            return self._account  # not kept: STS may come to know it
+            return self._account  # not cached: STS may know it later
         if len(self._accounts) >= MOST_ACCOUNTS_KEPT:
-            # Keys of sessions come and go for as long as a cloud runs.
+            # Session keys come and go while a cloud runs, so the cache is bounded.
             self._accounts.clear()
         self._accounts[access_key] = account
         return account

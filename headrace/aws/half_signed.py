@@ -1,8 +1,8 @@
-"""Refuses requests with incomplete signatures, as AWS does before it looks at a key; also without `--auth`.
+"""Refuses requests with incomplete signatures, as AWS does before it looks up the key; also without `--auth`.
 
-Without `--auth` nothing is asked of local clients that do not sign: neither of those without an Authorization header,
-nor of those whose header only names a Credential (account, region and service). A date is asked for with `--auth` only.
-Source: kinesalite's test/connection.js, whose author compared it with Kinesis (observed).
+Without `--auth`, local clients need not sign: a request may have no Authorization header, or one that only names a
+Credential (account, region and service). A date is required with `--auth` only. Source: kinesalite's
+test/connection.js, whose author compared it with Kinesis (observed).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _PARTS = re.compile(r"([A-Za-z]+)=([^,\s]*)")
 
 
 def parts_of(authorization: str) -> dict[str, str]:
-    """Return the parts of an Authorization header; of one that is there twice the first, which the gateway goes by."""
+    """Return the parts of an Authorization header; when a part is there twice, the first, as the gateway does."""
     return dict(reversed(_PARTS.findall(authorization.partition(" ")[2])))
 
 
 def missing_of(authorization: str, *, has_time: bool) -> str:
-    """Return AWS's sentences about what an Authorization header lacks; empty when it lacks nothing."""
+    """Return AWS's sentences about the missing parts of an Authorization header; empty when none is missing."""
     parts = parts_of(authorization)
     missing = [
         f"Authorization header requires '{name}' parameter. "
@@ -37,7 +37,7 @@ def missing_of(authorization: str, *, has_time: bool) -> str:
 
 
 def is_half_signed(request: HttpRequest) -> bool:
-    """Whether a request with a target says that it is signed, and may lack something. Quick: every request is asked."""
+    """Whether a request with a target claims to be signed, and may lack parts. Fast: it runs for every request."""
     headers = request.headers
     if "x-amz-target" not in headers:
         return False
@@ -53,7 +53,7 @@ def is_half_signed(request: HttpRequest) -> bool:
 
 
 def check(request: HttpRequest, wording: Wording) -> None:
-    """Refuse a request that is half signed, as far as that is done without `--auth`. Raises AwsError."""
+    """Refuse a half-signed request, as far as that applies without `--auth`. Raises AwsError."""
     headers = request.headers
     authorization = headers.get("authorization", "")
     claim_in_query = "X-Amz-Algorithm" in presigned.parameters_of(request)

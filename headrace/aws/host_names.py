@@ -1,4 +1,4 @@
-"""Says whether a text has the form of a Host header's value: a name or an address, and a port."""
+"""Checks whether a text has the form of a Host header's value: a name or an address, and a port."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import re
 # A name or an address (RFC 3986's host, without the comma that a list of two would have), and a port.
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._~%!$&'()*+;=-]*)(?::[0-9]{0,5})?")
 _MOST_KEPT = 1000
-# Values that were seen to have it; who asks often looks here first.
+# A cache of values that have this form; callers for which speed matters look here first.
 WELL_FORMED: set[str | None] = set()
 
 
 def is_host(value: str) -> bool:
-    """Whether `value` may be a Host header's; an empty one may."""
+    """Whether `value` is a valid Host header; an empty one is."""
     if value in WELL_FORMED:
         return True
     if _HOST.fullmatch(value) is None:

@@ -1,8 +1,8 @@
 """Decides which Host headers name this cloud: the machine's addresses, `localhost`, names that SDKs derive.
 
-A web page whose own name is pointed at 127.0.0.1 (DNS rebinding) is of the same origin as what answers it, so nothing
-but the name tells it from the user's own tools. Names that only this machine, or nobody, can give an address to are
-taken; every other one must be listed by `--allow-host`.
+A web page whose domain name resolves to 127.0.0.1 (DNS rebinding) has the same origin as the server there, so only the
+name distinguishes its requests from the user's own tools. Names that nobody else can point at an address are accepted;
+every other name must be listed by `--allow-host`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import re
 import socket
 from collections.abc import Iterable
 
-# What is remembered of names that came; beyond it, all is judged anew.
+# How many names are cached; beyond that the cache is emptied.
 MOST_REMEMBERED = 1000
 
-# A name and a port, an address in brackets and a port. Of anything else, an empty Host among it, nobody is the owner.
+# A name or an address in brackets, and a port. Any other Host, an empty one too, is not this cloud's.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z._-]+))(?::[0-9]{1,5})?")
 _OF_A_RESOURCE = (".lambda-url.", ".execute-api.")
 _LOCAL_NAMES = ("localhost", "localhost.localstack.cloud")
@@ -23,22 +23,22 @@ _ALLOWED = re.compile(r"\*|(?:\*\.)?[0-9a-z_-][0-9a-z._-]*|\[?[0-9a-f:.]+\]?")
 
 
 class HostRefused(ValueError):
-    """What `--allow-host` was given is no host's name; its text is one sentence."""
+    """The value of `--allow-host` is not a host's name; the message is one sentence."""
 
 
 class Hosts:
-    """Judges Host headers. Thread-safe: a set that grows and is emptied whole.
+    """Decides which Host headers name this cloud. Thread-safe: its set only grows, or is emptied whole.
 
     Attributes:
-        known: headers that were judged to be ours, to be looked at directly where every microsecond counts; the hosts
-            of functions and APIs are never among them. None is: a request with no Host does not come from a
-            browser, and over a socket never gets this far.
+        known: headers that were found to be this cloud's, for direct lookups where every microsecond counts. The hosts
+            of functions and APIs are never in it. None is in it: a request without Host does not come from a browser,
+            and the server refuses it on a socket.
     """
 
     def __init__(self, allowed: Iterable[str] = (), *, bound: str = "127.0.0.1") -> None:
         """Take the names of `--allow-host`: `name`, `*.name` or `*`, without ports. Raises HostRefused.
 
-        `bound` is the name or address that the cloud listens on, and so one of its own names.
+        `bound` is the name or address that the cloud listens on, which is also one of its names.
         """
         self.known: set[str | None] = {None}
         self._names: set[str] = {*_LOCAL_NAMES, bound.lower()}
@@ -86,7 +86,7 @@ class Hosts:
 def _is_own_address(text: str) -> bool:
     """Whether `text` is an address of this machine, or a name below a loopback one, as in `bucket.127.0.0.1`.
 
-    No resolver is ever asked for an address, nor for a name that ends in one, so that no stranger can lead it here.
+    No DNS resolver is asked for these, so nobody else can point such a name at this machine.
     """
     address = _address(text)
     if address is None:
@@ -106,7 +106,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _is_of_an_interface(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Whether one of this machine's interfaces has the address: only then can a socket be bound to it."""
+    """Whether an interface of this machine has the address: only then can a socket be bound to it."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -117,7 +117,7 @@ def _is_of_an_interface(address: ipaddress.IPv4Address | ipaddress.IPv6Address) 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is bound to `host` can be reached from this machine only. Raises OSError for an unknown name."""
+    """Whether a server bound to `host` is reachable from this machine only. Raises OSError for an unknown name."""
     address = _address(host)
     if address is not None:
         return address.is_loopback

@@ -1,4 +1,4 @@
-"""An HTTP request and an HTTP response, as the server and the gateway exchange them; no socket here."""
+"""An HTTP request and an HTTP response, as the server and the gateway exchange them, without a socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.aws.operation import Call
 
 
 class ChunkSignatures(Protocol):
-    """Checks the signatures of an upload's chunks, each of which vouches for the one before. For one body."""
+    """Checks the signatures of one upload's chunks; each signature covers the one before."""
 
     def is_right(self, sha256: str, signature: str) -> bool:
         """Whether the next chunk, whose SHA-256 is given in hexadecimal, has this signature."""
@@ -26,10 +26,9 @@ class ChunkSignatures(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """A response body that is `length_bytes` of a file from `offset_bytes` on.
+    """A response body: `length_bytes` of a file from `offset_bytes` on.
 
-    `file` is the file held open, for one that another may take the place of before it is sent; whoever sends
-    the body closes it.
+    `file` is the open file, when another file may replace it before it is sent; the sender of the body closes it.
     """
 
     path: Path
@@ -40,14 +39,14 @@ class FileSlice:
 
 DROPPED = 0
 
-# An iterator is driven on a thread of the server's pool. An asynchronous one is driven on the event loop, where it
-# must never block, and is closed when the client goes away.
+# An iterator runs on a thread of the server's pool. An asynchronous one runs on the event loop, must never block, and
+# is closed when the client goes away.
 Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who signed: the parts of a request's credential scope, empty where there is none."""
+    """The parts of a request's credential scope; empty for an unsigned request."""
 
     access_key: str = ""
     region: str = ""
@@ -56,18 +55,18 @@ class Scope:
 
 @dataclass(slots=True)
 class HttpRequest:
-    """A request, its body read whole.
+    """A request with its complete body.
 
     Attributes:
-        path: as on the wire, percent-encoded, without the query.
-        query: as on the wire, without the question mark.
+        path: percent-encoded, without the query.
+        query: percent-encoded, without the question mark.
         headers: by lower-case name; a repeated header's values are joined with commas.
         body: empty when `body_file` is set.
-        body_file: a body over 16 MiB, as a temporary file under the data directory; the receiver may
-            move it away, and what is left is removed after the answer.
-        scope, service: who signed, and botocore's name of the service that it is for; set by `ServiceNames.service_of`.
+        body_file: a body over 16 MiB, as a temporary file under the data directory. The receiver may move it; otherwise
+            it is deleted after the answer.
+        scope, service: the credential scope, and botocore's name of the service; `ServiceNames.service_of` sets them.
         call: set by the gateway.
-        chunk_signatures: with `--auth`, what checks the chunks of a body that is signed chunk by chunk.
+        chunk_signatures: with `--auth`, checks the chunks of a body that is signed chunk by chunk.
     """
 
     method: str
@@ -83,7 +82,7 @@ class HttpRequest:
 
     @property
     def decoded_path(self) -> str:
-        """The path with percent-escapes undone."""
+        """The path without percent-encoding."""
         return unquote(self.path)
 
     def query_params(self) -> dict[str, str]:
@@ -95,11 +94,11 @@ class HttpRequest:
 class HttpResponse:
     """A response. The server adds Content-Length, or chunks an iterator.
 
-    Status 0 drops the connection (of HTTP/2: resets the stream) with no answer, as a fault on demand asks for.
+    Status 0 drops the connection (in HTTP/2: resets the stream) without an answer, for fault injection.
 
     Attributes:
-        waits: must be done before the answer leaves, such as an fsync; see `headrace.aws.waiting`.
-        failure: gives the answer to send instead when one of `waits` failed.
+        waits: Futures, such as of an fsync, that must be done before the answer is sent; see `headrace.aws.waiting`.
+        failure: returns the answer to send instead when one of `waits` failed.
     """
 
     status: int

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 class Http1Connection(asyncio.Protocol):
     """One client connection: requests in order, answers in the same order. Runs on the event loop's thread.
 
-    While a request is being answered, or its client does not take the answer, what comes is held, not parsed, and then
-    no longer read.
+    While a request is being answered, or its client does not read the answer, further bytes are held without parsing;
+    when too many are held, the connection is no longer read.
     """
 
     def __init__(self, server: Answerer) -> None:
@@ -37,7 +37,7 @@ class Http1Connection(asyncio.Protocol):
         self._reader = RequestReader(server, say_continue=self._say_continue)
         self._writer = AnswerWriter(server, self)
         self._transport: asyncio.Transport | None = None
-        # What came before it was clear whether the client speaks HTTP/2.
+        # The bytes that came before it was clear whether the client speaks HTTP/2.
         self._first: bytes = b""
         self._begun = False
         # Whether bytes that arrive may be parsed at once: none are held, and no request is being answered.
@@ -47,13 +47,13 @@ class Http1Connection(asyncio.Protocol):
         self._writable = self._writer.writable
         self._is_scheduled = False
         self._half_closed = False
-        # No more requests are taken.
+        # The connection takes no more requests.
         self._ended = False
-        # By the server's time: when something last came, went or was done.
+        # The time of the last activity, by the server's clock.
         self._since_s = server.now_s
         self._unsent_before_bytes: int = 0
 
-    # --- what the server asks -----------------------------------------------------------------
+    # --- called by the server -----------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
@@ -100,7 +100,7 @@ class Http1Connection(asyncio.Protocol):
             self._abort_unread()
 
     def _abort_unread(self) -> None:
-        self._server.complain("a connection is closed whose client does not take its answer")
+        self._server.complain("a connection is closed because its client does not read its answer")
         self.abort()
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Http1Connection(asyncio.Protocol):
         self._advance()
 
     def _hand_over(self) -> None:
-        """Give the connection to HTTP/2, whose preface the client began with."""
+        """Hand the connection to HTTP/2: the client began with its preface."""
         assert self._transport is not None
         transport, first = self._transport, self._first[len(PREFACE) :]
         self.connection_lost(None)
@@ -172,8 +172,7 @@ class Http1Connection(asyncio.Protocol):
         successor.data_received(first)
 
     def eof_received(self) -> bool:
-        # A client that will send no more still wants its answers, but to one that goes on until it is told to
-        # stop, this tells.
+        # A client that has finished sending still wants its answers; but an answer without an end is stopped now.
         self._half_closed = True
         self._writer.stop_streaming()
         return bool(self._current or self._has_more)
@@ -194,11 +193,11 @@ class Http1Connection(asyncio.Protocol):
 
     @property
     def _has_more(self) -> bool:
-        """Whether something is there that came behind another request."""
+        """Whether bytes or requests are waiting behind the current request."""
         return bool(self._held or self._reader.ready)
 
     def _advance(self) -> None:
-        """Answer what waits and parse what is held, until something must be waited for, or others have their turn."""
+        """Answer waiting requests and parse held bytes, until a request must wait or the connection's turn is over."""
         turns = self._bounds.turn_requests
         while self._has_more and self._current is None and self._writable.is_set():
             if self._transport is None:
@@ -241,7 +240,7 @@ class Http1Connection(asyncio.Protocol):
         self._take(piece)
 
     def _end_with(self, answer: HttpResponse) -> None:
-        """Take no more requests; `answer` is the connection's last, after those to the requests before it."""
+        """Take no more requests; send `answer` as the connection's last, after the answers to earlier requests."""
         if self._ended:
             return
         self._ended, self._is_free = True, False
@@ -289,7 +288,7 @@ class Http1Connection(asyncio.Protocol):
         return False
 
     def _begin(self, exchange: Exchange) -> None:
-        """Answer a request at once if that can be done; else begin to."""
+        """Answer a request at once if possible; else start a task for it."""
         answer = exchange.answer
         if answer is None and exchange.request.body_file is None:
             answer = self._server.answer_or_handler(exchange.request)
@@ -310,7 +309,7 @@ class Http1Connection(asyncio.Protocol):
         task.add_done_callback(log_failure)
 
     def _finish(self, exchange: Exchange, answer: HttpResponse) -> None:
-        """Write an answer that was waited for, and go on; no task, since many wait for one fsync."""
+        """Write an answer whose waits are done, and continue; without a task, since many answers wait for one fsync."""
         self._write(exchange, settled(answer))
         self._end_exchange(exchange.body)
 
@@ -325,7 +324,7 @@ class Http1Connection(asyncio.Protocol):
                 self._close_after(exchange)
         except ConnectionError:
             self.abort()
-        except OSError as error:  # of the body's file
+        except OSError as error:  # the body's file failed
             self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
             self.abort()
         except Exception:
@@ -347,7 +346,7 @@ class Http1Connection(asyncio.Protocol):
             self._close_after(exchange)
 
     def _close_after(self, exchange: Exchange) -> None:
-        """Close the connection, as its last answer is written."""
+        """Close the connection after its last answer."""
         transport = self._transport
         if transport is None:
             return

@@ -1,4 +1,4 @@
-"""The bytes of an HTTP/1.1 answer: status line, header fields and, if it is bytes, the body."""
+"""Makes the bytes of an HTTP/1.1 answer: status line, header fields and a body of bytes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _STATUS_LINES = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus
 }
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]+")
-# Neither they nor what drops the connection has a body.
+# Statuses without a body; 0 drops the connection.
 BODILESS = frozenset({0, 204, 304})
-# Header and body of a small answer leave in one packet; of a large one the copy would cost more.
+# Header and body of a small answer are joined into one packet; for a large one the copy would cost more.
 WRITE_APART_ABOVE_BYTES = 256 * 1024
 
 
 def whole(answer: HttpResponse, method: str, *, keep_alive: bool) -> tuple[bytes, ...]:
-    """Return an answer whose body is bytes, in the pieces to write: the answer to a request with this method."""
+    """Return the pieces to write of an answer whose body is bytes, to a request with this method."""
     body = answer.body
     assert isinstance(body, bytes)
     length_bytes = None if answer.status in BODILESS else len(body)
@@ -29,7 +29,7 @@ def whole(answer: HttpResponse, method: str, *, keep_alive: bool) -> tuple[bytes
 
 
 def has_body(method: str, status: int) -> bool:
-    """Whether an answer carries its body, or only says what it would be."""
+    """Whether an answer carries its body; an answer to HEAD does not."""
     return method != "HEAD" and status not in BODILESS
 
 
@@ -49,7 +49,7 @@ def head(
         text += f"{name}: {value}\r\n"
         lines += 1
     if text.count("\n") != lines or text.count("\r") != lines:
-        # Something that a client chose, such as an object's metadata, would begin a header, or the body.
+        # Line ends in a client's text, such as an object's metadata, would begin another header, or the body.
         fields = ((clean(name), clean(value)) for name, value in answer.headers)
         return head(
             HttpResponse(answer.status, list(fields)),
@@ -67,5 +67,5 @@ def head(
 
 
 def clean(value: str) -> str:
-    """Return a header's name or value without what would end it and begin another."""
+    """Return a header's name or value without characters that would end it."""
     return _CONTROL.sub(" ", value)

@@ -1,9 +1,9 @@
 """Reads requests from the bytes of an HTTP/1.1 connection, by httptools: request line, headers, body.
 
-What can be read in two ways is refused, never guessed at: two servers that read one request differently are how one
-client's bytes become another's request. The parser (llhttp, by httptools) refuses a Content-Length beside a
-Transfer-Encoding, two Content-Lengths, folded lines, bare LF, spaces before the colon and chunk sizes that are none;
-the rules here are those that it leaves to its user. Source: RFC 9112, 3.2, 6.1 and 7.1.2.
+An ambiguous request is refused, never guessed at: when two servers read one request differently, one client's bytes can
+become another client's request (request smuggling). The parser (llhttp, by httptools) refuses a Content-Length beside a
+Transfer-Encoding, two Content-Lengths, folded lines, bare LF, spaces before the colon and invalid chunk sizes; this
+module implements the rules that the parser leaves to its user. Source: RFC 9112, 3.2, 6.1 and 7.1.2.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from headrace.aws.server_errors import (
 
 log = logging.getLogger(__name__)
 
-# Of a request that is refused by its headers, a body up to this size is read and dropped, so that the connection can
-# be used again; before a larger one it is closed.
+# When a request is refused by its headers, a body up to this size is read and dropped, so that the connection can be
+# used again; for a larger one the connection is closed.
 MAX_UNWANTED_BODY_BYTES = 64 * 1024
-# What a chunk's own size and line ends take, at most.
+# The most bytes that a chunk's size and line ends take.
 FRAMING_BYTES_A_CHUNK = 16
 
 
 def _say_nothing() -> None:
-    """The connection is gone."""
+    """Do nothing: the connection is gone."""
 
 
-# For a connection that is gone: a parser and who hears it keep each other.
+# The callbacks of a closed connection: the parser and its listener refer to each other, so the reference is cut.
 _NO_PARSER = httptools.HttpRequestParser(object())
 
 
 class BadRequest(Exception):
-    """The request is refused, and its connection closed, since what follows cannot be told from it.
+    """The request is refused, and its connection closed, since the start of the next request is unknown.
 
     Attributes:
         status: the HTTP status.
-        message: tells a person who debugs the client what is wrong.
+        message: what is wrong, for a person who debugs the client.
     """
 
     def __init__(self, status: int, message: str) -> None:
@@ -61,7 +61,7 @@ class BadRequest(Exception):
 
 
 class _BodyUnwanted(Exception):
-    """The request is refused, and its body is not waited for."""
+    """The request is refused without waiting for its body."""
 
 
 class RequestHead:
@@ -69,9 +69,9 @@ class RequestHead:
 
     Attributes:
         headers: by lower-case name; a repeated header's values are joined with commas.
-        method, path, query: as in `HttpRequest`, once it is complete.
-        version: `1.0` or `1.1`, once it is complete.
-        length: what Content-Length says, once it is complete; None without one.
+        method, path, query: as in `HttpRequest`, once the head is complete.
+        version: `1.0` or `1.1`, once the head is complete.
+        length: the Content-Length, once the head is complete; None without one.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -88,18 +88,18 @@ class RequestHead:
         self._hosts = 0
 
     def add_target(self, target: bytes) -> None:
-        """Take a part of the request line's target. Raises BadRequest."""
+        """Add a part of the request line's target. Raises BadRequest."""
         self._url += target
         self._grow(len(target))
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Take a header field. Raises BadRequest."""
+        """Add a header field. Raises BadRequest."""
         self._count += 1
         self._grow(len(name) + len(value))
         key = name.decode("latin-1").lower()
         if key == "host":
             self._hosts += 1
-        text = value.decode("latin-1").strip(" \t")  # llhttp keeps what trails
+        text = value.decode("latin-1").strip(" \t")  # llhttp keeps trailing blanks
         known = self.headers.get(key)
         self.headers[key] = text if known is None else f"{known},{text}"
 
@@ -109,7 +109,7 @@ class RequestHead:
             raise BadRequest(431, "request header fields too large")
 
     def complete(self, method: str, version: str) -> None:
-        """Check the whole of it. Raises BadRequest."""
+        """Check the complete head. Raises BadRequest."""
         self.method, self.version = method, version
         if version not in ("1.0", "1.1"):
             raise BadRequest(505, "HTTP/1.1, HTTP/1.0 and HTTP/2 are spoken here")
@@ -126,15 +126,17 @@ class RequestHead:
         if coding is not None and coding.lower() != "chunked":
             raise BadRequest(501, "the only Transfer-Encoding known is chunked")
         length = self.headers.get("content-length")
-        self.length = None if length is None else int(length)  # digits: the parser saw to it
+        self.length = (
+            None if length is None else int(length)
+        )  # the parser has checked that these are digits
 
     @property
     def chunked(self) -> bool:
-        """Whether the body comes in chunks."""
+        """Whether the body is chunked."""
         return "transfer-encoding" in self.headers
 
     def without_offer(self) -> bytes:
-        """Return a head that says of the body and the connection what this one does, and offers no other protocol."""
+        """Return the bytes of a head with the same body and connection headers that offers no other protocol."""
         lines = ["POST / HTTP/1.1"]
         if self.chunked:
             lines.append("Transfer-Encoding: chunked")
@@ -148,7 +150,7 @@ class RequestHead:
         self.path, _, self.query = self._url.decode("latin-1").partition("?")
         if self.path.startswith("/") or (self.path == "*" and method == "OPTIONS"):
             return
-        # Absolute form, as to a proxy: its host is the one that counts (RFC 9112, 3.2.2).
+        # Absolute form, as to a proxy: its host overrides the Host header (RFC 9112, 3.2.2).
         scheme, found, rest = self._url.decode("latin-1").partition("://")
         if not found or scheme.lower() not in ("http", "https"):
             raise BadRequest(400, "the request's target is neither a path nor a URL")
@@ -161,14 +163,14 @@ class RequestHead:
 
 
 class RequestReader:
-    """One connection's requests as they arrive. Runs on the event loop's thread.
+    """Reads the requests of one connection as they arrive. Runs on the event loop's thread.
 
     The `on_...` methods are httptools' callbacks.
 
     Attributes:
-        ready: requests that came whole, or whose answer is known already.
-        rest: what came after a request that offers another protocol, and is to be fed again.
-        body_left_bytes: what is to come of a body whose length is known.
+        ready: requests that are complete, or whose answer is already known.
+        rest: the bytes after a request that offers another protocol, which must be fed again.
+        body_left_bytes: how many bytes of a body of known length are still to come.
     """
 
     def __init__(self, server: Receiver, *, say_continue: Callable[[], None]) -> None:
@@ -184,17 +186,17 @@ class RequestReader:
         # Bytes of the body that are parsed and not yet in `_body`.
         self._pieces: list[bytes] = []
         self._refusal: HttpResponse | None = None
-        # When the head began to arrive, by the server's time; None while it does not.
+        # When the head began to arrive, by the server's clock; None while none is arriving.
         self._head_since_s: float | None = None
         self._since_s = server.now_s
         self._head_fed_bytes = 0
         self._framing_bytes = 0
-        # Whether the parser is shown a head that it has seen.
+        # Whether the parser gets a head for the second time.
         self._is_repeated = False
 
     @property
     def is_arriving(self) -> bool:
-        """Whether a part of a request has come."""
+        """Whether a part of a request has arrived."""
         return self._head is not None or self._head_since_s is not None
 
     @property
@@ -203,12 +205,12 @@ class RequestReader:
         return "GET" if self._head is None else self._head.method
 
     def await_head(self) -> None:
-        """Expect header fields from now on; something that may be their beginning has come."""
+        """Start the time limit for a head: bytes that may begin one have arrived."""
         if not self.is_arriving:
             self._head_since_s = self._server.now_s
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """Take what has come; return the connection's last answer when it cannot be gone on with."""
+        """Parse new bytes; return the connection's last answer when it must be closed."""
         self.await_head()
         self._since_s = self._server.now_s
         arriving = self._body
@@ -222,7 +224,8 @@ class RequestReader:
             return self._refusal or self._answer_to(error.__context__)
         except httptools.HttpParserError:
             return plain(400, "bad request")
-        # What the parser keeps or swallows without a word is bounded: an endless header field, or chunk extension.
+        # Bound the bytes that the parser buffers or skips without a callback: an endless header field, or chunk
+        # extension.
         if self._head_since_s is not None:
             self._head_fed_bytes += len(data)
             if self._head_fed_bytes > self._bounds.head_bytes + self._bounds.turn_bytes:
@@ -238,7 +241,7 @@ class RequestReader:
         return None
 
     def _answer_to(self, error: BaseException | None) -> HttpResponse:
-        """Return the answer to a request that a callback did not take."""
+        """Return the answer to a request for which a callback raised an error."""
         headers = {} if self._head is None else self._head.headers
         match error:
             case BadRequest():
@@ -249,14 +252,14 @@ class RequestReader:
                 self._server.complain("a request's body cannot be stored: %s", error)
                 return body_not_stored(headers)
             case _:
-                log.error("a request cannot be taken", exc_info=error)
+                log.error("a request cannot be read", exc_info=error)
                 return internal_failure()
 
     def _decline_offer(self, rest: bytes) -> None:
-        """Go on in HTTP/1.1: nothing else is spoken here, and a client that offers it has to expect that.
+        """Continue in HTTP/1.1 after a client has offered to upgrade to another protocol; a client must expect this.
 
-        Java's own client offers HTTP/2 in its first request (RFC 9110, 7.8). The parser takes such a request for the
-        connection's last; what follows, and would be read as a request, may be its body.
+        Java's own client offers HTTP/2 in its first request (RFC 9110, 7.8). The parser treats such a request as the
+        connection's last; the bytes after it may be its body, and must not be read as a request.
         """
         self.rest = rest
         self._parser = httptools.HttpRequestParser(self)
@@ -266,7 +269,7 @@ class RequestReader:
             self._is_repeated = False
 
     def _count_framing(self, fed_bytes: int, body_bytes: int) -> HttpResponse | None:
-        """Return the last answer to a body of which too little came in what was fed; None to go on."""
+        """Return the last answer when chunk framing outweighs the body too much; None to continue."""
         extra_bytes = fed_bytes - 3 * body_bytes
         self._framing_bytes = max(0, self._framing_bytes + extra_bytes)
         if self._framing_bytes > self._bounds.framing_bytes:
@@ -274,17 +277,17 @@ class RequestReader:
         return None
 
     def late(self, now_s: float) -> tuple[bool, HttpResponse | None]:
-        """Return whether too much time has passed, and the connection's last answer, if there is one."""
+        """Return whether a time limit has passed, and the connection's last answer, if there is one."""
         if self._head_since_s is not None:
             is_late = now_s - self._head_since_s > self._bounds.head_s
-            # Before a request is begun, an answer could be taken for that to the next one.
+            # No answer before a request has begun: the client could take it for the answer to its next request.
             return is_late, None if self._head is None else plain(408, "no header fields came")
         if self._head is None or now_s - self._since_s <= self._bounds.body_idle_s:
             return False, None
         return True, body_late(self._head.headers)
 
     def forget(self) -> None:
-        """Give back what a request holds that will not be whole."""
+        """Release the resources of a request that will never be complete."""
         if self._body is not None:
             self._body.release()
         self._head = self._body = self._refusal = self._head_since_s = None
@@ -292,7 +295,7 @@ class RequestReader:
         self.body_left_bytes = 0
 
     def close(self) -> None:
-        """Take nothing more."""
+        """Stop reading."""
         self.forget()
         self._parser, self._say_continue = _NO_PARSER, _say_nothing
         for exchange in self.ready:
@@ -313,7 +316,7 @@ class RequestReader:
             self._head.add_target(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # After the body it is no header field (RFC 9110, 6.5.1): the request was judged without it.
+        # A trailer after the body is not a header field (RFC 9110, 6.5.1): the request was checked without it.
         if self._head is not None and self._body is None:
             self._head.add_header(name, value)
 

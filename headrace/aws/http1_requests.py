@@ -1,4 +1,4 @@
-"""Takes apart an HTTP/1.1 request as SDKs send it, whole in one piece; every other one is `http1_reader`'s."""
+"""Parses an HTTP/1.1 request in the form that SDKs send, complete in one piece; `http1_reader` reads all others."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import re
 from headrace.aws.host_names import WELL_FORMED, is_host
 from headrace.aws.http import HttpRequest
 
-# A request as SDKs send it, whole in one piece, is taken apart here in a third of the time that the parser's calls back
-# into Python take. Everything else, and everything that is odd in any way, is the parser's.
+# A request of this form is parsed here in a third of the time that the parser's callbacks into Python take. The parser
+# reads every request that is unusual in any way.
 _USUAL_START = b"POST / HTTP/1.1\r\n"
 _MOST_USUAL_BYTES = 64 * 1024
 _MOST_USUAL_HEADERS = 64
@@ -19,7 +19,7 @@ _names: dict[str, str] = {}
 
 
 def _lower_name(name: str) -> str | None:
-    """Return a header's name in lower case; None when it is no token."""
+    """Return a header's name in lower case; None when it is not a token."""
     lower = _names.get(name)
     if lower is None and _TOKEN.fullmatch(name):
         lower = name.lower()
@@ -29,7 +29,7 @@ def _lower_name(name: str) -> str | None:
 
 
 def usual_request(data: bytes) -> HttpRequest | None:
-    """Return the one whole request that `data` is; None when it is anything but that."""
+    """Return the request when `data` is exactly one complete usual request, else None."""
     if not data.startswith(_USUAL_START):
         return None
     end = data.find(b"\r\n\r\n", 0, _MOST_USUAL_BYTES)

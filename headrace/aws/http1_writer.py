@@ -18,13 +18,13 @@ FILE_PIECE_BYTES = 16 * 1024 * 1024
 
 
 class AnswerWriter:
-    """The writing side of one connection, `owner`. Runs on the event loop's thread.
+    """Writes the answers of the connection `owner`. Runs on the event loop's thread.
 
     Attributes:
         transport: None before the connection is made, and once it is gone.
-        writable: set while the client takes what is written.
-        sending: the task that sends a file; None while none is on its way.
-        since_s: by the server's time, when the last piece of a file was begun.
+        writable: set while the socket accepts more bytes.
+        sending: the task that sends a file; None when there is none.
+        since_s: when the last piece of a file was begun, by the server's clock.
     """
 
     def __init__(self, server: Answerer, owner: Connection) -> None:
@@ -34,17 +34,17 @@ class AnswerWriter:
         self.since_s = server.now_s
         self._server = server
         self._owner = owner
-        # The task that drives a body until it is told to stop.
+        # The task that writes a body without an end, until it is stopped.
         self._streaming: asyncio.Task[None] | None = None
         self.sending: asyncio.Task[None] | None = None
 
     def stop_streaming(self) -> None:
-        """Tell a body that goes on until it is told to stop."""
+        """Stop the task that writes a body without an end."""
         if self._streaming is not None:
             self._streaming.cancel()
 
     def stop_sending(self) -> None:
-        """Stop sending a file: before its socket is closed, whose number may be another's a moment later."""
+        """Stop sending a file; call this before the socket is closed, since its descriptor may be reused at once."""
         if self.sending is not None:
             self.sending.cancel()
 
@@ -54,7 +54,7 @@ class AnswerWriter:
             self.transport.write(data)
 
     def write(self, exchange: Exchange, answer: HttpResponse) -> bool:
-        """Write an answer whose body is bytes; return whether there was one, and the connection was not dropped."""
+        """Write an answer whose body is bytes; return whether it was sent, rather than the connection dropped."""
         if answer.status == DROPPED:
             self._owner.abort()
             return False
@@ -65,7 +65,7 @@ class AnswerWriter:
         return True
 
     async def write_long(self, exchange: Exchange, answer: HttpResponse) -> bool:
-        """Write an answer whose body is a file or comes in parts; return whether all of it was written.
+        """Write an answer whose body is a file or an iterator; return whether all of it was written.
 
         Raises OSError.
         """
@@ -74,7 +74,7 @@ class AnswerWriter:
         return await self._write_parts(exchange, answer)
 
     async def _write_parts(self, exchange: Exchange, answer: HttpResponse) -> bool:
-        """Write a body as it comes, at the client's pace."""
+        """Write the parts of a body as they are made, at the client's pace."""
         length_bytes = length_of(answer)
         chunked = length_bytes is None and not exchange.is_http10
         parts = self._server.parts(exchange, self._owner, answer)
@@ -94,7 +94,7 @@ class AnswerWriter:
                 if chunked:
                     self.send(b"0\r\n\r\n")
         except asyncio.CancelledError:
-            # The client is gone, and nobody awaits this task.
+            # The client is gone, and nothing awaits this task.
             self._owner.close()
             return False
         else:
@@ -104,7 +104,7 @@ class AnswerWriter:
             await parts.aclose()
 
     async def _write_file(self, exchange: Exchange, answer: HttpResponse, part: FileSlice) -> bool:
-        """Let the kernel send a part of a file; a quarter of the work of reading it. Raises OSError."""
+        """Let the kernel send a slice of a file, which takes a quarter of the work of reading it. Raises OSError."""
         loop, transport = asyncio.get_running_loop(), self.transport
         with part.file or part.path.open("rb") as file:
             if transport is None:
@@ -116,19 +116,19 @@ class AnswerWriter:
             self.sending = asyncio.current_task()
             try:
                 while at < end and self._is_open:
-                    # In pieces, so that it shows whether the client takes any.
+                    # In pieces, so that progress of the client is noticed.
                     self.since_s = self._server.now_s
                     sent = await loop.sendfile(transport, file, at, min(end - at, FILE_PIECE_BYTES))
                     if not sent:
                         raise OSError(f"{part.path} ends {end - at} bytes too soon")
                     at += sent
             except asyncio.CancelledError:
-                return False  # the connection was closed, and nobody awaits this task
+                return False  # the connection was closed, and nothing awaits this task
             finally:
                 self.sending = None
         return True
 
     @property
     def _is_open(self) -> bool:
-        """Whether the client is still there; asked anew after every wait."""
+        """Whether the client is still connected; call this after every wait."""
         return self.transport is not None

@@ -1,7 +1,7 @@
-"""Serves HTTP/2 on one connection, by h2: what SDKs for JavaScript and Java speak to Kinesis.
+"""Serves HTTP/2 on one connection, by h2. The SDKs for JavaScript and Java use it for Kinesis.
 
-In clear text with prior knowledge (RFC 9113, 3.3): a client that speaks it begins with its preface, and
-`Http1Connection` hands the connection over. Streams are answered side by side, as each is done.
+In clear text with prior knowledge (RFC 9113, 3.3): such a client begins with the preface, and `Http1Connection` hands
+the connection over. Streams are answered concurrently, in any order.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from headrace.aws.tasks import log_failure
 
 log = logging.getLogger(__name__)
 
-# A header block takes the time of one more frame for each so many bytes.
+# A header block counts as one more frame for each so many bytes.
 HEADER_BYTES_A_TURN = 512
-# A request takes the time of so many frames more: it is decoded, routed, and perhaps answered.
+# A request counts as so many more frames, since it is decoded, routed, and perhaps answered.
 HEADERS_TURNS = 2
 
 
@@ -70,13 +70,13 @@ class Http2Connection(asyncio.Protocol):
         self._answering: dict[int, Answering] = {}
         self._is_greeted = False
         self._is_scheduled = False
-        # The client begins no more streams.
+        # The client opens no more streams.
         self._is_left = False
-        # By the server's time: when something last came, and when the part of a frame that is there began to.
+        # By the server's clock: when bytes last came, and when the current incomplete frame began to arrive.
         self._since_s = server.now_s
         self._part_since_s: float | None = None
 
-    # --- what the server asks -----------------------------------------------------------------
+    # --- called by the server -----------------------------------------------------------------
 
     @property
     def is_idle(self) -> bool:
@@ -102,12 +102,12 @@ class Http2Connection(asyncio.Protocol):
         bounds = self._bounds
         self._server.is_behind(self, self.unsent_bytes)
         if self._transport.is_closing():
-            # The client does not take what was written last.
+            # The client does not read the bytes that were written last.
             if now_s - self._since_s > bounds.answer_idle_s:
                 self.abort()
             return
         for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
-            self._server.complain("an answer is dropped that its client does not take")
+            self._server.complain("an answer is dropped because its client does not read it")
             self._drop(stream_id, ErrorCodes.CANCEL)
         for stream_id, receiving in list(self._receiving.items()):
             if now_s - receiving.since_s > bounds.body_idle_s:
@@ -118,7 +118,7 @@ class Http2Connection(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """Say goodbye and close."""
+        """Send GOAWAY and close."""
         if self._transport is not None and not self._transport.is_closing():
             self._since_s = self._server.now_s
             self._h2.close_connection(ErrorCodes.NO_ERROR)
@@ -134,7 +134,7 @@ class Http2Connection(asyncio.Protocol):
     # --- asyncio.Protocol ---------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin: our settings go out first."""
+        """Begin: send this server's settings first."""
         self._transport = cast("asyncio.Transport", transport)
         self._server.opened(self)
         self._h2.initiate_connection()
@@ -161,12 +161,12 @@ class Http2Connection(asyncio.Protocol):
             self._advance()
 
     def pause_writing(self) -> None:
-        """Hold: the socket's buffer is full."""
+        """Stop writing: the socket's buffer is full."""
         self._sender.can_write = False
         self._fell_behind()
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue writing."""
         self._sender.can_write = True
         self._server.is_behind(self, self.unsent_bytes)
         self._sender.tell()
@@ -181,7 +181,7 @@ class Http2Connection(asyncio.Protocol):
     # --- frames -------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Take the frames that have come, so many that others have their turn too."""
+        """Process frames that have arrived, up to the limit of one turn."""
         turns = self._bounds.turn_frames
         try:
             while self._transport is not None and turns > 0:
@@ -199,7 +199,7 @@ class Http2Connection(asyncio.Protocol):
             self._end(ErrorCodes.FRAME_SIZE_ERROR)
         except ProtocolError as error:
             log.debug("HTTP/2: %s", error)
-            self._leave()  # h2 has made the GOAWAY that says why
+            self._leave()  # h2 has queued a GOAWAY with the reason
         if self._transport is None:
             return
         self._sender.flush()
@@ -207,7 +207,7 @@ class Http2Connection(asyncio.Protocol):
         self._close_when_done()
 
     def _read_on(self, *, has_more: bool) -> None:
-        """Read on, or, with frames left from this turn, first let others have theirs."""
+        """Continue reading; when frames are left from this turn, let other connections have their turn first."""
         assert self._transport is not None
         if has_more:
             self._is_scheduled = True
@@ -228,7 +228,7 @@ class Http2Connection(asyncio.Protocol):
         self._advance()
 
     def _receive(self, frame: Frame) -> None:
-        """Take one frame. Raises TooMuch and h2's ProtocolError."""
+        """Process one frame. Raises TooMuch and h2's ProtocolError."""
         if not self._is_greeted and frame.kind != Kind.SETTINGS:
             self._end(ErrorCodes.PROTOCOL_ERROR, "SETTINGS comes first")
             return
@@ -236,9 +236,9 @@ class Http2Connection(asyncio.Protocol):
         in_headers = self._guard.in_headers
         self._guard.check(frame, self._server.now_s, wanted=frame.stream_id in self._receiving)
         if frame.is_goodbye and not in_headers:
-            # Not shown to h2, which would take the connection for closed. The streams that are open are to be answered
-            # yet (RFC 9113, 6.8), with all that belongs to it: Node's clients say goodbye as soon as a subscription
-            # has begun, and open their windows, acknowledge settings and answer pings for as long as it lasts.
+            # Not passed to h2, which would consider the connection closed. Open streams must still be answered (RFC
+            # 9113, 6.8): Node's clients send GOAWAY as soon as a subscription has begun, and then open their windows,
+            # acknowledge settings and answer pings for as long as it lasts.
             self._is_left = True
             if frame.goodbye_code != ErrorCodes.NO_ERROR:
                 self._leave()
@@ -263,16 +263,16 @@ class Http2Connection(asyncio.Protocol):
             case WindowUpdated():
                 self._sender.tell()
             case _:
-                pass  # acknowledgements, pings (answered by h2), trailers, priorities
+                pass  # nothing to do for acknowledgements, pings (h2 answers them), trailers, priorities
 
     def _end(self, code: ErrorCodes, reason: str = "") -> None:
-        """Close the connection, and say why."""
+        """Close the connection, with the reason."""
         if self._transport is not None:
             self._h2.close_connection(code, reason.encode() or None)
             self._leave()
 
     def _leave(self) -> None:
-        """Close the connection once the client had time to read what was said last."""
+        """Close the connection once the client had time to read the last frames."""
         transport = self._transport
         if transport is not None:
             self._sender.flush()
@@ -289,7 +289,7 @@ class Http2Connection(asyncio.Protocol):
     def _begin(self, event: RequestReceived) -> None:
         stream_id = event.stream_id or 0
         if len(self._receiving) + len(self._answering) >= self._bounds.streams:
-            # Streams that were reset have their requests running yet (CVE-2023-44487).
+            # Requests of streams that were reset still run, and count (CVE-2023-44487).
             self._sender.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
         receiving = Receiving(event.headers or [], self._server.bodies, self._server.now_s)
@@ -303,7 +303,7 @@ class Http2Connection(asyncio.Protocol):
             self._sender.say_continue(stream_id)
 
     def _refuse(self, stream_id: int, receiving: Receiving, answer: HttpResponse) -> None:
-        """Answer before the body is there; what comes of it is dropped."""
+        """Answer before the body is complete; the rest of the body is dropped."""
         receiving.body.release()
         receiving.unwanted_bytes = 0
         exchange = Exchange(receiving.request(), answer=answer)
@@ -327,7 +327,7 @@ class Http2Connection(asyncio.Protocol):
             self._server.complain("a request's body cannot be stored: %s", error)
             self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
             return
-        # The answer is whole; this asks the client to stop (RFC 9113, 8.1).
+        # The answer is complete; this asks the client to stop sending (RFC 9113, 8.1).
         del self._receiving[stream_id]
         self._sender.reset(stream_id, ErrorCodes.NO_ERROR)
 

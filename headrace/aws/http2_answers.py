@@ -15,32 +15,32 @@ from headrace.aws.http import DROPPED, HttpResponse
 from headrace.aws.http1_answers import clean, has_body
 from headrace.aws.http2_frames import FrameGuard
 
-# They mean the connection in HTTP/1.1 and are not allowed here (RFC 9113, 8.2.2).
+# Headers that describe an HTTP/1.1 connection and are not allowed in HTTP/2 (RFC 9113, 8.2.2).
 _OF_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "upgrade"})
 MOST_FRAME_BYTES = 64 * 1024
-# So many streams of a connection send so many frames each, before other streams and other connections have their turn.
+# How many streams of a connection send how many frames each before other streams and connections have their turn.
 STREAMS_A_TURN = 4
 FRAMES_A_TURN = 8
 
 
 class Gone(Exception):
-    """The stream or its connection is no more; nobody waits for the answer."""
+    """The stream or its connection is closed; nothing waits for the answer."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """An answer that its client's windows, or the socket, hold up."""
+    """An answer that waits for its client's windows or for the socket."""
 
     left_bytes: int
     since_s: float
 
 
 class AnswerSender:
-    """Sends answers. Runs on the event loop's thread.
+    """Sends the answers of one connection. Runs on the event loop's thread.
 
     Attributes:
-        can_write: whether the socket takes more; after setting it, call `tell`.
-        unsent_bytes: of answers that wait for the client.
+        can_write: whether the socket accepts more bytes; after setting it, call `tell`.
+        unsent_bytes: the bytes of answers that wait for the client.
     """
 
     def __init__(
@@ -64,17 +64,17 @@ class AnswerSender:
         self._turns = STREAMS_A_TURN
         self._line: deque[asyncio.Future[None]] = deque()
         self._is_turning = False
-        # Set whenever something that a writer waits for may have changed: windows, the socket, the end.
+        # Set whenever the state that writers wait for may have changed: windows, the socket, the end.
         self._news = asyncio.Event()
 
     def flush(self) -> None:
-        """Write what h2 has made."""
+        """Write the bytes that h2 has queued."""
         data = self._h2.data_to_send()
         if data:
             self._write(data)
 
     def tell(self) -> None:
-        """Let writers look again."""
+        """Make the writers check their state again."""
         self._news.set()
 
     def close(self) -> None:
@@ -83,12 +83,12 @@ class AnswerSender:
         self.tell()
 
     def is_gone(self, stream_id: int) -> bool:
-        """Whether nothing can be sent on a stream any more."""
+        """Whether a stream is closed for sending."""
         stream = self._h2.streams.get(stream_id)
         return self._is_closed or stream is None or stream.closed
 
     def late(self, now_s: float, most_s: float) -> list[int]:
-        """Return the streams whose clients have taken nothing for longer than `most_s`."""
+        """Return the streams of which the client has read nothing for longer than `most_s`."""
         return [
             stream_id
             for stream_id, waiting in self._waiting.items()
@@ -96,17 +96,17 @@ class AnswerSender:
         ]
 
     def reset(self, stream_id: int, code: ErrorCodes) -> None:
-        """End a stream before its time, if there is still one."""
+        """Reset a stream, if it is still open."""
         if not self.is_gone(stream_id):
             self._h2.reset_stream(stream_id, code)
             self.flush()
 
     def say_continue(self, stream_id: int) -> None:
-        """Let the client send its body."""
+        """Send 100 Continue, so that the client sends its body."""
         self._h2.send_headers(stream_id, [(":status", "100")])
 
     def write_at_once(self, stream_id: int, method: str, answer: HttpResponse) -> bool:
-        """Write a small answer in one go, to be flushed; False when it has to wait for a window."""
+        """Queue a small answer at once; return False when it must wait for a window. Call `flush` afterwards."""
         body = answer.body
         if not isinstance(body, bytes) or answer.waits or answer.status == DROPPED:
             return False
@@ -191,7 +191,7 @@ class AnswerSender:
             self._note(stream_id, 0)
 
     async def _take_turn(self) -> None:
-        """Wait until it is one's turn to send, in line."""
+        """Wait until it is this stream's turn to send."""
         if self._turns and not self._line:
             self._turns -= 1
         else:

@@ -1,8 +1,8 @@
-"""Cuts HTTP/2 frames out of a connection's bytes and counts them, before h2 processes any.
+"""Splits a connection's bytes into HTTP/2 frames and counts the frames, before h2 processes them.
 
-h2 takes bytes and gives the events of all the frames in them. One at a time is better in three ways: what a frame
-means can be acted on before the next one is looked at (a GOAWAY, above all), a turn on the event loop is so many frames
-and not so many kilobytes, and floods of frames that cost work and carry nothing are noticed.
+h2 takes bytes and returns the events of all frames in them. Passing it one frame at a time has three advantages: each
+frame takes effect before the next one is parsed (above all a GOAWAY), a turn on the event loop is limited in frames and
+not in kilobytes, and floods of frames without content are noticed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PADDED = 0x8
 
 
 class Kind(IntEnum):
-    """The kinds of frames. Source: RFC 9113, 6."""
+    """The types of frames. Source: RFC 9113, 6."""
 
     DATA = 0
     HEADERS = 1
@@ -39,16 +39,16 @@ class TooMuch(Exception):
 
 
 class FrameTooLarge(Exception):
-    """A frame is larger than the size that was agreed on."""
+    """A frame is larger than this server's SETTINGS_MAX_FRAME_SIZE."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """A frame, whole.
+    """A complete frame.
 
     Attributes:
-        kind: one of `Kind`, or any other number.
-        data: the frame with its head.
+        kind: the frame's type: one of `Kind`, or an unknown number.
+        data: the frame with its header.
     """
 
     kind: int
@@ -58,12 +58,12 @@ class Frame:
 
     @property
     def payload_bytes(self) -> int:
-        """The length that the head says."""
+        """The payload's length, from the frame's header."""
         return len(self.data) - HEAD_BYTES
 
     @property
     def is_goodbye(self) -> bool:
-        """Whether it is a well-formed GOAWAY; h2 refuses a malformed one."""
+        """Whether the frame is a well-formed GOAWAY; h2 refuses a malformed one."""
         return self.kind == Kind.GOAWAY and self.stream_id == 0 and self.payload_bytes >= 8
 
     @property
@@ -73,7 +73,7 @@ class Frame:
 
     @property
     def is_empty_data(self) -> bool:
-        """Whether it is DATA with nothing in it, padding apart, that does not even end its stream."""
+        """Whether the frame is DATA without content (but padding) that does not end its stream."""
         if self.kind != Kind.DATA or self.flags & END_STREAM:
             return False
         padding = self.data[HEAD_BYTES] + 1 if self.flags & PADDED and self.payload_bytes else 0
@@ -81,23 +81,23 @@ class Frame:
 
 
 class FrameReader:
-    """Cuts what comes after the preface into frames."""
+    """Splits the bytes after the preface into frames."""
 
     def __init__(self, most_bytes: int) -> None:
         self._data = bytearray()
         self._most_bytes = most_bytes
 
     def add(self, data: bytes) -> None:
-        """Take what has come."""
+        """Add new bytes."""
         self._data += data
 
     @property
     def has_part(self) -> bool:
-        """Whether a part of a frame has come, and its rest has not."""
+        """Whether an incomplete frame has arrived."""
         return bool(self._data)
 
     def next(self) -> Frame | None:
-        """Return the next whole frame, if there is one. Raises FrameTooLarge."""
+        """Return the next complete frame, if there is one. Raises FrameTooLarge."""
         if len(self._data) < HEAD_BYTES:
             return None
         size_bytes = int.from_bytes(self._data[:3])
@@ -113,10 +113,10 @@ class FrameReader:
 
 @dataclass(slots=True)
 class Allowance:
-    """A token bucket: a number at once, and a number a second after that.
+    """A token bucket with a burst and a rate per second.
 
     Attributes:
-        left: how many more may come now.
+        left: how many tokens are left.
     """
 
     burst: float
@@ -128,7 +128,7 @@ class Allowance:
         self.left = self.burst
 
     def spend(self, now_s: float) -> bool:
-        """Take one; False when there is none."""
+        """Take a token; return False when there is none."""
         self.left = min(self.burst, self.left + (now_s - self._since_s) * self.per_s)
         self._since_s = now_s
         if self.left < 1:
@@ -137,16 +137,16 @@ class Allowance:
         return True
 
     def add(self, more: float) -> None:
-        """Earn more, up to the burst."""
+        """Add tokens, up to the burst."""
         self.left = min(self.burst, self.left + more)
 
 
 class FrameGuard:
-    """Counts one connection's frames that make work and carry nothing.
+    """Counts one connection's frames that cost work and have no content.
 
-    Each bound is many times what clients of good will need. RST_STREAM's is nghttp2's, against CVE-2023-44487 (rapid
-    reset). WINDOW_UPDATE is earned by what is sent, since clients say it as they read. Against CVE-2024-27316
-    (CONTINUATION) a header block has a bound in bytes and in frames, before any of it is decoded.
+    Each bound is many times what well-behaved clients need. The bound of RST_STREAM is nghttp2's, against
+    CVE-2023-44487 (rapid reset). Sent data allows more WINDOW_UPDATE frames, since clients send them as they read.
+    Against CVE-2024-27316 (CONTINUATION), a header block is bounded in bytes and in frames before any of it is decoded.
     """
 
     MOST_CONTINUATIONS = 32
@@ -162,15 +162,15 @@ class FrameGuard:
 
     @property
     def in_headers(self) -> bool:
-        """Whether a header block is not whole yet; nothing but CONTINUATION may come then."""
+        """Whether a header block is incomplete; only CONTINUATION may follow then."""
         return self._block_frames > 0
 
     def sent(self, size_bytes: int) -> None:
-        """Note what is sent of answers: the client will open its windows again for it."""
+        """Note that bytes of an answer were sent, for which the client will open its windows again."""
         self._updates.add(2 + size_bytes / 1024)
 
     def check(self, frame: Frame, now_s: float, *, wanted: bool) -> None:
-        """Count a frame; DATA is `wanted` on a stream whose request is not whole. Raises TooMuch."""
+        """Count a frame; DATA is `wanted` on a stream whose request is incomplete. Raises TooMuch."""
         allowance = self._idle_frames
         match frame.kind:
             case Kind.DATA if wanted and not frame.is_empty_data:
@@ -185,7 +185,7 @@ class FrameGuard:
             case Kind.WINDOW_UPDATE:
                 allowance = self._updates
             case _:
-                pass  # PRIORITY, GOAWAY, acknowledgements, DATA for nothing, and kinds that nobody knows
+                pass  # PRIORITY, GOAWAY, acknowledgements, unwanted DATA, and unknown types
         if not allowance.spend(now_s):
             raise TooMuch(f"too many {_name(frame.kind)} frames")
 

@@ -1,4 +1,4 @@
-"""Holds the request of one HTTP/2 stream: while it arrives, and while its answer is made."""
+"""The request of one HTTP/2 stream, while it arrives and while it is answered."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.request_body import MAX_BODY_BYTES, Bodies, RequestBody
 from headrace.aws.server_errors import body_too_large, plain
 
-# Of a request that is refused by its headers, a body up to this size is read and dropped; of a longer one the stream
-# is reset.
+# When a request is refused by its headers, a body up to this size is read and dropped; for a longer one the stream is
+# reset.
 MAX_UNWANTED_BODY_BYTES = 64 * 1024
 
 
 class Receiving:
-    """One request. h2 has checked its header fields: their characters, and which must be there once.
+    """A request that is arriving. h2 has checked its header fields: their characters, and which must be there once.
 
     Attributes:
         headers, method, path, query: as in `HttpRequest`.
-        unwanted_bytes: when its answer is there before its body: how much of that came all the same.
-        since_s: when something last came.
+        unwanted_bytes: how many bytes of the body came after the request had been answered.
+        since_s: when bytes last came.
     """
 
     def __init__(self, fields: Iterable[tuple[bytes, bytes]], bodies: Bodies, now_s: float) -> None:
@@ -37,7 +37,7 @@ class Receiving:
                 pseudo[name] = value
                 continue
             known = self.headers.get(name)
-            # Cookie's parts may come apart; everything else is a list.
+            # A client may split Cookie into several fields, joined by "; "; other repeated fields are lists.
             joint = "; " if name == "cookie" else ","
             self.headers[name] = value if known is None else f"{known}{joint}{value}"
         self.headers.setdefault("host", pseudo.get(":authority", ""))
@@ -46,7 +46,7 @@ class Receiving:
         self.path, _, self.query = self._target.partition("?")
 
     def problem(self) -> HttpResponse | None:
-        """Return the answer to a request that cannot be what was meant."""
+        """Return the answer to an invalid request, None for a valid one."""
         if not is_host(self.headers["host"]):
             return plain(400, "the host is not a host and a port")
         if self.method == "CONNECT":
@@ -61,7 +61,7 @@ class Receiving:
         return body_too_large(self.headers) if int(length) > MAX_BODY_BYTES else None
 
     def take(self, data: bytes) -> bool:
-        """Take more of the body; False when it is unwanted, and too much. Raises BodyTooLarge and OSError."""
+        """Add bytes of the body; False when too many unwanted ones have come. Raises BodyTooLarge and OSError."""
         if self.unwanted_bytes is None:
             self.body.add(data)
             return True
@@ -69,7 +69,7 @@ class Receiving:
         return self.unwanted_bytes <= MAX_UNWANTED_BODY_BYTES
 
     def request(self) -> HttpRequest:
-        """Return the request, with the body that has come."""
+        """Return the request with its body."""
         return HttpRequest(
             method=self.method,
             path=self.path,
@@ -87,12 +87,12 @@ class Answering:
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
-        # Whether the answer is there: until then the task has something of the server to give back.
+        # Whether the request is answered: until then the task holds resources of the server.
         self.is_written = False
         self.task: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
-        """Nobody waits for the answer any more."""
+        """Note that the client no longer waits for the answer."""
         self.exchange.leave()
         if self.is_written and self.task is not None:
             self.task.cancel()

@@ -1,4 +1,4 @@
-"""Makes h2's state of one connection, with this server's limits: windows, streams, header tables."""
+"""Makes the h2 connection object with this server's limits: windows, streams, header tables."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from h2.settings import SettingCodes, Settings
 from headrace.aws.bounds import Bounds
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-# What a client may send before it hears from us: of one stream, and of all.
+# The receive windows: how many bytes a client may send without an acknowledgement on one stream, and on all.
 STREAM_WINDOW_BYTES = 1024 * 1024
 CONNECTION_WINDOW_BYTES = 16 * 1024 * 1024
-# Of the headers that we send: a client may allow more, but what it allows we would keep for it.
+# The table for headers that this server sends: a client may allow more, but the server would have to store it.
 MOST_TABLE_BYTES = 4096
 
 
 class _H2Connection(H2Connection):
-    """h2's, that remembers fewer of the streams that are over."""
+    """h2's connection, which remembers fewer closed streams."""
 
     MAX_CLOSED_STREAMS = 1000
 
 
 def h2_of(bounds: Bounds) -> H2Connection:
-    """Return the state of a connection on which nothing has been sent."""
+    """Return the state of a new connection, on which nothing has been sent."""
     h2 = _H2Connection(H2Configuration(client_side=False))
     h2.local_settings = Settings(
         client=False,

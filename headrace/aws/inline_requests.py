@@ -1,4 +1,4 @@
-"""Tells which requests never block, so that the event loop's thread answers them itself."""
+"""Decides which requests never block, so that the event loop's thread can answer them itself."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from headrace.aws.service_names import scope_of
 
 
 class InlineRequests:
-    """Which requests never block: to operations that services declare so, while nothing else of them has to wait.
+    """Knows the operations that services declare inline; they never block unless faults or permissions may wait.
 
     Attributes:
-        permissions: as the gateway's; set before the first request.
+        permissions: the gateway's permissions; set before the first request.
     """
 
     def __init__(self, faults: Faults, authentication: Authentication | None) -> None:
         self.permissions: Permissions | None = None
         self._faults = faults
         self._authentication = authentication
-        # The operations of services that have some, by what stands before the dot in `X-Amz-Target`.
+        # The inline operations of services, by the part before the dot in `X-Amz-Target`.
         self._operations: dict[str, frozenset[str]] = {}
 
     def add(self, api: ServiceApi) -> None:
-        """Note the operations of a service that never block."""
+        """Add the operations of a service that never block."""
         if api.inline:
             self._operations[api.profile.target_prefix] = frozenset(api.inline)
 
@@ -41,7 +41,7 @@ class InlineRequests:
         if (
             permissions is not None
             and permissions.enforces
-            # Policies may have to be read, for which moto may have to be loaded.
+            # Reading policies may have to wait until moto is loaded.
             and is_restricted(scope_of(request).access_key)
         ):
             return False

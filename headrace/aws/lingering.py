@@ -1,7 +1,7 @@
 """Keeps a connection open after its last answer until the client has read it.
 
-A socket that is closed with unread bytes in it resets the connection, and a reset overtakes the answer: the client
-would see "connection reset by peer" in place of the reason. So what still comes is read and dropped, for a moment.
+Closing a socket with unread bytes resets the connection, and the reset overtakes the answer: the client would see
+"connection reset by peer" instead of the reason. So further bytes are read and dropped for a short time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headrace.aws.connection import Register
 
 
 class Lingering(asyncio.Protocol):
-    """Takes a connection over once its last answer is written."""
+    """The protocol of a connection after its last answer is written."""
 
     def __init__(self, server: Register, transport: asyncio.Transport) -> None:
         self._server = server
@@ -39,7 +39,7 @@ class Lingering(asyncio.Protocol):
 
     @property
     def idle_since_s(self) -> float:
-        """The first to make room."""
+        """Minus infinity: lingering connections are closed first to make room."""
         return float("-inf")
 
     @property
@@ -48,7 +48,7 @@ class Lingering(asyncio.Protocol):
         return self._transport.get_write_buffer_size()
 
     def data_received(self, data: bytes) -> None:
-        """Drop it."""
+        """Drop the bytes."""
         self._left_bytes -= len(data)
         if self._left_bytes < 0:
             self.abort()
@@ -58,16 +58,16 @@ class Lingering(asyncio.Protocol):
         self._server.closed(self)
 
     def look(self, now_s: float) -> None:
-        """Close it when its time is over."""
+        """Close the connection when its time is over."""
         bounds = self._server.bounds
         waits_s = bounds.answer_idle_s if self.unsent_bytes else bounds.linger_s
         if now_s - self._since_s > waits_s:
             self.abort()
 
     def close(self) -> None:
-        """Close it now."""
+        """Close the connection now."""
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it now, whatever is unsent."""
+        """Close the connection now, even with unsent bytes."""
         self._transport.abort()

@@ -39,7 +39,7 @@ def operation_model(service: str, operation: str) -> OperationModel:
 
 
 def protocol_of(service: str) -> str:
-    """Return the name of a service's protocol, such as `rest-xml`; `json` for a service that AWS does not have."""
+    """Return the name of a service's protocol, such as `rest-xml`; `json` for an unknown service."""
     try:
         return str(service_model(service).metadata["protocol"])
     except UnknownServiceError:

@@ -1,8 +1,8 @@
 """Imports moto, one thread at a time.
 
-moto's packages import each other in circles. Two threads that import different parts at once can each see the
-other's half-made module and fail, so whoever is about to import any of it takes `IMPORTING` (reentrant), and what
-both doors share is imported whole the first time.
+moto's packages import each other in circles. Two threads that import different parts at once can each see the other's
+incomplete module and fail. So code that imports moto takes the lock `IMPORTING` (reentrant), and the modules that
+`codec_moto` and `headrace.fallback` share are imported together the first time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SHARED = (
     "moto.iam.models",
 )
 _loaded = threading.Event()
-# Both doors use moto's internals; the tests pass with these versions. pyproject.toml has the same range.
+# headrace uses moto's internals; the tests pass with these versions. pyproject.toml has the same range.
 LOWEST, BEFORE = (5, 2, 5), (5, 3)
 
 
 class MotoUnsuited(RuntimeError):
-    """moto is installed in a version that headrace does not work with; the text is one sentence."""
+    """headrace does not work with the installed version of moto; the message is one sentence."""
 
 
 def check_version(version: str) -> None:
@@ -48,7 +48,7 @@ def check_version(version: str) -> None:
 
 
 def load_moto() -> None:
-    """Import what both doors share; quick after the first time. Thread-safe."""
+    """Import the modules of moto that headrace uses; quick after the first time. Thread-safe."""
     if _loaded.is_set():
         return
     with IMPORTING:

@@ -20,16 +20,16 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _NAME_ATTRIBUTE = "__headrace_operation__"
 
 
-# Not frozen, which would double the price of making one for every request; nobody changes it.
+# Not frozen, which would double the cost of creating one for every request. Do not change it.
 @dataclass(slots=True)
 class Call:
-    """One request's circumstances: who, where, when. `now_ms` is read once, when it arrives.
+    """The context of one request: account, region, caller, time. `now_ms` is read once, when the request arrives.
 
     Attributes:
-        waits: an action adds what must be done before its answer may leave, such as an fsync; so it need not wait
-            itself, and may run on the event loop.
-        permit: asks whether the caller may do it; None for callers who may do everything.
-        acting: as whom a service asks in process; None for a request that came over the wire.
+        waits: Futures, such as of an fsync, that must be done before the answer is sent. An action adds them instead of
+            waiting, so that it may run on the event loop.
+        permit: checks the caller's permissions; None for callers who may do everything.
+        acting: the identity of a service that calls in process; None for a client's request.
     """
 
     account: str
@@ -56,7 +56,7 @@ def operation(name: str) -> Callable[[_F], _F]:
 
 
 def operation_name(action: Callable[..., Any]) -> str:
-    """Return the operation that `action` was declared as. Raises TypeError when it was not."""
+    """Return the operation that `action` implements. Raises TypeError when it is not decorated."""
     name = getattr(action, _NAME_ATTRIBUTE, None)
     if name is None:
         raise TypeError(f"{action} is not decorated with @operation")

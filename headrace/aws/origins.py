@@ -1,8 +1,8 @@
-"""Decides by a request's headers which site's page made the browser send it, and which sites may.
+"""Finds the origin of the web page that made a browser send a request, and decides whether it is allowed.
 
 A browser names the page's origin in `Origin` whenever the request can change something or its answer can be read, and
-newer ones say in `Sec-Fetch-Site` how near the page is (https://www.w3.org/TR/fetch-metadata/, documented). A page
-can neither leave these out nor change them. Programs send neither, and their requests are nobody's page's.
+newer ones say in `Sec-Fetch-Site` how near the page is (https://www.w3.org/TR/fetch-metadata/, documented). A page can
+neither omit nor change these headers. Programs send neither, and their requests have no origin.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-# The origin of a page that must not have one: of a sandboxed frame, a file, what a redirect from elsewhere leads to.
+# The opaque origin: of a sandboxed frame, a file, or a request that another site redirected.
 NULL = "null"
-# Of another site, which is not named: an image or a link of a page that withholds its address.
+# An unnamed page of another site: for an image or a link of a page that withholds its address.
 UNNAMED = ""
 
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^/?#\s@,*]+)(?=[/?#]|$)")
@@ -21,7 +21,7 @@ _OWN_SITES = ("same-origin", "none")
 
 
 class OriginRefused(ValueError):
-    """What `--allow-origin` was given is no origin; its text is one sentence."""
+    """The value of `--allow-origin` is not an origin; the message is one sentence."""
 
 
 def origin_of(url: str) -> str | None:
@@ -34,9 +34,9 @@ def origin_of(url: str) -> str | None:
 
 
 def foreign_origin(headers: Mapping[str, str]) -> str | None:
-    """Return the origin of the page that a request comes from: None when it is this cloud's own, or no page's.
+    """Return the origin of the page that sent a request; None for this cloud's own pages and for programs.
 
-    NULL and UNNAMED are foreign too. The Host header has been found to be ours before.
+    NULL and UNNAMED are foreign too. The caller has checked that the Host header names this cloud.
     """
     origin = headers.get("origin")
     near = headers.get("sec-fetch-site") in (None, *_OWN_SITES)
@@ -45,13 +45,13 @@ def foreign_origin(headers: Mapping[str, str]) -> str | None:
             return None
         return origin_of(headers.get("referer", "")) or UNNAMED
     if is_own(origin, headers):
-        # Own, but led through another site: browsers say null then, and so do we.
+        # Own, but redirected by another site: browsers send null then, and headrace does the same.
         return None if near else NULL
     return origin.lower()
 
 
 def page_origin(headers: Mapping[str, str]) -> str | None:
-    """Return the origin of the page that a request comes from, be it the cloud's own; None when no page is known of."""
+    """Return the origin of the page that sent a request, even the cloud's own; None when no page is known."""
     foreign = foreign_origin(headers)
     if foreign is not None:
         return foreign
@@ -61,17 +61,17 @@ def page_origin(headers: Mapping[str, str]) -> str | None:
 
 
 def is_own(origin: str, headers: Mapping[str, str]) -> bool:
-    """Whether `origin` is that of the address which a request was sent to."""
+    """Whether `origin` is the origin of the address to which a request was sent."""
     return origin.lower() == own_origin(headers)
 
 
 def own_origin(headers: Mapping[str, str]) -> str:
-    """Return the origin of what is answered under the Host of a request."""
+    """Return the origin of documents under the Host of a request."""
     return f"http://{headers.get('host', '').lower().removesuffix(':80')}"
 
 
 class AllowedOrigins:
-    """The origins of `--allow-origin`, whose pages may use the whole cloud."""
+    """The origins of `--allow-origin`, whose pages may use the cloud."""
 
     def __init__(self, allowed: Iterable[str] = ()) -> None:
         """Take origins such as `http://localhost:3000`, or `*`. Raises OriginRefused."""
@@ -86,7 +86,7 @@ class AllowedOrigins:
 def _checked(text: str) -> str:
     if text.lower() == NULL:
         raise OriginRefused(
-            "--allow-origin does not take null, which any web page can make itself; to let every page in say '*'."
+            "--allow-origin does not take null, the origin that any web page can have; to allow every page, use '*'."
         )
     origin = origin_of(text)
     if origin is None or _ORIGIN.fullmatch(text.lower().removesuffix("/")) is None:

@@ -1,4 +1,4 @@
-"""The resources of the cloud that have addresses of their own: functions with a URL, and APIs."""
+"""Resources with endpoints of their own: functions with a URL, and APIs of API Gateway."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from headrace.aws.http import HttpRequest, HttpResponse
 
 
 class Answering(Protocol):
-    """Answers requests to addresses of one kind. Thread-safe."""
+    """Answers requests to the endpoints of one kind. Thread-safe."""
 
     def is_function_url(self, request: HttpRequest) -> bool:
-        """Whether a request, of which no more than the head need be there, is for such an address."""
+        """Whether a request is for such an endpoint; the request's head is enough."""
         ...
 
     def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to such an address."""
+        """Answer a request to such an endpoint."""
         ...
 
 
 class OwnAddresses:
-    """All kinds together: what the entrance and the front door ask. Thread-safe."""
+    """All kinds of endpoints together, for the entrance and the front door. Thread-safe."""
 
     def __init__(self, *kinds: tuple[Answering, OwnRules]) -> None:
-        """Take what answers addresses of each kind, and their rules for browsers."""
+        """Take the handlers of each kind of endpoint, and their rules for browsers."""
         self._kinds = kinds
 
     def is_function_url(self, request: HttpRequest) -> bool:

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class OwnedService:
-    """An owned service: its own hook, and the generic path behind it. Thread-safe.
+    """Answers the requests of one owned service. Thread-safe.
 
     With `strict`, parameters that would be ignored are refused.
 
@@ -32,7 +32,7 @@ class OwnedService:
         self.operations = Operations(api, strict=strict)
 
     def answer(self, request: HttpRequest, call: Call) -> HttpResponse | Future[HttpResponse]:
-        """Answer a request, which the service's own hook sees first if it has one; never raises."""
+        """Answer a request; the service's raw hook, if it has one, sees it first. Never raises."""
         raw = self.api.raw
         if raw is None:
             return self._answer_parsed(request, call)
@@ -62,7 +62,7 @@ class OwnedService:
         return response
 
     def _wait_for(self, response: HttpResponse, request: HttpRequest, call: Call) -> None:
-        """Let an answer leave when what its call waits for is done, and a failure leave when that fails."""
+        """Return the answer to send when the call's waits are done, or the failure when one of them fails."""
 
         def failure() -> HttpResponse:
             failed = self._failure(request, call)
@@ -72,7 +72,7 @@ class OwnedService:
         response.waits, response.failure = call.waits, failure
 
     def _failure(self, request: HttpRequest, call: Call) -> HttpResponse:
-        """Return the error of a defect of headrace, in the service's own form."""
+        """Return the error for a defect of headrace, in the service's protocol."""
         return self._error_answer(internal_failure(), request, call)
 
     def _error_answer(self, error: AwsError, request: HttpRequest, call: Call) -> HttpResponse:
@@ -125,7 +125,7 @@ class OwnedService:
 def check_api(api: ServiceApi) -> None:
     """Raise ValueError when a service declares operations that AWS does not have.
 
-    Not at every start: loading six models takes a fifth of a second.
+    A test calls it, not every start: loading six models takes a fifth of a second.
     """
     unknown = set(api.by_name()) - set(service_model(api.name).operation_names)
     if unknown:

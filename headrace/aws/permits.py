@@ -1,7 +1,7 @@
-"""Asks whether a caller may do what a request is for, and refuses it in the words and the form of each service.
+"""Checks whether a caller may make a request, and refuses it with each service's error.
 
-Who decides is behind `Permissions`; the gateway and the services only ask, and only for callers who are not the
-account itself.
+`headrace.iam` implements `Permissions` and decides. The gateway and the services only ask, and only for callers other
+than the account itself.
 """
 
 from __future__ import annotations
@@ -11,40 +11,40 @@ from typing import Any, Protocol
 
 from headrace.core.ports import Acting
 
-# Keys of users and of sessions begin so, on AWS too; all other keys are the account's own.
+# The prefixes of the keys of users and sessions, as on AWS; all other keys belong to the account itself.
 _KEY_PREFIXES = ("AKIA", "ASIA")
 
 
 class Permit(Protocol):
-    """What one caller may do, asked request by request. Thread-safe."""
+    """Checks the permissions of one caller, request by request. Thread-safe."""
 
     @property
     def acting(self) -> Acting | None:
-        """Who calls, for what a service goes on to do for the caller; None for the account itself."""
+        """The caller's identity, for calls that a service makes on its behalf; None for the account itself."""
         ...
 
     def ask(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str
     ) -> None:
-        """Note an operation with its parameters, or refuse it. Raises AwsError."""
+        """Note the use of an operation with its parameters, or refuse it. Raises AwsError."""
         ...
 
     def ask_for(self, service: str, action: str, resource: str, of: str = "") -> None:
-        """Note an action of a service (`kinesis:PutRecords`) on a resource, or refuse it. Raises AwsError.
+        """Note the use of an action (`kinesis:PutRecords`) on a resource, or refuse it. Raises AwsError.
 
-        For the use of a key, `of` is the ARN of what the key encrypts.
+        For the use of a KMS key, `of` is the ARN of the resource that the key encrypts.
 
-        Cheaper than `ask`: a dictionary's lookup, for the operations that must be fast.
+        Cheaper than `ask` (a dictionary lookup), for the operations that must be fast.
         """
         ...
 
 
 class Permissions(Protocol):
-    """Knows callers. Thread-safe."""
+    """Returns the permits of callers. Thread-safe."""
 
     @property
     def enforces(self) -> bool:
-        """Whether it refuses, for which it may have to wait for policies to be loaded."""
+        """Whether denied requests are refused; checking them may have to wait until policies are loaded."""
         ...
 
     def permit_of(self, access_key: str, token: str) -> Permit | None:
@@ -52,10 +52,10 @@ class Permissions(Protocol):
         ...
 
     def permit_as(self, acting: Acting) -> Permit | None:
-        """Return the permit of those for whom a service acts. Never blocks."""
+        """Return the permit of the identity under which a service acts. Never blocks."""
         ...
 
 
 def is_restricted(access_key: str) -> bool:
-    """Whether a key may be of a user or of a session, and not of the account itself."""
+    """Whether a key may belong to a user or a session, rather than to the account itself."""
     return len(access_key) == 20 and access_key.startswith(_KEY_PREFIXES)

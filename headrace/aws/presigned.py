@@ -1,6 +1,6 @@
 """Checks presigned URLs: the form of their parameters, and whether they have expired. Needs no key.
 
-This holds without `--auth` too: a URL that has expired must not work here when it does not on AWS.
+It is checked without `--auth` too: a URL that has expired on AWS must not work here.
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html (documented), and for S3's
 sentences the recordings that `headrace.aws.auth_errors` names (observed).
 """
@@ -36,9 +36,9 @@ def parameters_of(request: HttpRequest) -> dict[str, str]:
 
 
 def claim_of(params: dict[str, str], wording: Wording) -> Claim | None:
-    """Return what a presigned URL says of its signature; None when it is none. Raises AwsError."""
+    """Return the signature parameters of a presigned URL; None when the URL is not presigned. Raises AwsError."""
     is_s3 = wording is S3
-    # What other services than S3 see without an algorithm is not signed (observed by kinesalite).
+    # For services other than S3, a request without an algorithm is not signed (observed by kinesalite).
     if "X-Amz-Algorithm" not in params and not (is_s3 and "X-Amz-Signature" in params):
         return None
     check_present(params, wording)
@@ -75,7 +75,7 @@ def check_present(params: dict[str, str], wording: Wording) -> None:
                 " X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters."
             )
         return
-    # Other services do without the time limit.
+    # Other services do not require a time limit.
     missing = [name for name in _REQUIRED[:-1] if not params.get(name)]
     if missing:
         each = "".join(f"AWS query-string parameters must include '{name}'. " for name in missing)
@@ -89,7 +89,7 @@ def _expires_s(text: str | None, wording: Wording) -> int | None:
         expires_s = int(text or "")
     except ValueError:
         raise S3.query_parameters("X-Amz-Expires should be a number") from None
-    if expires_s < 1:  # of 0, the sentence is assumed
+    if expires_s < 1:  # for 0 the sentence is assumed
         raise S3.query_parameters("X-Amz-Expires must be non-negative")
     if expires_s > MOST_EXPIRES_S:
         raise S3.query_parameters(
@@ -113,14 +113,14 @@ def _signed_ms(text: str, wording: Wording) -> int:
 
 
 def time_ms(timestamp: str) -> int:
-    """Return the time that a signature's date, YYYYMMDDTHHMMSSZ, names. Raises ValueError."""
+    """Return the time of a signature's date, YYYYMMDDTHHMMSSZ. Raises ValueError."""
     if len(timestamp) != 16:
         raise ValueError(timestamp)
     return timegm(datetime.strptime(timestamp, "%Y%m%dT%H%M%SZ").timetuple()) * 1000  # noqa: DTZ007 - Z is UTC
 
 
 def check_time(claim: Claim, wording: Wording, now_ms: int) -> None:
-    """Refuse a presigned URL that has expired, or is of the future. Raises AwsError."""
+    """Refuse a presigned URL that has expired, or is not valid yet. Raises AwsError."""
     signed_ms = time_ms(claim.timestamp)
     if wording is S3:
         expires_s = claim.expires_s or 0
@@ -130,7 +130,7 @@ def check_time(claim: Claim, wording: Wording, now_ms: int) -> None:
         if now_ms > expires_ms:
             raise S3.expired(expires_ms, now_ms, str(expires_s))
         return
-    # As STS does: a URL is good for a quarter of an hour at least, whatever it says (observed by others).
+    # As STS does: a URL is valid for at least 15 minutes, whatever it says (observed by others).
     minutes = max(SKEW_MINUTES, -(-(claim.expires_s or 0) // 60))
     if signed_ms > now_ms + _SKEW_MS:
         raise wording.skewed(claim.timestamp, signed_ms, now_ms, SKEW_MINUTES)
@@ -139,7 +139,7 @@ def check_time(claim: Claim, wording: Wording, now_ms: int) -> None:
 
 
 def old_claim_of(params: dict[str, str]) -> OldClaim | None:
-    """Return what a URL presigned by S3's old signature says of it; None when it is none. Raises AwsError."""
+    """Return the parameters of a URL presigned with S3's old signature; None when it is not. Raises AwsError."""
     names = ("Signature", "Expires", "AWSAccessKeyId")
     if "AWSAccessKeyId" not in params and "Signature" not in params:
         return None
@@ -160,7 +160,7 @@ def old_claim_of(params: dict[str, str]) -> OldClaim | None:
 
 
 def check_old_time(claim: OldClaim, now_ms: int) -> None:
-    """Refuse a URL of S3's old signature that has expired. Raises AwsError."""
+    """Refuse a URL with S3's old signature that has expired. Raises AwsError."""
     if claim.expires_s is not None and now_ms > claim.expires_s * 1000:
         raise S3.expired(claim.expires_s * 1000, now_ms, None)
 

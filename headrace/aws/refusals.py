@@ -18,9 +18,9 @@ _XML = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 
 def refused(request: HttpRequest, status: int, code: str, sentence: str) -> HttpResponse:
-    """Return the refusal of a request, of which no more than the head need be known.
+    """Return the answer that refuses a request; the request's head is enough.
 
-    A page for browsers, the cloud's own JSON on its own paths, AWS's JSON or XML for SDKs.
+    Browsers get a page, requests to the cloud's own paths get JSON, SDKs get AWS's JSON or XML.
     """
     headers = request.headers
     if "text/html" in headers.get("accept", ""):
@@ -41,7 +41,7 @@ def refused(request: HttpRequest, status: int, code: str, sentence: str) -> Http
 def error_answer(
     request: HttpRequest, service: str, error: AwsError, request_id: str
 ) -> HttpResponse:
-    """Return an error of a service in the form of the protocol that the request speaks."""
+    """Return an error of a service in the request's protocol."""
     headers = request.headers
     if service == "s3":
         return _s3_error(request, error, request_id)
@@ -68,7 +68,7 @@ def error_answer(
 
 
 def refuse_large(request: HttpRequest, most_bytes: int) -> HttpResponse | None:
-    """Refuse what anybody may send without a key, unless it says that it is small; None to go on."""
+    """Refuse an unauthenticated request unless its Content-Length is small; None to accept it."""
     headers = request.headers
     length = headers.get("content-length", "" if "transfer-encoding" in headers else "0")
     if not length.isdigit():
@@ -80,7 +80,7 @@ def refuse_large(request: HttpRequest, most_bytes: int) -> HttpResponse | None:
 
 def _s3_error(request: HttpRequest, error: AwsError, request_id: str) -> HttpResponse:
     ids = [("x-amz-request-id", request_id), ("x-amz-id-2", "headrace")]
-    if request.method == "HEAD":  # an answer to HEAD has no body to say why
+    if request.method == "HEAD":  # an answer to HEAD has no body for the reason
         return HttpResponse(error.status, ids)
     fields = {"Code": error.code, "Message": error.message, **error.members}
     fields |= {"RequestId": request_id, "HostId": "headrace"}

@@ -1,4 +1,4 @@
-"""Holds requests' bodies: in memory while there is room, over all connections, otherwise in temporary files."""
+"""Holds the bodies of requests in memory, within limits over all connections, and otherwise in temporary files."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from headrace.aws.bounds import Bounds
 SPOOL_ABOVE_BYTES = 16 * 1024 * 1024
 SMALL_PIECE_BYTES = 4 * 1024
 JOINED_BYTES = 256 * 1024
-# A part of a multipart upload has 5 GiB at most; signed chunks make it a little longer.
+# A part of a multipart upload has at most 5 GiB; signed chunks make it a little longer.
 MAX_BODY_BYTES = 5 * 1024**3 + 16 * 1024 * 1024
 
 
 class BodyTooLarge(Exception):
-    """The body is larger than any request's may be."""
+    """The body is larger than any request's body may be."""
 
 
 class NoRoom(Exception):
-    """There was no room for a body within the time that a request waits for it."""
+    """No memory became free for a body within the time that a request waits for it."""
 
 
 class BodyRoom:
-    """A number of bytes that may be held. Used on the event loop's thread only."""
+    """A limit on the bytes of bodies in memory. Used on the event loop's thread only."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -35,18 +35,18 @@ class BodyRoom:
         self._line: deque[tuple[int, asyncio.Future[None], float]] = deque()
 
     def take(self, size_bytes: int) -> bool:
-        """Hold more; False when there is no room, or others wait for it."""
+        """Reserve bytes; return False when too few are free, or others wait for them."""
         if self._line or self.held_bytes + size_bytes > self.limit_bytes:
             return False
         self.held_bytes += size_bytes
         return True
 
     def take_anyway(self, size_bytes: int) -> None:
-        """Hold more, whether there is room or not."""
+        """Reserve bytes, even beyond the limit."""
         self.held_bytes += size_bytes
 
     def give(self, size_bytes: int) -> None:
-        """Hold less, and let in who waits."""
+        """Release bytes, and serve the requests that wait for them."""
         self.held_bytes -= size_bytes
         while self._line:
             wanted_bytes, turn, _ = self._line[0]
@@ -58,7 +58,7 @@ class BodyRoom:
             self._line.popleft()
 
     async def wait_for(self, size_bytes: int, deadline_s: float) -> None:
-        """Hold more once there is room, in turn; `expire` is told the time. Raises NoRoom."""
+        """Reserve bytes once they are free, in order; `expire` ends the wait. Raises NoRoom."""
         if self.take(size_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -72,7 +72,7 @@ class BodyRoom:
             raise
 
     def expire(self, now_s: float) -> None:
-        """Send away who has waited until now. Everybody waits for the same time, so the first is the first due."""
+        """Fail the waits whose time is over. All waits are equally long, so the first in the queue expires first."""
         while self._line and (self._line[0][2] <= now_s or self._line[0][1].done()):
             _, turn, _ = self._line.popleft()
             if not turn.done():
@@ -81,12 +81,12 @@ class BodyRoom:
 
 
 class Bodies:
-    """What the bodies of all connections share: the folder of temporary files, and room in memory.
+    """The resources that the bodies of all connections share: the folder of temporary files, and limits on memory.
 
     Attributes:
-        arriving: room for bodies that are not whole yet. Apart from `held`, so that clients who send slowly cannot
-            keep others' requests from being handled.
-        held: room for bodies whose requests are being answered.
+        arriving: the limit for incomplete bodies. It is separate from `held`, so that clients that send slowly cannot
+            block the requests of others.
+        held: the limit for bodies whose requests are being answered.
     """
 
     def __init__(self, temp_dir: Path, bounds: Bounds) -> None:
@@ -97,13 +97,13 @@ class Bodies:
 
 
 class RequestBody:
-    """One body, from its first byte until its request is answered. Used on the event loop's thread.
+    """The body of one request, from its first byte until the request is answered. Used on the event loop's thread.
 
     Attributes:
-        size_bytes: what has come.
-        data: the whole body, once it is whole and unless it is in a file.
-        file: the file that holds the whole body, which is over 16 MiB; the receiver may move it away.
-        must_load: the body went to a file for want of room only; `load` it before the request is handled.
+        size_bytes: how many bytes have arrived.
+        data: the complete body, unless it is in a file.
+        file: the file with the complete body when it is over 16 MiB; the receiver may move it.
+        must_load: the body is in a file only because memory was short; `load` it before the request is handled.
     """
 
     def __init__(self, bodies: Bodies) -> None:
@@ -118,7 +118,7 @@ class RequestBody:
         self._held_bytes = 0
 
     def add(self, data: bytes) -> None:
-        """Take the next bytes. Raises BodyTooLarge, and OSError when a file cannot be written."""
+        """Add the next bytes. Raises BodyTooLarge, and OSError when a file cannot be written."""
         self.size_bytes += len(data)
         if self.size_bytes > MAX_BODY_BYTES:
             raise BodyTooLarge
@@ -131,7 +131,7 @@ class RequestBody:
         elif isinstance(last, bytearray) and len(last) < JOINED_BYTES:
             last += data
         else:
-            # Small pieces are joined as they come: each by itself would weigh more than its bytes.
+            # Small pieces are joined as they come: a separate object for each would take more memory than its bytes.
             self._pieces.append(bytearray(data) if self._pieces else data)
         if self.size_bytes > SPOOL_ABOVE_BYTES or not self._bodies.arriving.take(len(data)):
             self.spool()
@@ -139,10 +139,10 @@ class RequestBody:
             self._arriving_bytes += len(data)
 
     def spool(self) -> None:
-        """Move what has come, and what will, to a file. Raises OSError."""
+        """Move the body to a file, and write later bytes there. Raises OSError."""
         if self._spool is not None:
             return
-        # Its name outlives its closing: whoever receives it may move it away.
+        # The file stays after it is closed, since the receiver may move it.
         file = tempfile.NamedTemporaryFile(dir=self._bodies.temp_dir, delete=False)  # noqa: SIM115
         self._spool = cast("IO[bytes]", file)
         self.file = Path(file.name)
@@ -150,7 +150,7 @@ class RequestBody:
         self._forget_pieces()
 
     def finish(self) -> None:
-        """The body is whole. Raises OSError."""
+        """Note that the body is complete. Raises OSError."""
         if self._spool is None:
             only = self._pieces[0] if len(self._pieces) == 1 else None
             self.data = only if isinstance(only, bytes) else b"".join(self._pieces)
@@ -171,7 +171,7 @@ class RequestBody:
             self.must_load = self.size_bytes <= SPOOL_ABOVE_BYTES
 
     async def load(self, now_s: float) -> None:
-        """Wait for room and read the body back into memory. Raises NoRoom and OSError."""
+        """Wait for memory and read the body back from its file. Raises NoRoom and OSError."""
         assert self.file is not None
         if self.size_bytes <= self._bodies.bounds.small_body_bytes:
             self._bodies.held.take_anyway(self.size_bytes)
@@ -184,14 +184,14 @@ class RequestBody:
         self.file, self.must_load = None, False
 
     def release(self) -> None:
-        """Forget the body: its request is answered, or will never be whole. Idempotent."""
+        """Release the body, when its request is answered or will never be complete. Idempotent."""
         self._forget_pieces()
         self.data = b""
         if self._held_bytes:
             self._bodies.held.give(self._held_bytes)
             self._held_bytes = 0
         if self._spool is not None:
-            with contextlib.suppress(OSError):  # a full disk; the file goes anyway
+            with contextlib.suppress(OSError):  # a full disk; the file is deleted anyway
                 self._spool.close()
             self._spool = None
         if self.file is not None:

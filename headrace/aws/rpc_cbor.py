@@ -1,7 +1,7 @@
-"""Lets clients speak Smithy RPC v2 CBOR to services that headrace answers in AWS's JSON: the newest SDKs' CloudWatch.
+"""Translates Smithy RPC v2 CBOR, which the newest SDKs use for CloudWatch, to AWS's JSON protocol and back.
 
-A request becomes the JSON request of the same operation, and the answer to that becomes CBOR again, so that whatever
-looks at a request (permissions, strictness, the service) sees one form. Source:
+A request becomes the JSON request of the same operation, and its JSON answer becomes CBOR, so that permissions,
+strictness and the service see one form only. Source:
 https://smithy.io/2.0/additional-specs/protocols/smithy-rpc-v2.html.
 """
 
@@ -27,14 +27,14 @@ _PATH = re.compile(r"/service/([\w.-]{1,200})/operation/(\w{1,200})")
 
 
 def is_rpc(request: HttpRequest) -> bool:
-    """Whether a request speaks the protocol."""
+    """Whether a request uses this protocol."""
     return request.headers.get("smithy-protocol") == _PROTOCOL
 
 
 def answered(
     request: HttpRequest, service: str, answer_json: Callable[[HttpRequest], HttpResponse]
 ) -> HttpResponse:
-    """Answer a request by what `answer_json` answers to the same in JSON. `service` is botocore's name of it."""
+    """Answer a request by the answer of `answer_json` to the same request in JSON. `service` is botocore's name."""
     try:
         operation, asked = _as_json(request, service)
     except AwsError as error:
@@ -58,7 +58,7 @@ def _response(status: int, headers: list[tuple[str, str]], value: Any) -> HttpRe
 
 
 def _as_json(request: HttpRequest, service: str) -> tuple[str, HttpRequest]:
-    """Return the operation, and its request in JSON. Raises AwsError."""
+    """Return the operation and the request in JSON. Raises AwsError."""
     path = _PATH.fullmatch(request.path)
     operation = "" if path is None else path[2]
     model = service_model(service)
@@ -91,7 +91,7 @@ def _seconds(value: Any, _immutable: bool) -> float:
     return value
 
 
-# Times are seconds under tag 1; the others would make much of little, or stand for values by number.
+# Times are seconds under tag 1; other tags, such as shared references, could expand a small body.
 _TAGS: dict[int, Callable[..., Any]] = {
     **dict.fromkeys(
         (25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000), _refuse_tag
@@ -101,7 +101,7 @@ _TAGS: dict[int, Callable[..., Any]] = {
 
 
 def _plain(value: Any) -> Any:
-    """Return a decoded value as AWS's JSON writes it, with base64 for bytes. Raises ValueError where it cannot."""
+    """Return a decoded value as AWS's JSON writes it, with base64 for bytes. Raises ValueError when JSON cannot."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):

@@ -37,9 +37,10 @@ COMPLAIN_EVERY_S = 30.0
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening socket that nobody accepts from yet; port 0 takes a free one. Raises OSError.
+    """Return a listening socket without accepting connections yet; port 0 takes a free port. Raises OSError.
 
-    It listens already, so that what a restarted mapping's function asks of the cloud waits and is not refused.
+    It listens already, so that early connections, such as from a restarted mapping's function, wait instead of being
+    refused.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -56,16 +57,15 @@ def bind(host: str, port: int) -> socket.socket:
 class Server:
     """Listens on one address. `start` and `stop` run on the event loop's thread.
 
-    `refuse` is asked on the event loop's thread once a request's headers are in, so it must not block. What it
-    returns is the answer (its body bytes, nothing to wait for), and the request's body is not read; None lets the
-    request go on. `service_of` names the service that a request is for, by which threads are shared out.
-    `answer_or_handler` does for a request that is not refused what `is_inline` and `handle` do: it answers it if it
-    never blocks, or returns what answers it on a thread. `at_once` does the same for a request that came whole, and
-    `refuse` too. They never raise.
+    `refuse` is called on the event loop's thread once a request's headers have arrived, so it must not block. It
+    returns the answer (whose body is bytes, without waits), and then the request's body is not read; or None to accept
+    the request. `service_of` names the service of a request; threads are shared among services. `answer_or_handler`
+    answers an accepted request if it never blocks, and else returns the handler that answers it on a thread. `at_once`
+    does the work of `refuse` and `answer_or_handler` for a complete request. They never raise.
 
     Attributes:
-        now_s: time as connections count it, in seconds, one at a time. It stands still while the process does, or
-            a client that sent something meanwhile would be cut off for having been silent.
+        now_s: the clock of connections, which advances by whole seconds. It stops while the process is suspended;
+            otherwise a client that sent bytes meanwhile would be closed as idle.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Server:
         )
         self._server: asyncio.Server | None = None
         self._connections: set[Connection] = set()
-        # Those whose clients do not take their answers as fast as they come.
+        # Connections whose clients do not read their answers as fast as they are written.
         self._behind: dict[Connection, int] = {}
         self._unsent_bytes = 0
         self._answering = 0
@@ -110,11 +110,11 @@ class Server:
         self._told = False
 
     async def start(self, bound: socket.socket) -> None:
-        """Listen on a bound socket, which is the server's from then on."""
-        # What is there are bodies that were arriving when an earlier process was killed.
+        """Accept connections on a bound socket, which the server owns from then on."""
+        # Files in this folder are incomplete bodies of an earlier process that was killed.
         shutil.rmtree(self.bodies.temp_dir, ignore_errors=True)
         self.bodies.temp_dir.mkdir(parents=True, exist_ok=True)
-        # Shard logs and functions need files too.
+        # Leave file descriptors for shard logs and functions.
         most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most_files != resource.RLIM_INFINITY:
             most = min(self.bounds.connections, most_files // 2)
@@ -146,7 +146,7 @@ class Server:
         return has_room
 
     def _make_room(self) -> bool:
-        """Have room for one more connection; False when too few of the others are idle."""
+        """Make room for one more connection; return False when no other is idle."""
         excess = len(self._connections) + 1 - self.bounds.connections
         if excess <= 0:
             return True
@@ -161,9 +161,9 @@ class Server:
         self.is_behind(connection, 0)
 
     def is_behind(self, connection: Connection, unsent_bytes: int) -> None:
-        """Note how much of its answers a connection's client has not taken, when it does not take them at once.
+        """Note how many bytes of answers a connection's client has not read.
 
-        When too much waits for such clients, who has most waiting is cut off: mostly one who takes nothing.
+        When too many bytes wait in total, the connection with the most is closed: usually its client reads nothing.
         """
         self._unsent_bytes += unsent_bytes - self._behind.pop(connection, 0)
         if unsent_bytes:
@@ -173,12 +173,12 @@ class Server:
             size_bytes = self._behind.pop(worst)
             self._unsent_bytes -= size_bytes
             self.complain(
-                "a client is cut off that left %d bytes of its answers unread", size_bytes
+                "a client is cut off because it left %d bytes of its answers unread", size_bytes
             )
             worst.abort()
 
     def complain(self, sentence: str, *arguments: object) -> None:
-        """Warn of what a client does, once in a while: one that does it all the time must not fill the log."""
+        """Log a warning about a client, at a limited rate, so that one client cannot fill the log."""
         before_s = self._complained_s.get(sentence)
         if before_s is None or self.now_s - before_s >= COMPLAIN_EVERY_S:
             self._complained_s[sentence] = self.now_s
@@ -194,7 +194,7 @@ class Server:
         self.look(min(passed_s, 2 * LOOK_EVERY_S))
 
     def look(self, passed_s: float) -> None:
-        """Let time pass: end what has been waited for too long."""
+        """Advance `now_s`, and end requests, answers and waits that have taken too long."""
         self.now_s += passed_s
         self.bodies.held.expire(self.now_s)
         for connection in list(self._connections):
@@ -205,7 +205,7 @@ class Server:
     def refusal(
         self, method: str, path: str, query: str, headers: Mapping[str, str]
     ) -> HttpResponse | None:
-        """Return the answer to a request that goes no further than its headers; None when it goes on."""
+        """Return the answer to a request that is refused by its headers; None when it is accepted."""
         if self.refuse is None:
             return None
         try:
@@ -228,9 +228,9 @@ class Server:
             return internal_failure()
 
     async def answer(self, exchange: Exchange, owner: object) -> HttpResponse:
-        """Run the handler where it may run, unless its answer is under way, and wait for it. Never raises.
+        """Run the request's handler, unless it already runs, and wait for the answer. Never raises.
 
-        The answer to one that was left before it ran is DROPPED.
+        Returns DROPPED when the client left before the handler ran.
         """
         is_under_way = exchange.answer is not None and not callable(exchange.answer)
         if self._answering >= self.bounds.requests and not is_under_way:
@@ -275,7 +275,7 @@ class Server:
         return answer
 
     async def _hold_body(self, exchange: Exchange) -> bool:
-        """Have the body in memory, with room for it; return whether it had to wait. Raises NoRoom and OSError."""
+        """Reserve memory for the body and load it; return whether this had to wait. Raises NoRoom and OSError."""
         request, body = exchange.request, exchange.body
         if body is None:
             if len(request.body) <= self.bounds.small_body_bytes:
@@ -293,8 +293,8 @@ class Server:
     def call_when_done(self, answer: HttpResponse, then: Callable[[], None]) -> None:
         """Call `then` on the event loop once the answer's waits are done.
 
-        The loop is woken once for all that are done together: of 32 clients that wait for one fsync, each wake-up
-        would cost as much as the answer.
+        The loop is woken once for all answers that are done together: with 32 clients waiting for one fsync, each
+        wake-up would cost as much as the answer.
         """
         call_when_done(answer, lambda: self._tell(then))
 
@@ -305,7 +305,7 @@ class Server:
             self._loop.call_soon_threadsafe(self._go_on)
 
     def _go_on(self) -> None:
-        # First: an answer that is done from here on schedules the next round.
+        # Reset first, so that an answer that is done from here on schedules the next round.
         self._told = False
         while self._done:
             self._done.popleft()()
@@ -313,7 +313,7 @@ class Server:
     def parts(
         self, exchange: Exchange, owner: object, answer: HttpResponse
     ) -> AsyncGenerator[bytes, None]:
-        """Return the parts of an answer's body that is not bytes. To be closed by who takes them."""
+        """Return the parts of an answer body that is not bytes; the caller closes the generator."""
         body = answer.body
         if isinstance(body, FileSlice):
             return file_parts(body)

@@ -1,4 +1,4 @@
-"""The errors that the server itself answers in place of a service, in the form of the request's protocol."""
+"""The errors that the server itself answers instead of a service, in the request's protocol."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TEXT = [("Content-Type", "text/plain")]
 
 
 def plain(status: int, message: str) -> HttpResponse:
-    """Return an answer to what is no proper HTTP request, and so of no protocol."""
+    """Return a plain text answer to an invalid HTTP request, whose AWS protocol is unknown."""
     return HttpResponse(status, list(_TEXT), f"{message}\n".encode())
 
 
@@ -22,7 +22,7 @@ def internal_failure() -> HttpResponse:
 
 
 def busy(headers: Mapping[str, str]) -> HttpResponse:
-    """Return 503: more is being asked than the server has room for.
+    """Return 503: the server has more requests than its limits allow.
 
     Source: S3's ErrorResponses (SlowDown), and the common errors of AWS's other APIs (ServiceUnavailable); documented.
     """
@@ -33,7 +33,7 @@ def busy(headers: Mapping[str, str]) -> HttpResponse:
 
 
 def body_late(headers: Mapping[str, str]) -> HttpResponse:
-    """Return the answer to a body that stopped coming.
+    """Return the answer to a request whose body stopped arriving.
 
     Source: S3's ErrorResponses (RequestTimeout), documented; 408 and the connection closed of CloudWatch, observed
     (Stack Overflow 78983877, 2024-09-09).

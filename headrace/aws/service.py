@@ -1,4 +1,4 @@
-"""`ServiceApi`: what a service gives to the gateway, and what the gateway knows of services that moto serves."""
+"""`ServiceApi`, the interface of a service to the gateway, and `Profile`, which moto's services have too."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headrace.aws.validate import Wording
 from headrace.core.ports import FidelityLevel
 
 RawAnswer = HttpResponse | Future[HttpResponse] | None
-# Operation -> parameter -> what is done with it. What is not listed is enforced.
+# Operation -> parameter -> `stored` or `ignored`. Parameters that are not listed are enforced.
 FidelityTable = Mapping[str, Mapping[str, FidelityLevel]]
 
 
 class NothingToShow(LookupError):
-    """A page's parameters name nothing that there is; the text is one sentence that says so."""
+    """The parameters of a page name something that does not exist; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class DataPage:
     """A page under `/_headrace/` that shows a service's own data as JSON; `headrace.pages` serves it.
 
     Attributes:
-        path: what follows `/_headrace/`.
+        path: the part of the path after `/_headrace/`.
         title: one line for the list of all pages.
-        data: gives the JSON value for the query's parameters. Raises NothingToShow.
-        query: an example of the parameters, for a page that cannot be shown without; starts with `?`.
+        data: returns the JSON value for the query's parameters. Raises NothingToShow.
+        query: example parameters, for a page that needs some; starts with `?`.
     """
 
     path: str
@@ -43,17 +43,17 @@ class DataPage:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How requests name a service, and how its answers differ from other services'; of owned ones and moto's.
+    """How requests name a service, owned or moto's, and how its answers differ from those of other services.
 
     Attributes:
-        signing_scopes: its names in signatures, besides botocore's name of it.
-        target_prefix: what stands before the dot in `X-Amz-Target`; empty where nothing does.
-        paths: what the paths of its requests begin with, for those that are not signed.
-        query_version: the Version in forms of the query protocol, for those that are not signed.
-        takes_the_rest: a request that says of no service that it is for it is for this one.
+        signing_scopes: its names in signatures, besides botocore's name.
+        target_prefix: the part before the dot in `X-Amz-Target`; empty when the service uses none.
+        paths: the prefixes of the paths of its requests, for requests that are not signed.
+        query_version: the Version in forms of the query protocol, for requests that are not signed.
+        takes_the_rest: a request that names no service is for this one.
         unsigned_methods: methods that clients use without a signature.
-        exposed_headers: headers of its answers that a web page may read; None for those of most services.
-        fault_errors: what it answers when a fault on demand throttles it or fails.
+        exposed_headers: the headers of its answers that a web page may read; None for the default ones.
+        fault_errors: its errors for injected faults.
     """
 
     signing_scopes: tuple[str, ...] = ()
@@ -71,21 +71,22 @@ class ServiceApi:
     """A service that headrace owns whole.
 
     Attributes:
-        name: botocore's name of it (`kinesis`, `lambda`, ...).
+        name: botocore's name of the service (`kinesis`, `lambda`, ...).
         backend: the first argument of every action.
         actions: functions declared with `@operation`, listed one by one.
-        translate: gives the AwsError of a domain error, or None (an unknown one becomes a 500).
+        translate: returns the AwsError of a domain error, or None (the error then becomes a 500).
         profile: how requests name it.
-        raw: sees every request first; answers the hot path and raw bodies, or returns None.
-        inline: operations that never block and run on the event loop's thread.
-        subject: gives the stream and shard of a request to an operation (empty where it names none), for faults
-            on demand; it may raise AwsError for a request of the wrong form.
-        fidelity: its parameters that are only stored, or ignored.
-        fidelity_notes: what the report says beside a row, by `Operation.Parameter`.
-        fidelity_rows: gives more rows of the fidelity report: of the stack of a name, or, when that is empty, of all
-            stacks and of this machine.
+        raw: the raw hook: sees every request first, and answers requests on the hot path or with raw bodies, or returns
+            None.
+        inline: the operations that never block and run on the event loop's thread.
+        subject: returns the stream and shard that a request names (empty when none), for fault injection; it may raise
+            AwsError for a malformed request.
+        fidelity: the parameters that are only stored, or ignored.
+        fidelity_notes: the notes of rows of the fidelity report, by `Operation.Parameter`.
+        fidelity_rows: returns more rows of the fidelity report: for the stack with a name or, when the name is empty,
+            for all stacks and this machine.
         pages: the pages that show its data.
-        wording: how it judges and words failures where it is not as its model says.
+        wording: how its validation differs from its model, and how its sentences differ from other services'.
     """
 
     name: str
@@ -107,7 +108,7 @@ class ServiceApi:
         return _by_name(tuple(self.actions)).copy()
 
 
-# Of each cloud of a process: a test run has one a test.
+# Computed for each cloud of the process: a test run makes one cloud a test.
 @functools.lru_cache(maxsize=100)
 def _by_name(actions: tuple[Action, ...]) -> dict[str, Action]:
     return {operation_name(action): action for action in actions}

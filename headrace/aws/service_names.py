@@ -32,7 +32,7 @@ def scope_of(request: HttpRequest) -> Scope:
 
 
 class ServiceNames:
-    """Which service a request is for, by what the services declare."""
+    """Finds the service of a request by the services' profiles."""
 
     def __init__(self) -> None:
         self._of_scope: dict[str, str] = {}
@@ -55,7 +55,7 @@ class ServiceNames:
             self._rest = name
 
     def service_of(self, request: HttpRequest) -> str:
-        """Return botocore's name of the service that a request is for, worked out once; empty when nothing tells."""
+        """Return botocore's name of a request's service, computed once; empty when it is unknown."""
         if request.scope is None:
             request.scope = scope_of(request)
             known = self.of_head(request, request.scope)
@@ -63,7 +63,7 @@ class ServiceNames:
         return request.service
 
     def of_head(self, request: HttpRequest, scope: Scope) -> str | None:
-        """Return botocore's name of the service that a request is for; None when only its body can tell."""
+        """Return botocore's name of a request's service by its head; None when only the body can tell."""
         if scope.service:
             return self._of_scope.get(scope.service, scope.service)
         target = request.headers.get("x-amz-target", "")
@@ -77,5 +77,5 @@ class ServiceNames:
         return self._rest
 
     def of_body(self, body: bytes) -> str:
-        """Return the service of a form, which tells by its Version."""
+        """Return the service of a form by the form's Version."""
         return next((n for version, n in self._of_version.items() if version in body), self._rest)

@@ -1,9 +1,9 @@
-"""Makes and recognises temporary credentials, as STS issues them to roles and users, without storing any.
+"""Issues and verifies temporary credentials, as STS issues them to roles and users, without storing any.
 
-A function's process is given credentials of its role at each cold start, and a cloud may live long: nothing may pile
-up. So everything is in the session token, sealed with a secret of the data directory: whose it is and until when. The
-secret access key is made from the token, and the access key id says the account, where AWS's own do (its tools read it
-there), with a mark by which this cloud knows its own. All of it holds after a restart.
+A function's process gets credentials of its role at each cold start, and a cloud may run long, so stored sessions would
+pile up. Instead, the session token itself holds the session and its expiry, signed with a secret of the data directory.
+The secret access key is derived from the token. The access key id contains the account, where AWS's ids do (its tools
+read it there), and a mark by which this cloud recognizes its own keys. All of them stay valid after a restart.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ KEY_PREFIX = "ASIA"
 _SECRET_BYTES = 32
 _SEAL_BYTES = 32
 _SECRET_KEY_CHARACTERS = 40
-# An access key id is the prefix and ten bytes in Base32. A bit that is always set, the account in 40 bits, 15 bits of
-# the token's seal, and a mark of 24 bits.
+# An access key id is the prefix and ten bytes in Base32: a bit that is always set, the account in 40 bits, 15 bits of
+# the token's signature, and a mark of 24 bits.
 _KEY_BYTES = 10
 _ACCOUNT_SHIFT, _NONCE_SHIFT = 39, 24
 _NONCE_BITS, _MARK_BITS = 15, 24
@@ -42,20 +42,21 @@ SessionKind = Literal["role", "user", "root", "federated"]
 
 @dataclass(frozen=True, slots=True)
 class RoleSession:
-    """Who acts: mostly a role under a session's name. `expires_ms` is a wall time.
+    """The session of temporary credentials: usually a role with a session name. `expires_ms` is a wall time.
 
     Attributes:
-        role: the role's name; for other kinds the user's who asked for the session, empty for the account itself.
-        name: of a role's session, or of a federated user; empty for other kinds.
+        role: the role's name; for other kinds the name of the user who requested the session, empty for the account
+            itself.
+        name: the name of a role's session, or of a federated user; empty for other kinds.
         policy: the session policy, as JSON; empty without one.
         policy_arns: the managed policies that are session policies too.
-        tags: the session's tags, those that it inherited too.
+        tags: the session's tags, inherited ones included.
         transitive: the keys of the tags that the next session in a chain inherits.
-        source_identity: as it was set first in the chain; empty without one.
-        kind: `user` and `root` are sessions of GetSessionToken's, `federated` of GetFederationToken's.
-        issued_ms: when it was given out; 0 where nobody says.
-        has_mfa: whether an MFA device's code was given for it.
-        keys: condition keys that all of its calls have, with their values: of whom another provider vouches for.
+        source_identity: the source identity, which the first session of a chain sets; empty without one.
+        kind: `role`; or `user` and `root` for sessions of GetSessionToken, `federated` for those of GetFederationToken.
+        issued_ms: when it was issued; 0 when that is unknown.
+        has_mfa: whether it was requested with an MFA device's code.
+        keys: condition keys of all its calls, with their values, for users of an identity provider.
     """
 
     account: str
@@ -74,7 +75,7 @@ class RoleSession:
 
     @property
     def arn(self) -> str:
-        """The ARN of who acts, as GetCallerIdentity tells it."""
+        """The ARN of the session, as GetCallerIdentity returns it."""
         if self.kind == "role":
             return f"arn:aws:sts::{self.account}:assumed-role/{self.role}/{self.name}"
         if self.kind == "federated":
@@ -85,7 +86,7 @@ class RoleSession:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key id, a secret and a session token, with which a program signs."""
+    """The credentials of a session: access key id, secret access key and session token."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -94,15 +95,16 @@ class Credentials:
 
 
 class RoleSessions:
-    """Gives out and recognises the credentials of role sessions. Thread-safe; holds nothing but its secret."""
+    """Issues and verifies the credentials of sessions. Thread-safe; it holds nothing but its secret."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        # A function calls with the same credentials all its life. Of pure functions: what is dropped is found again.
+        # Caches, since a function uses the same credentials all its life. They cache pure functions: a dropped entry is
+        # computed again.
         self._find = functools.lru_cache(_KEPT_FOUND)(self._open)
 
     def issue(self, session: RoleSession) -> Credentials:
-        """Return credentials of a session; the same ones each time."""
+        """Return the credentials of a session; they are the same each time."""
         payload = msgspec.json.encode(_sealed(session))
         seal = self._digest(b"token", payload)
         token = base64.b64encode(seal + payload).decode()
@@ -110,7 +112,7 @@ class RoleSessions:
         return Credentials(key, self._secret_key(token), token, session.expires_ms)
 
     def account_of(self, access_key: str) -> str | None:
-        """Return the account of an access key that this cloud has given out; None for all others."""
+        """Return the account of an access key that this cloud has issued; None for all others."""
         if len(access_key) != 20 or not access_key.startswith(KEY_PREFIX):
             return None
         try:
@@ -123,11 +125,11 @@ class RoleSessions:
         return f"{unmarked >> _NONCE_BITS & (1 << 40) - 1:012d}"
 
     def find(self, access_key: str, session_token: str) -> RoleSession | None:
-        """Return the session, expired or not, of a key and its token; None when they are not a pair of this cloud's."""
+        """Return the session, expired or not, of a key and its token; None when this cloud did not issue the pair."""
         return self._find(access_key, session_token)
 
     def credentials(self, access_key: str, session_token: str) -> Credentials | None:
-        """Return what such requests are signed with; None when they are not a pair of this cloud's."""
+        """Return the credentials of a key and its token; None when this cloud did not issue the pair."""
         session = self._find(access_key, session_token)
         if session is None:
             return None
@@ -135,7 +137,7 @@ class RoleSessions:
         return Credentials(access_key, secret, session_token, session.expires_ms)
 
     def role_id(self, account: str, role: str) -> str:
-        """Return the id of a role that IAM does not know, always the same, in AWS's form."""
+        """Return an id in AWS's form for a role that IAM does not have; it is always the same."""
         digest = self._digest(b"role", f"{account}/{role}".encode())
         return "AROA" + base64.b32encode(digest).decode()[:17]
 
@@ -147,7 +149,7 @@ class RoleSessions:
         seal, payload = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
         if not hmac.compare_digest(seal, self._digest(b"token", payload)):
             return None
-        # Sealed by this cloud, so it has its form.
+        # This cloud has signed it, so it is well-formed.
         session = RoleSession(*map(_frozen, msgspec.json.decode(payload)))
         return session if access_key == self._key_id(session.account, seal) else None
 
@@ -170,7 +172,7 @@ class RoleSessions:
 
 
 def _sealed(session: RoleSession) -> list[Any]:
-    """Return what a token holds of a session: its values, without those at the end that are as usual."""
+    """Return the values of a session for its token, without the default values at the end."""
     values = list(astuple(session))
     for one in reversed(fields(session)):
         if values[-1] != one.default:
@@ -192,21 +194,21 @@ def token_of(request: HttpRequest) -> str:
 
 
 def role_name(role_arn: str) -> str:
-    """Return the name of a role, without the path that its ARN may have."""
+    """Return the name of a role from its ARN, without the path."""
     return role_arn.rpartition("/")[2]
 
 
 def session_secret(data_dir: Path, fresh: bytes) -> bytes:
-    """Return the secret of a data directory: the one that it keeps, else `fresh` (32 bytes), kept from now on.
+    """Return the secret that a data directory keeps; when it has none, store `fresh` (32 bytes) and return it.
 
-    Nobody but its owner may read the file. Raises OSError.
+    Only its owner may read the file. Raises OSError.
     """
     path = data_dir / SECRET_FILE
     if path.exists():
         kept = path.read_bytes()
         if len(kept) == _SECRET_BYTES:
             return kept
-        log.warning("%s is damaged; credentials that functions were given are void", path)
+        log.warning("%s is damaged; the credentials of running functions are no longer valid", path)
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

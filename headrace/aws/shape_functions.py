@@ -1,7 +1,7 @@
-"""Turns a shape of botocore's model into one function that converts a value of that shape, member by member.
+"""Compiles a shape of botocore's model into one function that converts a value of that shape, member by member.
 
-First structures, lists and maps; then scalars, from the wire (JSON or CBOR) and to it. The bytes are the codec's, and
-AWS's sentences have their sources there: see `headrace.aws.codec_json`.
+First come structures, lists and maps; then scalars, from the wire (JSON or CBOR) and to it. `headrace.aws.codec_json`
+reads and writes the bytes, and names the sources of AWS's sentences.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from headrace.aws.errors import AwsError, serialization_error
 
 Convert = Callable[[Any], Any]
 
-# AWS's sentences of a SerializationException.
+# AWS's sentences for SerializationException.
 LIST_NOT_EXPECTED = "Start of list found where not expected"
 MAP_NOT_EXPECTED = "Start of structure or map found where not expected."
 
 _LONG_MAX = 2**63
 _EPOCH = "milliseconds since epoch"
 _NOT_BASE64 = re.compile("[^A-Za-z0-9+/=]|=[^=]")
-# Of a blob that is no base64: it may be ten megabytes.
+# How much of an invalid base64 text the sentence shows: the text may have ten megabytes.
 _MOST_SHOWN = 1000
 
 
 class ShapeCompiler:
-    """Turns a shape into one function, recursive shapes included; `leaf` gives those of scalars."""
+    """Compiles a shape into one function, recursive shapes included; `leaf` returns the functions of scalars."""
 
     def __init__(self, leaf: Callable[[Shape], Convert]) -> None:
         self._leaf = leaf
         self._structures: dict[str, Convert] = {}
 
     def compile(self, shape: Shape) -> Convert:
-        """Return the function of a shape; it raises AwsError for a value of another kind."""
+        """Return the function of a shape; it raises AwsError for a value of another type."""
         if isinstance(shape, StructureShape):
-            # A document is whatever the client says.
+            # A document type accepts any value.
             return _as_it_is if shape.is_document_type else self._structure(shape)
         if isinstance(shape, ListShape):
             return self._list(shape)
@@ -109,7 +109,7 @@ def _as_it_is(value: Any) -> Any:
 def _kind(value: Any) -> str:
     if isinstance(value, bool):
         return "TRUE_VALUE" if value else "FALSE_VALUE"
-    if isinstance(value, bytes):  # CBOR alone has these two; their names are assumed
+    if isinstance(value, bytes):  # only CBOR has these two types; their names are assumed
         return "BLOB_VALUE"
     if isinstance(value, datetime):
         return "TIMESTAMP_VALUE"
@@ -168,12 +168,12 @@ def _decode_blob(value: Any) -> bytes:
     except (binascii.Error, ValueError) as error:
         raise _not_base64(value) from error
     if value.endswith("=") and base64.b64encode(decoded).decode() != value:
-        raise _not_base64(value)  # bits before the padding that count for nothing
+        raise _not_base64(value)  # the unused bits before the padding are not zero
     return decoded
 
 
 def _not_base64(text: str) -> AwsError:
-    """Return what AWS says of a text that is not base64 (recorded by kinesalite, AWS's own spelling)."""
+    """Return AWS's sentence about a text that is not base64 (recorded by kinesalite, with AWS's spelling)."""
     shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
     if len(text) % 4:
         why = f"Base64 encoded length is expected a multiple of 4 bytes but found: {len(text)}"
@@ -196,7 +196,7 @@ def _decode_timestamp(value: Any) -> datetime:
 
 
 def from_epoch_s(value: float) -> datetime:
-    """Return a time that is given in seconds since 1970."""
+    """Return a time from seconds since 1970."""
     # Rounded to the millisecond: AWS's timestamps have no finer grain, and 1.1 is not 1.0999999.
     milliseconds = round(value * 1000)
     whole = datetime.fromtimestamp(milliseconds // 1000, UTC)
@@ -217,7 +217,7 @@ _DECODE: dict[str, Convert] = {
 
 
 def decoder_of(shape: Shape) -> Convert:
-    """Return what takes a scalar from the wire; it raises AwsError SerializationException."""
+    """Return the decoder of a scalar; it raises AwsError SerializationException."""
     return _DECODE[shape.type_name]
 
 
@@ -247,12 +247,12 @@ def _encode_timestamp_cbor(value: Any) -> Any:
 
 
 def json_encoder_of(shape: Shape) -> Convert:
-    """Return what makes a scalar ready for JSON."""
+    """Return the encoder of a scalar for JSON."""
     return {"blob": _encode_blob_json, "timestamp": _encode_timestamp_json}.get(
         shape.type_name, _same
     )
 
 
 def cbor_encoder_of(shape: Shape) -> Convert:
-    """Return what makes a scalar ready for CBOR."""
+    """Return the encoder of a scalar for CBOR."""
     return {"timestamp": _encode_timestamp_cbor}.get(shape.type_name, _same)

@@ -1,4 +1,4 @@
-"""Reads who signed a request: the parts of its credential, and the account. Nothing is verified here."""
+"""Reads the credential and the account from a request's signature, without verifying it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.core.arn import is_account_id
 
 
 def whole_credential(credential: str) -> tuple[str, str, str, str] | None:
-    """Return the access key, date, region and service in a credential; None when it is not whole."""
+    """Return the access key, date, region and service of a credential; None when a part is missing."""
     parts = credential.split("/")
     if len(parts) != 5 or parts[4] != "aws4_request" or not parts[0]:
         return None
@@ -18,7 +18,7 @@ def whole_credential(credential: str) -> tuple[str, str, str, str] | None:
 def signing_account(request: HttpRequest, own: str) -> str:
     """Return the account that signed a request to a function's or an API's address; empty without a signature.
 
-    With `--auth` the signature has been verified before. A key that is no account id is one of the account `own`.
+    With `--auth` the signature has been verified before. A key that is not an account id belongs to the account `own`.
     """
     if request.call is not None:
         return request.call.account

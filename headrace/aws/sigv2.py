@@ -1,7 +1,7 @@
 """S3's old signatures (Version 2), which boto3 still makes for presigned URLs in the older regions.
 
-Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTAuthentication.html (documented). Held against botocore's
-own signers by tests/security/test_sigv4.py.
+Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTAuthentication.html (documented).
+tests/security/test_sigv4.py compares the results with botocore's signers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from botocore.auth import HmacV1Auth
 from headrace.aws.http import HttpRequest
 from headrace.aws.sigv4 import wire_bytes
 
-# The one service that still takes them.
+# The only service that still accepts these signatures.
 SERVICE = "s3"
 # Botocore's list of the query parameters that are signed with the path.
 _SUBRESOURCES = frozenset(HmacV1Auth.QSAOfInterest)
@@ -25,13 +25,13 @@ _SUBRESOURCES = frozenset(HmacV1Auth.QSAOfInterest)
 
 @dataclass(frozen=True, slots=True)
 class OldClaim:
-    """What a request says of its signature.
+    """The signature of a request, as the request states it.
 
     Attributes:
         access_key: the id of the key.
         signature: in base64.
-        expires_s: the second of the epoch until which a presigned URL is good; None for a header.
-        token: of temporary credentials.
+        expires_s: when a presigned URL expires, in seconds since 1970; None for a header.
+        token: the session token of temporary credentials.
     """
 
     access_key: str
@@ -41,10 +41,10 @@ class OldClaim:
 
 
 def strings_to_sign(request: HttpRequest, claim: OldClaim) -> Iterator[str]:
-    """Yield what may have been signed: the bucket, of which the host may be the name, belongs to the path."""
+    """Yield the possible strings to sign: a bucket that is named by the host belongs to the path."""
     headers = dict(request.headers)
     if claim.expires_s is not None:
-        # What was signed as a header stands in the query of a presigned URL.
+        # Values that are signed as headers are in the query of a presigned URL.
         named = {name.lower(): value for name, value in _parameters(request)}
         headers = {n: v for n, v in named.items() if _is_signed(n)} | headers
         date = str(claim.expires_s)
@@ -61,7 +61,7 @@ def strings_to_sign(request: HttpRequest, claim: OldClaim) -> Iterator[str]:
 
 
 def signatures(text: str, secret: str) -> Iterator[str]:
-    """Yield the signatures that are right for a string to sign."""
+    """Yield the correct signatures of the strings to sign."""
     for signed in wire_bytes(text):
         yield base64.b64encode(hmac.digest(secret.encode(), signed, "sha1")).decode()
 

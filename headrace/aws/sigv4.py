@@ -1,8 +1,8 @@
 """Computes Signature Version 4 of a request from its secret. It keeps no keys and decides nothing.
 
 Source: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html, for chunks
-https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html (documented). Held against botocore's own signers
-by tests/security/test_sigv4.py.
+https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-streaming.html (documented). tests/security/test_sigv4.py compares
+the results with botocore's signers.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _BLANKS = re.compile(r"[ \t]+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a request says of its signature.
+    """The signature of a request, as the request states it.
 
     Attributes:
         access_key: the id of the key.
         date: the day of the credential's scope, YYYYMMDD.
-        region: of the scope.
-        service: of the scope, such as `elasticmapreduce`.
+        region: the region of the scope.
+        service: the service of the scope, such as `elasticmapreduce`.
         signed_headers: by lower-case name.
         signature: in hexadecimal.
         timestamp: when it was signed, YYYYMMDDTHHMMSSZ.
-        is_query: it is in the query (a presigned URL), not in the Authorization header.
-        expires_s: for how long a presigned URL is good.
-        token: of temporary credentials.
+        is_query: the signature is in the query (a presigned URL), not in the Authorization header.
+        expires_s: for how long a presigned URL is valid.
+        token: the session token of temporary credentials.
     """
 
     access_key: str
@@ -64,7 +64,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """A signature that was computed, and the text it was computed from: S3's error shows both."""
+    """A computed signature, and the text from which it was computed: S3's error shows both."""
 
     signature: str
     canonical_request: bytes
@@ -88,10 +88,10 @@ def sign(key: bytes, text: str) -> str:
 def signatures(
     request: HttpRequest, claim: Claim, secret: str, payload_hash: str
 ) -> Iterator[Signed]:
-    """Yield the signatures that are right for a request.
+    """Yield the correct signatures of a request.
 
-    Mostly one. Where a path, query or header can be written in two ways, clients sign the one that they send or the
-    one that the documentation prescribes; both prove that they have the secret.
+    Usually there is one. When a path, query or header can be written in two ways, clients sign the form that they send
+    or the form that the documentation prescribes; both prove that they have the secret.
     """
     key = signing_key(secret, claim.date, claim.region, claim.service)
     seen: set[bytes] = set()
@@ -116,12 +116,12 @@ def _canonical_requests(request: HttpRequest, claim: Claim, payload_hash: str) -
 
 
 def _header(request: HttpRequest, name: str) -> str:
-    # The SDK for JavaScript signs HTTP/2's own name of the host.
+    # The SDK for JavaScript signs `:authority`, HTTP/2's name for the host.
     return request.headers.get("host" if name == AUTHORITY else name, "")
 
 
 def wire_bytes(text: str) -> Iterator[bytes]:
-    """Yield the bytes that may have been sent: HTTP/1.1's are one character each here, HTTP/2's were UTF-8."""
+    """Yield the bytes that a header may have had: HTTP/1.1's were decoded as Latin-1, HTTP/2's as UTF-8."""
     with contextlib.suppress(UnicodeEncodeError):
         yield text.encode("latin-1")
     if not text.isascii():
@@ -139,7 +139,7 @@ def _resources(request: HttpRequest, claim: Claim) -> Iterator[tuple[str, str]]:
     prescribed = "&".join(f"{name}={value}" for name, value in encoded)
     path = request.path or "/"
     if claim.service in ("s3", "s3express"):
-        # S3's keys are encoded once and never tidied up.
+        # S3's keys are encoded once, and their paths are never normalized.
         yield path, as_sent
         yield (
             quote(unquote(path, errors="surrogateescape"), safe="/-_.~", errors="surrogateescape"),
@@ -157,7 +157,7 @@ def _encoded(text: str) -> str:
 
 
 class SigV4Chunks:
-    """What headrace.aws.http.ChunkSignatures is to do, by Signature Version 4."""
+    """Implements headrace.aws.http.ChunkSignatures by Signature Version 4."""
 
     def __init__(self, claim: Claim, secret: str) -> None:
         self._claim = claim

@@ -13,15 +13,15 @@ from headrace.aws.newer_parameters import with_newer
 from headrace.aws.operation import Action, operation_name
 from headrace.aws.service import FidelityTable, RawAnswer
 
-# The CDK and the SDKs send them with every call, so that a call which they repeat is one. A repeated call is answered
-# by what it finds done.
+# Idempotency tokens: the CDK and the SDKs send them with every call. headrace ignores them, and answers a repeated call
+# by the state that it finds.
 _TOKENS = frozenset({"ClientToken", "ClientRequestToken"})
 
 
 class Strictness:
-    """Refuses what a service would ignore, by its table. Thread-safe.
+    """Refuses the parameters that a service would ignore, by its fidelity table. Thread-safe.
 
-    A member that is false or empty asks for nothing, and is let through.
+    A parameter that is false or empty has no effect, and is accepted.
     """
 
     def __init__(self, service: str, table: FidelityTable) -> None:
@@ -37,7 +37,7 @@ class Strictness:
 
     @classmethod
     def of(cls, service: str, actions: Iterable[Action], table: FidelityTable) -> Strictness:
-        """Refuse what the table has and what only the installed botocore has, of these actions."""
+        """Make one from a service's table, and the actions' parameters that only the installed botocore has."""
         return cls(service, with_newer(service, map(operation_name, actions), table))
 
     def check(self, operation: str, params: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ class Strictness:
         self._refuse(operation, given)
 
     def guard(self, raw: Callable[[HttpRequest], RawAnswer]) -> Callable[[HttpRequest], RawAnswer]:
-        """Return a service's `raw` hook that refuses by the head first; for services of rest-json."""
+        """Return a `raw` hook that first checks the request's head; for services of rest-json."""
 
         def answer(request: HttpRequest) -> RawAnswer:
             operation = codec_moto.operation_name(self._service, request)
@@ -87,7 +87,7 @@ class Strictness:
 
 
 def _found(value: Any, path: list[str]) -> Iterator[Any]:
-    """Yield what stands at a path, in each item of lists on the way; what is empty or false is left out."""
+    """Yield the values at a path, in each item of lists on the path; empty and false values are left out."""
     if isinstance(value, list):
         for item in cast("list[Any]", value):
             yield from _found(item, path)

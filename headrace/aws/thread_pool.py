@@ -1,7 +1,7 @@
 """A thread pool that no single connection or service can fill.
 
 A pool with one queue, first come first served, would let the requests of one client, or invocations of one slow
-function, take every thread; what others ask would wait behind them.
+function, take every thread, and requests of others would wait behind them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 class Job:
-    """A call on a thread, or in line for one.
+    """A call that runs on a thread, or waits for one.
 
     Attributes:
-        done: its result; on the event loop.
+        done: the Future of its result, on the event loop.
     """
 
     __slots__ = ("arguments", "call", "done", "owner", "running", "service")
@@ -39,7 +39,7 @@ class Job:
         self.running: Future[Any] | None = None
 
     def cancel(self) -> None:
-        """Forget it, unless a thread has begun."""
+        """Cancel the call, unless a thread has begun it."""
         if self.running is None:
             self.done.cancel()
         else:
@@ -49,8 +49,8 @@ class Job:
 class FairPool:
     """Runs jobs on threads that are made as needed. Used on the event loop's thread.
 
-    Services take turns, and within a service owners do. A service never has more than `per_service` threads, an owner
-    never more than `per_owner`.
+    Services take turns, and within a service its owners (connections) do. A service never has more than `per_service`
+    threads, an owner never more than `per_owner`.
     """
 
     def __init__(self, threads: int, *, per_service: int, per_owner: int, name: str) -> None:
@@ -61,7 +61,7 @@ class FairPool:
         self._running = 0
         self._of_service: Counter[str] = Counter()
         self._of_owner: Counter[Hashable] = Counter()
-        # By service, by owner; who comes next comes first.
+        # By service, then by owner; the next in turn is first.
         self._waiting: OrderedDict[str, OrderedDict[Hashable, deque[Job]]] = OrderedDict()
 
     def submit(
@@ -102,7 +102,7 @@ class FairPool:
         loop = asyncio.get_running_loop()
 
         def tell(_: Future[Any]) -> None:
-            # Once the loop is closed, whoever waited on it is gone.
+            # Once the loop is closed, nothing waits for the result.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._end, job)
 
@@ -114,8 +114,8 @@ class FairPool:
         _count_down(self._of_owner, job.owner)
         if not job.done.done():
             _copy(job)
-        # The Future keeps its callback, which keeps the job: a ring would hold a body of megabytes until the garbage
-        # collector comes.
+        # The Future refers to its callback, which refers to the job: a reference cycle would keep a body of megabytes
+        # until the garbage collector runs.
         job.running, job.arguments = None, ()
         if self._waiting:
             self._start_waiting()
@@ -126,7 +126,7 @@ class FairPool:
                 self._start(job)
 
     def _next(self) -> Job | None:
-        """Take the job whose turn it is out of the line; None when no turn can be had."""
+        """Remove and return the next job in turn; None when none may run now."""
         for service, queues in self._waiting.items():
             for owner, queue in queues.items():
                 if not self._may_run(service, owner):

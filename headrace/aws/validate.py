@@ -1,10 +1,9 @@
 """Validates requests against the constraints of botocore's model, in AWS's sentences.
 
-botocore's own ParamValidator ignores maxima, patterns and enums, and speaks with the client's words; AWS
-answers `1 validation error detected: Value 'x' at 'streamName' failed to satisfy constraint: ...`.
-The model is an upper bound: a service's quotas live in its `limits.py`. Compiled once per operation;
-thread-safe. Evidence: sentences observed by kinesalite and documented across AWS's forums (assumed to be one
-wording for all services that share AWS's framework).
+botocore's own ParamValidator ignores maxima, patterns and enums, and has sentences of its own; AWS answers `1
+validation error detected: Value 'x' at 'streamName' failed to satisfy constraint: ...`. The model is an upper bound: a
+service's quotas live in its `limits.py`. Compiled once per operation; thread-safe. Evidence: sentences observed by
+kinesalite and documented across AWS's forums (assumed to be one wording for all services that share AWS's framework).
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ _MEMBER_MUST = "Member must satisfy constraint: "
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wording:
-    """How a service judges and words failures where it is not as its model says.
+    """How a service's validation differs from its model, and how its sentences differ from other services'.
 
     Attributes:
         shapes: constraints (`min`, `max`, `pattern`, `enum`) in place of the model's, by the name of a shape, or of an
-            operation and a shape (`GetFunction.FunctionName`); None takes a constraint away. `shown` is what the
-            sentence about a pattern or an enum names, where that is not the pattern or not all values.
-        never_null: lists and maps whose sentences say that what is in them must not be null.
+            operation and a shape (`GetFunction.FunctionName`); None removes a constraint. `shown` is the text in the
+            sentence about a pattern or an enum, when that is not the pattern or not all values.
+        never_null: lists and maps whose sentences say that their items must not be null.
         first: members of structures whose failures come before those of the others.
-        bare: lists whose sentences show what a value must satisfy without brackets around it.
-        shows_whole: lists and maps of plain values are shown whole, as services of the REST protocols do.
+        bare: lists whose sentences show the constraint of their items without brackets.
+        shows_whole: the sentences show complete lists and maps of plain values, as those of REST protocols do.
     """
 
     shapes: Mapping[str, Mapping[str, Any]]
@@ -65,7 +64,7 @@ def validate(
 ) -> None:
     """Raise AwsError with AWS's sentence when `params` break the model's constraints.
 
-    With `wording`, lists and maps of plain values are shown whole unless it says otherwise.
+    With `wording`, sentences show complete lists and maps of plain values unless `shows_whole` is false.
     """
     check = _compiled(service, operation, wording)
     if check is None:
@@ -79,7 +78,7 @@ def validate(
 def lacking(service: str, operation: str, params: Mapping[str, Any]) -> str:
     """Return AWS's sentence about `params` when a required member is not there; empty when all are.
 
-    It says what else is wrong too, as AWS does.
+    As on AWS, the sentence also reports the other failures.
     """
     check = _compiled(service, operation, None)
     if check is None:
@@ -125,7 +124,7 @@ def _show(value: Any) -> str:
 
 
 class _Compiler:
-    """Turns a shape into a check. A shape without constraints below it gives None."""
+    """Compiles a shape into a check, or None for a shape that has no constraints."""
 
     def __init__(self, operation: str, wording: Wording | None) -> None:
         self._operation = operation
@@ -160,7 +159,7 @@ class _Compiler:
     def _structure(self, shape: StructureShape) -> Check | None:
         required = frozenset(shape.required_members)
         if shape.name in self._open:
-            # A recursive shape: its checks are being compiled further up, and are there at run time.
+            # A recursive shape: a caller is compiling its checks, which exist at run time.
             checks = self._open[shape.name]
         else:
             checks = self._open[shape.name] = []
@@ -281,7 +280,7 @@ def _bounds(constraints: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _sentences(shape: Shape, constraints: Mapping[str, Any], *, never_null: bool) -> list[str]:
-    """Return all that a plain value must satisfy, in AWS's words and order."""
+    """Return all constraints of a plain value, in AWS's words and order."""
     low, high = _bounds(constraints)
     kind = "length" if shape.type_name in ("string", "blob") else "value"
     shown: list[str] = []
@@ -355,7 +354,7 @@ def _pattern(shape: Shape, constraints: Mapping[str, Any]) -> Check | None:
     try:
         compiled = model_pattern(pattern)
     except PatternRefused:
-        # A few of AWS's Java patterns have no equal here; the service checks what matters.
+        # A few of AWS's Java patterns cannot be translated; the service checks these values itself.
         log.debug("pattern of %s is not checked: %s", shape.name, pattern)
         return None
 

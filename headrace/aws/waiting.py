@@ -1,4 +1,4 @@
-"""Lets an answer wait, mostly for an fsync; `HttpResponse.waits` says for what."""
+"""Delays an answer until its `HttpResponse.waits`, such as an fsync, are done."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 
 def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
-    """Call `then` when every one of the answer's waits is done, on the thread that finishes the last.
+    """Call `then` when all waits of the answer are done, on the thread that finishes the last one.
 
-    As little as can be happens there: a thread that syncs for many holds all of them up.
+    `then` must be quick: the thread that syncs for many requests delays all of them.
     """
     waits = answer.waits or []
     if len(waits) == 1:
@@ -36,11 +36,11 @@ def call_when_done(answer: HttpResponse, then: Callable[[], None]) -> None:
 
 
 def settled(answer: HttpResponse) -> HttpResponse:
-    """Return what to send now that the answer's waits are done: it, or its failure when one of them failed."""
+    """Return the answer to send now that its waits are done: the answer, or its failure when one of them failed."""
     waits, failure = answer.waits or [], answer.failure
     error = next((error for wait in waits if (error := wait.exception()) is not None), None)
-    # A future keeps who waited for it, and they keep it: such rings are work for the garbage collector, which then
-    # stops all requests for tens of milliseconds, several times a second.
+    # A Future and its waiters refer to each other. The garbage collector would have to free such cycles, and would stop
+    # all requests for tens of milliseconds, several times a second.
     waits.clear()
     answer.waits = answer.failure = None
     if error is None:
@@ -50,7 +50,7 @@ def settled(answer: HttpResponse) -> HttpResponse:
 
 
 def when_done(answer: HttpResponse) -> Future[HttpResponse]:
-    """Return a Future of what to send once the answer's waits are done."""
+    """Return a Future of the answer to send once its waits are done."""
     done: Future[HttpResponse] = Future()
     if answer.waits:
         call_when_done(answer, lambda: done.set_result(settled(answer)))

@@ -1,1 +1,1 @@
-"""The `headrace` command: a file for each subcommand, and what they share."""
+"""The `headrace` command: a file for each subcommand, and the code that they share."""

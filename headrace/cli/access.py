@@ -18,7 +18,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def _listed(context: click.Context, option: click.Parameter, values: tuple[str, ...]) -> Any:
-    """Split values at commas and blanks: an environment variable has only one."""
+    """Split values at commas and blanks, since an environment variable holds several values in one text."""
     return tuple(part for value in values for part in value.replace(",", " ").split())
 
 
@@ -27,7 +27,7 @@ class Access:
     """The values of these options.
 
     Attributes:
-        insecure: the user wants to listen beyond this machine without keys.
+        insecure: allow connections from other machines without keys.
     """
 
     host: str
@@ -38,7 +38,7 @@ class Access:
     insecure: bool = False
 
     def check(self) -> None:
-        """Refuse, in one sentence, options that no cloud may be started with. Raises ClickException."""
+        """Refuse invalid or unsafe options. Raises ClickException with one sentence."""
         try:
             Hosts(self.allow_hosts)
             AllowedOrigins(self.allow_origins)
@@ -53,21 +53,21 @@ class Access:
             )
 
     def _is_open(self) -> bool:
-        """Whether others than this machine can reach the cloud, and need no key."""
+        """Whether other machines can reach the cloud without a key."""
         try:
             return not self.auth and not is_loopback(self.host)
         except OSError as error:
             raise fail(f"Cannot listen on {self.host}: {error.strerror}.") from error
 
     def warnings(self) -> list[str]:
-        """Return warnings, for the start, about whom the options let in."""
+        """Return warnings about the access that the options allow, for the start."""
         lines: list[str] = []
         if self._is_open():
             lines.append(
                 f"Everybody who reaches {self.host} can use this cloud, and run code as you."
             )
         if "*" in self.allow_origins:
-            lines.append("Every web page that you look at can use this cloud, and run code as you.")
+            lines.append("Every web page that you visit can use this cloud, and run code as you.")
         if self.auth_keys is not None and self.auth_keys.stat().st_mode & 0o077:
             lines.append(
                 f"Others can read the keys in {self.auth_keys}: chmod 600 {self.auth_keys}"
@@ -76,7 +76,7 @@ class Access:
 
 
 def how_to_use(data_dir: Path, endpoint_url: str, access: Access) -> list[str]:
-    """Return what people need to know of a cloud that asks for keys: one key, and the address of its pages."""
+    """Return how to use a cloud that requires keys: one key, and the URL of its pages."""
     secrets = read_secrets(data_dir) if access.auth else None
     if secrets is None:
         return []
@@ -100,7 +100,7 @@ def access_options(function: _F) -> _F:
             callback=_listed,
             envvar="HEADRACE_ALLOW_HOST",
             metavar="NAME",
-            help="Answer to this name too, beside localhost and this machine's addresses; *.name is all below it."
+            help="Answer to this host name too, beside localhost and this machine's addresses; *.name is all below it."
             " May be repeated.",
         ),
         click.option(
@@ -111,10 +111,10 @@ def access_options(function: _F) -> _F:
             envvar="HEADRACE_ALLOW_ORIGIN",
             metavar="ORIGIN",
             help="Web pages of this origin may use the cloud, such as http://localhost:3000; '*' is every page"
-            " that you look at. May be repeated.",
+            " that you visit. May be repeated.",
         ),
         click.option(
-            "--insecure", is_flag=True, help="Listen beyond this machine without asking for keys."
+            "--insecure", is_flag=True, help="Accept connections from other machines without keys."
         ),
         click.option(
             "--auth-keys",

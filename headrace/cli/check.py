@@ -22,15 +22,15 @@ _MIB = 1024 * 1024
 @click.option(
     "--repair",
     is_flag=True,
-    help="Cut out what is damaged, keep its bytes in the folder quarantine, and say which records are lost.",
+    help="Cut out damaged bytes, keep them in the folder quarantine, and list the lost records.",
 )
 @click.option(
     "--no-objects",
     is_flag=True,
-    help="Do not check S3's objects; checking them takes as long as reading them.",
+    help="Do not check S3's objects, which takes as long as reading them.",
 )
 def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
-    """Verify what a stopped cloud has stored; exit 1 when something is wrong.
+    """Verify the data of a stopped cloud; exit 1 when something is wrong.
 
     Shard logs: checksums, order, missing segments. The state database, and that of OpenSearch's indexes. S3's objects
     against their ETags. The code of functions and layers against its hash.
@@ -57,7 +57,7 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
 
 @contextlib.contextmanager
 def _alone(data_dir: Path) -> Generator[None]:
-    """Hold the directory's lock, so that no cloud starts meanwhile."""
+    """Hold the directory's lock, so that no cloud starts during the check."""
     from headrace.store.data_dir import DataDirInUse, DataDirUnusable, explained, lock
 
     try:

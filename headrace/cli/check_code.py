@@ -1,4 +1,4 @@
-"""Compares functions' and layers' code with its hash, offline, and unpacks damaged code anew."""
+"""Verifies the code of functions and layers by its hash, offline, and unpacks damaged code again."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NEW_SUFFIX = ".repairing"
 
 @dataclass(frozen=True, slots=True)
 class BadCode:
-    """A deployment package that differs from what was uploaded.
+    """A deployment package that differs from the uploaded one.
 
     Attributes:
         digest: the SHA-256 of its zip, which is its name.
         users: the functions and layers that use it.
-        can_be_mended: the zip is sound, and only what was unpacked from it is not.
+        can_be_mended: the zip is undamaged; only the unpacked files differ.
     """
 
     digest: str
@@ -45,7 +45,7 @@ def check_code(data_dir: Path, database: Path) -> Iterator[BadCode]:
     """Yield the packages that are damaged. Raises sqlite3.DatabaseError, OSError."""
     for digest, users in sorted(_packages(database).items()):
         if digest.startswith(_LOCAL):
-            continue  # a folder of the user's own, used where it lies
+            continue  # a folder of the user, which headrace uses without copying it
         folder = data_dir / CODE_FOLDER / digest
         archive = folder.with_name(f"{digest}.zip")
         if not archive.is_file():
@@ -59,7 +59,7 @@ def check_code(data_dir: Path, database: Path) -> Iterator[BadCode]:
 
 
 def mend_code(bad: BadCode, quarantine: Path) -> None:
-    """Unpack a sound zip anew; what was there goes into `quarantine`. Raises OSError."""
+    """Unpack an undamaged zip again; the old files are moved to `quarantine`. Raises OSError."""
     from headrace.services.lambda_.packages.unzip import unzip
 
     folder = bad.path
@@ -83,7 +83,7 @@ def _remove(folder: Path) -> None:
 
 
 def _packages(database: Path) -> dict[str, list[str]]:
-    """Return who uses each package: every version of every function, and every layer."""
+    """Return the users of each package: every version of every function, and every layer."""
     used: dict[str, list[str]] = {}
     uri = f"file:{database}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -111,7 +111,7 @@ def _sha256(path: Path) -> str:
 
 
 def _difference(archive: Path, folder: Path) -> str:
-    """Return how the unpacked files differ from the zip, empty when they do not. More files may be there."""
+    """Return how the unpacked files differ from the zip, empty when they do not. Additional files are no difference."""
     if not folder.is_dir():
         return "is not unpacked"
     with zipfile.ZipFile(archive) as opened:

@@ -1,4 +1,4 @@
-"""Puts the subcommands of `headrace` together; every error ends in one sentence and a non-zero exit."""
+"""Puts the subcommands of `headrace` together; every error ends with one sentence and a non-zero exit code."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from headrace.cli.submit import submit
 from headrace.cli.tail import tail
 from headrace.cli.trace import trace
 
-# Raised for a group without a command, whose help is shown; click before 8.2 shows it without raising.
+# Raised for a group without a subcommand, to show its help; click before 8.2 shows it without raising.
 _HELP_WANTED: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class _Commands(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; an error in them is one sentence."""
+        """Parse the arguments; a usage error is one sentence."""
         try:
             return super().parse_args(ctx, args)
         except _HELP_WANTED:
@@ -39,7 +39,7 @@ class _Commands(click.Group):
             raise _misused(error) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; whatever is not its own error ends it with a sentence or a code, never a traceback."""
+        """Run the command; every exception ends it with a sentence or an exit code, never with a traceback."""
         try:
             with interruptible():
                 return super().invoke(ctx)
@@ -53,13 +53,13 @@ class _Commands(click.Group):
             silence_output()
             ctx.exit(BROKEN_PIPE)
         except OSError as error:
-            # Perhaps on a full disk, where Python's own last write would end in a traceback.
+            # On a full disk, Python's last write at exit would end in a traceback.
             silence_output()
             raise fail(sentence(error)) from error
 
 
 class _Misused(click.ClickException):
-    """A usage error in one sentence, where click would show the usage too."""
+    """A usage error in one sentence, without click's usage text."""
 
     exit_code = click.UsageError.exit_code
 

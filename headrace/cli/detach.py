@@ -27,14 +27,14 @@ from headrace.cli.running_cloud import (
 from headrace.core.clock import SystemClock
 from headrace.spark.held_folder import HeldFolder
 
-# Long for a machine that has nothing else to do.
+# A long time for a machine that is not busy.
 START_WITHIN_S = 60.0
-# Below the folder for temporary files; what a killed cloud leaves there is removed by the next ephemeral one.
+# Below the folder for temporary files; the next ephemeral cloud removes the folders of killed ones.
 EPHEMERAL_PREFIX = "headrace-ephemeral-"
 
 
 def ephemeral_folder() -> HeldFolder:
-    """Make the folder of an ephemeral cloud; end what is left of those that were killed."""
+    """Make the folder of an ephemeral cloud; remove the folders and processes of killed ones."""
     from headrace.spark_submit.process import end_jobs_below
 
     try:
@@ -44,9 +44,9 @@ def ephemeral_folder() -> HeldFolder:
 
 
 def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> None:
-    """Start this very command again without --detach, and wait until it is healthy.
+    """Start this command again without --detach, and wait until the cloud is healthy.
 
-    When Ctrl-C comes first, or it takes too long, nothing of it is left behind.
+    On Ctrl-C, or when it takes too long, the cloud is ended and leaves nothing behind.
     """
     context = click.get_current_context()
     asked = context.with_resource(StopAsked(*STOP_SIGNALS))
@@ -54,7 +54,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     arguments.append("--detached")
     if ephemeral:
-        # The parent must know where the child is, so the parent makes the directory; the child holds and removes it.
+        # The parent must know the child's folder, so the parent makes it; the child locks and removes it.
         folder = ephemeral_folder()
         data_dir = folder.path
         arguments += ["--ephemeral-dir", str(data_dir)]
@@ -68,7 +68,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
         if (unheard := silent_cloud(data_dir)) is not None:
             raise fail(unheard)
         (data_dir / RUN_FILE).unlink(missing_ok=True)
-        # Read by this descriptor too: an ephemeral cloud that cannot start takes its folder with it.
+        # Opened for reading too: an ephemeral cloud that cannot start removes its folder, and the log in it.
         log = context.with_resource(log_path.open("a+b"))
     child = subprocess.Popen(
         [sys.executable, "-m", "headrace.cli.main", *arguments],
@@ -102,7 +102,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
             _end(child, folder)
             raise fail((lines[-1] if lines else "it ended at once").removeprefix("Error: "))
         if found is not None and found["status"] == "loading":
-            # It is still loading: a large journal of an older headrace takes long, once.
+            # It is still loading: a large journal of an older headrace takes long, but only once.
             deadline_s = clock.monotonic_s() + START_WITHIN_S
             if clock.monotonic_s() >= say_at_s:
                 say_at_s += SAY_EVERY_S
@@ -115,7 +115,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
 
 
 def _end(child: subprocess.Popen[bytes], folder: HeldFolder | None) -> None:
-    """End a cloud that has been started in the background, and what it leaves of an ephemeral one."""
+    """End a cloud that was started in the background, and remove the folder of an ephemeral one."""
     child.terminate()
     try:
         child.wait(STOP_WITHIN_S)

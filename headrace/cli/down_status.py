@@ -1,4 +1,4 @@
-"""`headrace down` and `headrace status`: stop a cloud, and say what runs."""
+"""`headrace down` and `headrace status`: stop a cloud, and show the running one."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def down(data_dir: Path) -> None:
 @data_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 def status(data_dir: Path, *, as_json: bool) -> None:
-    """Say what runs on the data directory; exit 1 when nothing does."""
+    """Show the cloud that runs on the data directory; exit 1 when none does."""
     usable(data_dir)
     running = health(data_dir)
     if running is None:
         none = f"No headrace runs on {data_dir}; start one: headrace up"
         raise fail(silent_cloud(data_dir) or none)
-    # A cloud with --auth answers this only to those who have a key.
+    # A cloud with --auth answers this only to requests with a key.
     running.setdefault("data_dir", str(data_dir.absolute()))
     if as_json:
         click.echo(json.dumps(running))
@@ -66,6 +66,6 @@ def status(data_dir: Path, *, as_json: bool) -> None:
         table.add_row(name.replace("_", " "), str(running[name]))
     table.add_row("moto", moto_in_words(running))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
-    # As wide as it gets: a path that is broken into lines cannot be copied.
+    # No line breaks: a path that is broken into lines cannot be copied.
     Console(width=1000, soft_wrap=True).print(table)
     print_losses(running)

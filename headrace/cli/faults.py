@@ -1,4 +1,4 @@
-"""`headrace faults`: makes the running cloud throttle, fail, wait or hang up."""
+"""`headrace faults`: makes the running cloud throttle, fail, delay or drop requests."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -16,30 +16,36 @@ from headrace.client.faults import FaultError, Faults
 
 @click.group()
 def faults() -> None:
-    """Inject faults into what clients send; they end with the cloud."""
+    """Inject faults into clients' requests; faults end with the cloud."""
 
 
 @faults.command()
 @click.argument("fault", type=click.Choice(["throttle", "error", "partial", "latency", "drop"]))
-@click.option("--service", help="botocore's name, such as kinesis; every service without it.")
+@click.option(
+    "--service", help="botocore's name of a service, such as kinesis; default: every service."
+)
 @click.option("--action", help="Such as PutRecords.")
 @click.option("--stream", help="A Kinesis stream's name.")
 @click.option("--shard", help="Such as shardId-000000000000.")
 @click.option(
-    "--probability", type=float, default=1.0, show_default=True, help="How likely it acts, 0 to 1."
+    "--probability",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="The probability that it acts, 0 to 1.",
 )
 @click.option("--count", type=int, help="How often it acts at most.")
 @click.option("--seed", type=int, help="The same seed and requests give the same faults.")
-@click.option("--latency-ms", type=int, help="How long a latency waits.")
+@click.option("--latency-ms", type=int, help="The delay of a latency fault.")
 @click.option("--error-code", help="AWS's code instead of the usual one.")
 @click.option("--error-message", help="Its sentence.")
 @click.option(
     "--when",
     type=click.Choice(["before", "after"]),
-    help="Drop the connection before or after the request is done.",
+    help="Drop the connection before or after the request is executed.",
 )
 @click.option(
-    "--even-if-missing", is_flag=True, help="Take a stream or shard that there is not yet."
+    "--even-if-missing", is_flag=True, help="Accept a stream or shard that does not exist yet."
 )
 @endpoint_url_option
 def add(fault: str, *, endpoint_url: str, **members: Any) -> None:
@@ -81,7 +87,7 @@ def list_(endpoint_url: str) -> None:
 @click.argument("fault_id", required=False)
 @endpoint_url_option
 def clear(fault_id: str | None, endpoint_url: str) -> None:
-    """Remove every rule, or the one of FAULT_ID."""
+    """Remove every rule, or the one with FAULT_ID."""
     client = Faults(endpoint_url)
     try:
         if fault_id is not None:

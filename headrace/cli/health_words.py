@@ -8,13 +8,13 @@ import click
 
 
 def how_far(status: dict[str, Any]) -> str:
-    """Return how much is loaded, in words."""
+    """Return a phrase about how much is loaded."""
     loading = status["moto_loading"]
     return f"{loading['done']:,} of {loading['all']:,}"
 
 
 def print_losses(page: dict[str, Any]) -> None:
-    """Say which records the cloud found missing when it started."""
+    """Print which records the cloud found missing when it started."""
     for sentence in page.get("losses", ()):
         click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
 

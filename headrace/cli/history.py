@@ -1,4 +1,4 @@
-"""`headrace history`: runs Spark's history server over the event logs of a cloud's jobs."""
+"""`headrace history`: runs Spark's history server on the event logs of a cloud's jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.spark.held_folder import HeldFolder
 
 DEFAULT_HISTORY_PORT = 18080
 LINK_EVERY_S = 2.0
-# Below the folder for temporary files: the server's settings, and what it prints.
+# Below the folder for temporary files: the server's settings and output.
 HISTORY_PREFIX = "headrace-history-"
 
 
@@ -26,7 +26,7 @@ HISTORY_PREFIX = "headrace-history-"
     type=click.IntRange(0, 65535),
     default=DEFAULT_HISTORY_PORT,
     show_default=True,
-    help="Where it listens on 127.0.0.1; 0 takes a free port.",
+    help="The port on 127.0.0.1; 0 takes a free port.",
 )
 def history(data_dir: Path, port: int) -> None:
     """Show the jobs of a data directory in Spark's history server, until Ctrl-C. The cloud need not run."""

@@ -1,4 +1,4 @@
-"""`headrace iam`: what AWS would deny of what the running cloud does, why, and the smallest policy of a role."""
+"""`headrace iam`: shows which requests AWS would deny and why, and the smallest policy for a role."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from headrace.client.iam import Iam, IamError
 
 @click.group()
 def iam() -> None:
-    """Say what AWS would deny, before a deployment does."""
+    """Find requests that AWS would deny, before you deploy."""
 
 
 @iam.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-@click.option("--clear", is_flag=True, help="Forget what was noted until now.")
+@click.option("--clear", is_flag=True, help="Clear the report.")
 @endpoint_url_option
 def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
-    """Print what AWS would deny of what was done in this data directory (kill -9 loses its last seconds)."""
+    """Print which requests to this data directory's cloud AWS would deny (kill -9 loses the last seconds)."""
     cloud = Iam(endpoint_url)
     try:
         if clear:
@@ -44,7 +44,7 @@ def report(*, endpoint_url: str, as_json: bool, clear: bool) -> None:
 @click.argument("role")
 @endpoint_url_option
 def policy(role: str, *, endpoint_url: str) -> None:
-    """Print the smallest policy for what ROLE (a name or an ARN) did, and what of its own nobody used."""
+    """Print the smallest policy for the requests of ROLE (a name or an ARN), and its unused statements."""
     try:
         found = Iam(endpoint_url).policy(role)
     except IamError as error:
@@ -60,7 +60,7 @@ def policy(role: str, *, endpoint_url: str) -> None:
 @click.argument("resource", default="*")
 @endpoint_url_option
 def why(arn: str, action: str, resource: str, *, endpoint_url: str) -> None:
-    """Say whether ARN may do ACTION on RESOURCE, and which statements decide it."""
+    """Print whether ARN may do ACTION on RESOURCE, and which statements decide it."""
     try:
         found = Iam(endpoint_url).why(arn, action, resource)
     except IamError as error:

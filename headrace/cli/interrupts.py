@@ -1,7 +1,8 @@
 """Handles Ctrl-C and closed pipes: a command ends quietly, with the exit code that shells give for the signal.
 
-While a command is being imported and its arguments are read, there is nothing to clean up: Ctrl-C ends the process
-at once. A command that runs gets KeyboardInterrupt, or, where it must not be cut off at any line, asks `StopAsked`.
+While a command is being imported and its arguments are parsed, there is nothing to clean up: Ctrl-C ends the process at
+once. A running command gets KeyboardInterrupt or, when it must not be interrupted at an arbitrary line, polls
+`StopAsked`.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-# 128 and the number of the signal, as a shell counts.
+# 128 plus the number of the signal, as in a shell.
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-# What ends a cloud.
+# The signals that end a cloud.
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def leave_at_once() -> None:
-    """From now on, Ctrl-C ends the process where it is, unless whoever started it has it ignored."""
+    """From now on, Ctrl-C ends the process at once, unless the process was started with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _leave)
 
 
 def leave() -> None:
-    """End the process where it is."""
+    """End the process at once."""
     os._exit(INTERRUPTED)
 
 
@@ -41,7 +42,7 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def interruptible() -> Generator[None]:
-    """Have Ctrl-C raise KeyboardInterrupt in the block, where it would end the process at once."""
+    """Make Ctrl-C raise KeyboardInterrupt inside the `with` block, instead of ending the process at once."""
     if signal.getsignal(signal.SIGINT) is not _leave:
         yield
         return
@@ -53,28 +54,28 @@ def interruptible() -> Generator[None]:
 
 
 def pass_interrupts_on() -> None:
-    """Have the programs that this process starts take SIGINT, though it was started with SIGINT ignored (`nohup`, `&`).
+    """Let child processes receive SIGINT, even when this process was started with SIGINT ignored (`nohup`, `&`).
 
-    A signal that is ignored is ignored by every child too, and a step could not be interrupted; one that is handled is
-    not. For the main thread.
+    Children inherit an ignored signal, and then a step could not be interrupted; they do not inherit a handler. For the
+    main thread.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
 class StopAsked:
-    """Notes the signals that ask a command to stop, and lets it go on until it looks. For the main thread.
+    """Records the signals that ask a command to stop; the command checks for them itself. For the main thread.
 
-    A signal that whoever started the command has ignored (`nohup`, `&` in a script) stays ignored.
+    A signal that was ignored when the command started (`nohup`, `&` in a script) stays ignored.
 
     Attributes:
-        number: the first signal that came; None before.
+        number: the first signal that came; None before one came.
     """
 
     def __init__(
         self, *signals: signal.Signals, again: Callable[[], object] = lambda: None
     ) -> None:
-        """Note the first of `signals`; `again` is called when another comes, which is ignored by default."""
+        """Record the first of `signals`; `again` is called for every later one, which is ignored by default."""
         self.number: int | None = None
         self._again = again
         self._raises = False
@@ -108,9 +109,9 @@ class StopAsked:
         return 0 if self.number is None else 128 + self.number
 
     def call_when_asked(self, callback: Callable[[], object]) -> None:
-        """Call `callback` on another thread when a signal comes, now if one has come; it may be called twice.
+        """Call `callback` on another thread when a signal comes, or now if one has come; it may be called twice.
 
-        Not where the signal came: the main thread may hold the very lock that `callback` needs.
+        It is another thread because the main thread may hold the lock that `callback` needs.
         """
         with self._lock:
             self._callbacks.append(callback)
@@ -122,7 +123,7 @@ class StopAsked:
 
     @contextmanager
     def raising(self) -> Generator[None]:
-        """Have a signal raise KeyboardInterrupt in the block, which may wait for long."""
+        """Make a signal raise KeyboardInterrupt inside the `with` block, which may wait for long."""
         self._raises = True
         try:
             yield
@@ -149,7 +150,7 @@ class StopAsked:
 
 
 def silence_output() -> None:
-    """Discard what is still to be written to standard output."""
+    """Discard all further output to standard output."""
     descriptor = _output_descriptor()
     if descriptor is None:
         return
@@ -159,7 +160,7 @@ def silence_output() -> None:
 
 
 def _output_descriptor() -> int | None:
-    """Return standard output's descriptor; None where it is closed, or no file of the system's."""
+    """Return standard output's file descriptor; None when it is closed or has none."""
     try:
         return sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):
@@ -167,12 +168,12 @@ def _output_descriptor() -> int | None:
 
 
 def reader_is_gone() -> bool:
-    """Whether standard output is a pipe that nobody reads any more; otherwise only the next write would find out."""
+    """Whether standard output is a pipe without a reader; otherwise only the next write would find out."""
     descriptor = _output_descriptor()
     if descriptor is None:
         return False
     poll = select.poll()
-    # Even when asked for nothing, poll reports errors and hang-ups.
+    # Without any requested event, poll still reports errors and hang-ups.
     poll.register(descriptor, 0)
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 

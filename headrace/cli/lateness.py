@@ -1,9 +1,9 @@
 """Decides how late a replayed event comes: a seeded model, pure arithmetic without a clock.
 
-An event is late with probability `share`. A late one comes an exponentially distributed delay of mean `mean_s` after
-its event time, cut at `max_s` (so a share of exp(-max/mean) of the late ones comes exactly `max_s` late); the others
-come on time. Both draws are taken from a hash of the seed and the event itself: the same seed and event give the same
-delay in every run, whatever else is replayed and in whichever order.
+An event is late with probability `share`. The delay of a late event is exponentially distributed with mean `mean_s`,
+and cut at `max_s` (so a share of exp(-max/mean) of the late events is exactly `max_s` late); all other events are on
+time. Both random draws come from a hash of the seed and the event: the same seed and event give the same delay in every
+run, whatever the other events and their order are.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Lateness:
     seed: int = 0
 
     def delay_s(self, event: dict[str, Any]) -> float:
-        """Return how many seconds of event time after its time `event` comes; 0 when on time."""
+        """Return by how many seconds of event time `event` is late; 0 when it is on time."""
         text = f"{self.seed}:{json.dumps(event, sort_keys=True)}".encode()
         digest = hashlib.blake2b(text, digest_size=16).digest()
         if int.from_bytes(digest[:8], "big") / _DRAW >= self.share:
             return 0.0
-        # The largest draws round to 1.0, which has no such logarithm.
+        # The largest draws round to 1.0, for which the logarithm is not defined.
         draw = min(int.from_bytes(digest[8:], "big") / _DRAW, 1.0 - 2.0**-53)
         return min(-self.mean_s * math.log1p(-draw), self.max_s)
 
@@ -67,10 +67,10 @@ def parse_lateness(text: str, seed: int) -> Lateness:
 def arrivals(
     events: Iterable[dict[str, Any]], time_field: str, lateness: Lateness | None
 ) -> list[tuple[datetime, dict[str, Any]]]:
-    """Return `events` with the time at which each comes, in the order in which they come.
+    """Yield `events` with their arrival times, in the order of arrival.
 
-    Without `lateness` each comes at its event time and the order stays as given; with it, events that come at the same
-    time keep their order. Raises KeyError for an event without the field, ValueError for an invalid time.
+    Without `lateness`, each arrives at its event time, in the given order; with it, events with the same arrival time
+    keep their order. Raises KeyError for an event without the field, ValueError for an invalid time.
     """
     timed = [(event_time(event[time_field]), event) for event in events]
     if lateness is None:
@@ -80,7 +80,7 @@ def arrivals(
 
 
 def event_time(text: str) -> datetime:
-    """Return the time that ISO `text` names, in UTC unless it says otherwise."""
+    """Return the time of an ISO 8601 text, in UTC unless the text has an offset."""
     at = datetime.fromisoformat(text)
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 

@@ -11,13 +11,14 @@ _PIECE_BYTES = 1 << 16
 
 
 class LineTooLong(ValueError):
-    """A line is longer than any record may be; the text is one sentence."""
+    """A line is longer than any record may be; the message is one sentence."""
 
 
 def lines_as_they_come(source: BinaryIO, longest_bytes: int) -> Iterator[bytes | None]:
-    """Yield each line without its newline, and None whenever there is nothing more to read for now.
+    """Yield each line without its newline, and None whenever no more input is available yet.
 
-    Raises OSError when the source cannot be read, and LineTooLong: after the lines before, and None.
+    Raises OSError when the source cannot be read, and LineTooLong. Before it raises, it yields the earlier lines and
+    None.
     """
     rest, number = b"", 0
     try:
@@ -41,7 +42,7 @@ def lines_as_they_come(source: BinaryIO, longest_bytes: int) -> Iterator[bytes |
 def _check(line: bytes, number: int, longest_bytes: int) -> None:
     if len(line) > longest_bytes:
         raise LineTooLong(
-            f"line {number} has more than {longest_bytes} bytes, the most of a record"
+            f"line {number} has more than {longest_bytes} bytes, the largest size of a record"
         )
 
 
@@ -49,7 +50,7 @@ def _pieces(source: BinaryIO) -> Iterator[bytes | None]:
     try:
         descriptor = source.fileno()
     except OSError:
-        # Not a file of the system, as in a test: all of it is there.
+        # A source without a file descriptor, as in a test, has all its bytes available.
         yield source.read()
         return
     while True:

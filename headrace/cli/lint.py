@@ -33,7 +33,7 @@ _OWN_RULES = "headrace.lint.rules"
     help="Of the output.",
 )
 @click.option(
-    "-i", "--ignore", multiple=True, metavar="ID", help="Leave out rules whose id begins with this."
+    "-i", "--ignore", multiple=True, metavar="ID", help="Skip rules whose id begins with this."
 )
 @click.option(
     "-x",
@@ -42,10 +42,12 @@ _OWN_RULES = "headrace.lint.rules"
     metavar="ID:KEY=VALUE",
     help="Set a quota: W9070:shards=1000.",
 )
-@click.option("-c", "--context", multiple=True, metavar="KEY=VALUE", help="Context of a CDK app.")
-@click.option("--only-streaming", is_flag=True, help="Leave out cfn-lint's own rules.")
 @click.option(
-    "--local", is_flag=True, help="Also say what headrace itself refuses, stores or ignores."
+    "-c", "--context", multiple=True, metavar="KEY=VALUE", help="A context value for the CDK app."
+)
+@click.option("--only-streaming", is_flag=True, help="Skip cfn-lint's own rules.")
+@click.option(
+    "--local", is_flag=True, help="Also report what headrace itself refuses, stores or ignores."
 )
 @click.option("--list-rules", is_flag=True, help="Print headrace's rules, and end.")
 def lint(
@@ -63,11 +65,11 @@ def lint(
     local: bool,
     list_rules: bool,
 ) -> None:
-    """Find what will lose records, stop a shard, or be refused, before it is deployed.
+    """Find, before you deploy, what will lose records, block a shard, or be refused.
 
-    SOURCES are templates, cdk.out folders, or folders of CDK and SAM apps; the current folder without any. They are
-    looked at together: what one exports is followed into the others. --stack takes what is deployed, on headrace, or
-    with --aws on AWS.
+    SOURCES are templates, cdk.out folders, or folders of CDK and SAM apps; default: the current folder. They are linted
+    together: exports of one are resolved in the others. --stack lints a deployed stack, on headrace or, with --aws, on
+    AWS.
 
     Exit codes are cfn-lint's: 0 without findings, 2 with errors, 4 with warnings, 6 with both; 1 when nothing could
     be read.
@@ -76,7 +78,7 @@ def lint(
     if list_rules:
         _print_rules()
         return
-    # Other commands do without what takes long to import.
+    # Imported here, since the import takes long and other commands do not need it.
     import tempfile
 
     from headrace.lint.inputs import NothingToLint, template_of_stack, templates_of
@@ -144,11 +146,11 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
     class OnlyStreaming(Runner):
         def _get_rules(self) -> None:
             self.rules = Rules.create_from_module(_OWN_RULES)
-            # Of templates that cannot be read, and of rules that break.
+            # cfn-lint's rules for templates that cannot be read, and for rules that fail.
             self.rules.update(Rules.create_from_module("cfnlint.rules.errors"))
 
     for file in files:
-        # cfn-lint takes a name for a pattern.
+        # cfn-lint treats a file name as a glob pattern.
         arguments += ["--template", glob.escape(str(file))]
     try:
         config = ConfigMixIn(arguments)
@@ -161,7 +163,7 @@ def _run(files: list[Path], arguments: list[str], *, only_streaming: bool, local
         bodies = {name: body for name, (body, _) in decoded.items() if isinstance(body, dict)}
         remember(bodies)
         for name, (_, errors) in decoded.items() if only_streaming else ():
-            # That it is a template is for cfn-lint's own rules to say, when they run.
+            # cfn-lint's own rules check this when they run.
             if not errors and not isinstance(bodies.get(name, {}).get("Resources"), dict):
                 raise fail(f"{name} is not a template: it has no Resources.")
         runner.cli()

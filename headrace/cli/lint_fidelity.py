@@ -1,4 +1,4 @@
-"""The rules of `headrace lint --local`: what headrace would refuse in a template, store without acting, or ignore."""
+"""The rules of `headrace lint --local`: what headrace would refuse in a template, only store, or ignore."""
 
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 
@@ -22,7 +22,7 @@ _DOES = {
 
 
 def _template(cfn: Any) -> Template | None:
-    """Return the template as CloudFormation has it here; None for what cfn-lint's own rules refuse."""
+    """Return the template as headrace's CloudFormation parses it; None when cfn-lint's own rules refuse it."""
     try:
         template = template_of("", cast("dict[str, Any]", cfn.template))
     except TemplateError:

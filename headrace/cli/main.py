@@ -1,4 +1,4 @@
-"""The entry point of `headrace`: from here on Ctrl-C ends it quietly, even while everything else is still imported."""
+"""The entry point of `headrace`: from its first line on, Ctrl-C ends the process quietly, even during imports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def main() -> None:
 
         leave_at_once()
     except KeyboardInterrupt:
-        # Between Python's own start and the line above.
+        # Ctrl-C came between the start of Python and the line above.
         os._exit(130)
     from headrace.cli.commands import headrace
     from headrace.cli.interrupts import print_whatever_comes

@@ -1,4 +1,4 @@
-"""Reads the manifests that Firehose leaves below `errors/manifests/` for objects that Redshift did not load."""
+"""Reads the manifests that Firehose writes below `errors/manifests/` for objects that Redshift did not load."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator
 from typing import Any, cast
 
-# AWS's manifest says no code; Firehose's log does.
+# AWS's manifest has no error code; Firehose's log has it.
 NOT_LOADED = "Redshift.NotLoaded"
 _BLANKS = " \t\r\n,"
 _decoder = json.JSONDecoder()
 
 
 def urls_of(body: bytes) -> list[str] | None:
-    """Return the objects that a manifest of COPY names; None for what is no manifest."""
+    """Return the objects that a manifest of COPY names; None when the document is not a manifest."""
     if not body.lstrip().startswith(b"{"):
         return None
     try:
@@ -30,10 +30,9 @@ def place_of(url: str) -> tuple[str, str]:
 
 
 def records_of(body: bytes) -> list[bytes]:
-    """Return the records of an object that COPY was to load; joined, they are the object again.
+    """Return the records of an object for COPY; joined, they are the object again.
 
-    JSON documents are taken apart wherever they end, everything else by lines: Firehose writes nothing between records
-    that says where one ends.
+    JSON documents are split where each ends, all other data by lines: Firehose writes no separator between records.
     """
     try:
         return list(_documents(body.decode()))

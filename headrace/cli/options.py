@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they are combined: defaults < HEADRACE_* < flags."""
+"""Options that several commands share. A flag overrides its HEADRACE_* variable, which overrides the default."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -23,12 +23,12 @@ def data_dir_option(function: _F) -> _F:
     """Add --data-dir."""
     return click.option(
         "--data-dir",
-        # `usable` checks what is there and says in one sentence what is wrong.
+        # `usable` checks the path and reports a problem in one sentence.
         type=click.Path(readable=False, path_type=Path),
         default=Path(".headrace"),
         envvar="HEADRACE_DATA_DIR",
         show_default=True,
-        help="Where the cloud keeps everything.",
+        help="The folder of all data of the cloud.",
     )(function)
 
 
@@ -40,7 +40,7 @@ def endpoint_url_option(function: _F) -> _F:
         default=f"http://127.0.0.1:{DEFAULT_PORT}",
         show_default=True,
         callback=_endpoint_url,
-        help="The cloud to talk to.",
+        help="The URL of the cloud.",
     )(function)
 
 
@@ -56,7 +56,7 @@ def _endpoint_url(_: click.Context, _option: click.Parameter, given: str) -> str
 
 
 def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
-    """Return the URL of a server of the user's own, empty for none. Ends the command for what is no such URL."""
+    """Return the URL of the user's own server, empty for none. Ends the command when it is not such a URL."""
     try:
         url = urlsplit(given)
         is_one = (
@@ -70,7 +70,7 @@ def server_url(_: click.Context, _option: click.Parameter, given: str) -> str:
 
 
 def postgres_url(_: click.Context, _option: click.Parameter, given: str) -> str:
-    """Return the URL of a PostgreSQL of the user's own, empty for none. Ends the command for what is no such URL."""
+    """Return the URL of the user's own PostgreSQL, empty for none. Ends the command when it is not such a URL."""
     try:
         url = urlsplit(given)
         is_one = (
@@ -98,7 +98,7 @@ def endpoint_option(function: _F) -> _F:
             default=DEFAULT_REGION,
             help="Default: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1.",
         ),
-        click.option("--aws", is_flag=True, help="Talk to AWS itself, with your own credentials."),
+        click.option("--aws", is_flag=True, help="Use AWS itself, with your own credentials."),
     ):
         function = option(function)
     return function
@@ -107,7 +107,7 @@ def endpoint_option(function: _F) -> _F:
 def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     """Return a boto3 client of the local cloud, or of AWS with `aws`. Raises ClickException with one sentence.
 
-    What the user has configured for AWS (profiles, proxies) is for AWS, and the local cloud does not depend on it.
+    The user's AWS configuration (profiles, proxies) has no effect on a client of the local cloud.
     """
     import boto3
     from botocore.config import Config
@@ -117,7 +117,7 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
     retries: Any = {"mode": "standard"}
     try:
         if aws:
-            # A session of its own: boto3's default one keeps the credentials that it once found.
+            # A new session: boto3's default session keeps the credentials that it found first.
             make: Any = cast("Any", boto3).Session().client
             config = Config(max_pool_connections=32, retries=retries)
             return make(service, region_name=region, config=config)
@@ -126,7 +126,7 @@ def client(service: str, *, endpoint_url: str, region: str, aws: bool) -> Any:
             session_vars={"profile": nothing, "config_file": (None, None, os.devnull, None)}
         )
         make = cast("Any", boto3).Session(botocore_session=session).client
-        # Without --auth any key will do.
+        # Without --auth any key is accepted.
         keys = find_keys() or Keys("test", "test")
         return make(
             service,
@@ -161,18 +161,18 @@ def usable(data_dir: Path) -> None:
 
 
 def sentence(error: OSError) -> str:
-    """Return what an OSError says: the file if there is one, and the system's words, without its number."""
+    """Return an OSError as text: the file, if there is one, and the system's message, without the error number."""
     words = error.strerror or str(error) or type(error).__name__
     return f"{error.filename}: {words}." if error.filename else f"{words}."
 
 
 def explain(error: Exception) -> click.ClickException:
-    """Turn an error of boto3's, or of a file, into one sentence."""
+    """Turn an error of boto3 or of a file into one sentence."""
     return fail(words_of(error))
 
 
 def words_of(error: Exception) -> str:
-    """Return what an error says, on one line: AWS's code and sentence, or the error's own words."""
+    """Return an error on one line: AWS's code and sentence, or the exception's message."""
     from botocore.exceptions import ClientError, EndpointConnectionError
 
     if isinstance(error, ClientError):

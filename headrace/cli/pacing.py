@@ -7,9 +7,9 @@ from datetime import datetime
 
 
 def parse_speed(text: str) -> float | None:
-    """Return how many seconds of event time pass in one; None: as fast as possible.
+    """Return how many seconds of event time pass in one second; None for as fast as possible.
 
-    `max`, `1x`, `3600x`. Raises ValueError with one sentence.
+    `text` is `max`, `1x`, `3600x` and so on. Raises ValueError with one sentence.
     """
     if text == "max":
         return None

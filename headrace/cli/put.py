@@ -16,7 +16,7 @@ from headrace.cli.lines import LineTooLong, lines_as_they_come
 from headrace.cli.options import client, endpoint_option, fail, sentence
 from headrace.cli.putting import PutFailed, Putter, batches, check_stream
 
-# Of a record, in any stream (API_PutRecordsRequestEntry).
+# The largest record in any stream (API_PutRecordsRequestEntry).
 LONGEST_DATA_BYTES = 10 * 1024 * 1024
 
 
@@ -33,7 +33,7 @@ def put(
     if data is None:
         check_stream(kinesis, stream)
     putter = Putter(kinesis, stream)
-    # The bytes as typed, whatever the locale.
+    # The bytes as they were typed, in any locale.
     records = _records([os.fsencode(data)] if data is not None else _lines(), key)
     try:
         _put_all(putter, batches(records))
@@ -49,7 +49,7 @@ def put(
 
 
 def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
-    """Put batch after batch. After Ctrl-C the request under way is still answered, so that its records are counted."""
+    """Put all batches. After Ctrl-C the current request is still awaited, so that its records are counted."""
 
     def leave() -> None:
         _say_interrupted(putter)

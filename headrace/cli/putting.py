@@ -22,7 +22,7 @@ _RECORD_IN_MESSAGE = re.compile(r"'records\.(\d+)\.member")
 
 
 class PutFailed(Exception):
-    """Records were not put; the text is one sentence that names the first of them and AWS's code."""
+    """Records were not put; the message is one sentence that names the first of them and AWS's code."""
 
 
 class Putter:
@@ -33,7 +33,7 @@ class Putter:
     Attributes:
         acknowledged: how many records the stream has taken.
         shards: how many of them each shard has.
-        unknown: how many were on their way when the connection or the service failed: it may have them or not.
+        unknown: how many were in a request when the connection or the service failed; the stream may have them or not.
     """
 
     def __init__(self, kinesis: Any, stream: str, *, clock: Clock | None = None) -> None:
@@ -47,11 +47,11 @@ class Putter:
 
     @property
     def acknowledged(self) -> int:
-        """How many records the stream has taken."""
+        """How many records the stream has acknowledged."""
         return self.shards.total()
 
     def stop(self) -> None:
-        """Have `put` refuse what comes from now on, and try nothing again."""
+        """Make `put` refuse further batches, and stop its retries."""
         self._stopped.set()
 
     def summary(self, *, by_shard: bool = False) -> str:
@@ -66,12 +66,13 @@ class Putter:
         return text
 
     def put(self, batch: list[dict[str, Any]]) -> int:
-        """Put a batch of one request, trying again what was throttled; return how many records it had.
+        """Put a batch by one request, with retries of throttled records; return how many records it had.
 
-        A record that is tried again may land behind a later one of its key, as with AWS's own SDK.
+        A retried record may arrive after a later one with the same key, as with AWS's SDK.
 
         Raises:
-            PutFailed: some were not put. What has been put of the batch is counted, and no later batch is taken.
+            PutFailed: some records were not put. Those of the batch that were put are counted; later batches are
+                refused.
         """
         first = self._offered + 1
         self._offered += len(batch)
@@ -111,7 +112,7 @@ class Putter:
                 f"{_which(error, waiting, first)}: {words_of(error).removesuffix('.')}"
             ) from error
         except BotoCoreError as error:
-            # Botocore's word for what happens once a connection is there.
+            # Botocore's errors that occur after a connection is made.
             if not isinstance(error, HTTPClientError):
                 self.unknown = 0
             self._stopped.set()
@@ -120,7 +121,7 @@ class Putter:
         return answer
 
     def _count(self, waiting: list[int], answer: Any) -> dict[int, str]:
-        """Count what a request has put; return the refusals by the record's place in the batch."""
+        """Count the records that a request has put; return the refusals by the record's position in the batch."""
         refusals: dict[int, str] = {}
         for index, result in zip(waiting, answer["Records"], strict=True):
             if result.get("ErrorCode"):
@@ -131,13 +132,13 @@ class Putter:
 
 
 def check_stream(kinesis: Any, stream: str) -> None:
-    """Say that there is no such stream, or no cloud, before anything is put. Raises ClickException."""
+    """Check that the cloud and the stream exist before any record is put. Raises ClickException."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         kinesis.describe_stream_summary(StreamName=stream)
     except ClientError as error:
-        # Who may put need not be allowed to look.
+        # A caller who may put records may lack permission to describe the stream.
         with contextlib.suppress(kinesis.exceptions.AccessDeniedException):
             raise explain(error) from error
     except BotoCoreError as error:
@@ -150,7 +151,7 @@ def _status(error: Exception) -> int:
 
 
 def _which(error: Exception, waiting: list[int], first: int) -> str:
-    """Say which records a refused request had, or the one that AWS's message names."""
+    """Return a phrase with the records of a refused request, or with the one that AWS's message names."""
     named = _RECORD_IN_MESSAGE.search(str(error))
     if named is not None and 1 <= int(named[1]) <= len(waiting):
         return f"record {first + waiting[int(named[1]) - 1]} was refused"

@@ -1,4 +1,4 @@
-"""`headrace redrive`: shows the records that Firehose set aside in S3, and sends them on again."""
+"""`headrace redrive`: shows the records that Firehose could not deliver and wrote to S3, and sends them again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SAMPLE_CHARS = 60
 
 @dataclass(slots=True)
 class Group:
-    """The records of one error code."""
+    """The failed records with one error code."""
 
     count: int
     first_ms: int
@@ -50,16 +50,18 @@ class Group:
 @click.argument("source")
 @click.option(
     "--to",
-    help="Where to: firehose:NAME, kinesis:NAME, file:PATH, or redshift:NAME, which repeats the COPY statements that"
-    " this delivery stream gave up. Without it: only show.",
+    help="The target: firehose:NAME, kinesis:NAME, file:PATH, or redshift:NAME, which repeats the COPY statements that"
+    " this delivery stream gave up. Default: only show the records.",
 )
-@click.option("--code", "codes", multiple=True, help="Only records of this error code; repeatable.")
+@click.option(
+    "--code", "codes", multiple=True, help="Only records with this error code; repeatable."
+)
 @click.option("--since", help="Only records that arrived from this time on (ISO 8601).")
 @click.option("--until", help="Only records that arrived before this time (ISO 8601).")
 @click.option(
     "--map", "fix", help="fix.py:function, which gets (data, error) and returns the data."
 )
-@click.option("--backup", is_flag=True, help="SOURCE holds backed-up source records, one a line.")
+@click.option("--backup", is_flag=True, help="SOURCE holds backed-up source records, one per line.")
 @click.option(
     "--key", default="", help="With kinesis:NAME: the JSON field that is the partition key."
 )
@@ -72,7 +74,7 @@ class Group:
 @click.option(
     "--uncertain-again",
     is_flag=True,
-    help="Also send what was on its way when a run was killed: it may arrive twice.",
+    help="Also send records that were being sent when a run was killed; they may arrive twice.",
 )
 @endpoint_option
 def redrive(
@@ -94,7 +96,7 @@ def redrive(
 ) -> None:
     """Show the failed records under SOURCE (s3://bucket/prefix), and send them on with --to.
 
-    Each record is sent once: the place is kept in the bucket, under headrace-redrive/, also over a kill.
+    Each record is sent once, even when a run is killed: the progress is kept in the bucket, under headrace-redrive/.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -136,7 +138,9 @@ def redrive(
     except Unreadable as error:
         raise fail(f"{error}.") from error
     except NotSent as error:
-        raise fail(f"{error}; run it again later: it goes on where it was.") from error
+        raise fail(
+            f"{error}; run the command again later: it continues where it stopped."
+        ) from error
     except NotCopied as error:
         raise fail(f"{error}.") from error
     except (BotoCoreError, ClientError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Reads what Firehose set aside in S3, and sends the records on, each once, also over a kill.
+"""Reads the records that Firehose could not deliver and wrote to S3, and sends each once, even over a kill.
 
-The place is kept in the same bucket: for each object a list of the lines that were sent, written before and after
-each batch. A batch that was under way when a kill came may have been sent or not; nobody can tell, so it is not sent
-again unless that is asked for.
+The progress is kept in the same bucket: for each object a list of the lines that were sent, written before and after
+each batch. When a kill interrupts a batch, it is unknown whether the batch was sent; it is sent again only on request
+(`--uncertain-again`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Protocol, cast
 
 from headrace.cli import manifests
 
-# Where places are kept: beside the prefix, in its bucket.
+# The prefix of the progress objects, in the same bucket.
 PLACES = "headrace-redrive/"
 BATCH_RECORDS = 500
 BATCH_BYTES = 4 * 1024 * 1024 - 64 * 1024
@@ -31,22 +31,22 @@ Fix = Callable[[bytes, dict[str, Any]], "bytes | str | dict[str, Any] | None"]
 
 
 class Unreadable(Exception):
-    """An object is neither error output nor a backup that can be read."""
+    """An object cannot be read as error output or as a backup."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A record that was set aside.
+    """A record that Firehose could not deliver, or backed up.
 
     Attributes:
-        key: the object that it is in.
-        number: its line there, from 0.
+        key: the key of its object.
+        number: its line in the object, from 0.
         code: AWS's error code; `backup` for a record that was backed up.
-        message: what was wrong with it.
-        arrived_ms: when it came to Firehose; 0 when nobody knows.
+        message: AWS's error message.
+        arrived_ms: when it arrived at Firehose; 0 when that is unknown.
         data: the record.
-        is_source: the data is what the producer sent; else it is what processing had made of it.
-        error: the whole error line.
+        is_source: the data is the producer's; else it is the output of processing.
+        error: the complete error line.
     """
 
     key: str
@@ -61,21 +61,21 @@ class Line:
 
 @dataclass(slots=True)
 class Place:
-    """Which lines of an object are sent, and which were on their way when a kill came."""
+    """The progress of an object: which lines were sent, and which were being sent during a kill."""
 
     sent: set[int] = field(default_factory=set[int])
     sending: set[int] = field(default_factory=set[int])
 
 
 class Target(Protocol):
-    """Where records go."""
+    """The target of records."""
 
     name: str
 
     def send(self, datas: list[bytes]) -> list[int]:
-        """Send a batch; return the places in it of the records that the target refused.
+        """Send a batch; return the positions of the records that the target refused.
 
-        Raises when nobody knows what of it arrived.
+        Raises when it is unknown which records arrived.
         """
         ...
 
@@ -101,7 +101,7 @@ def _plain(key: str, body: bytes) -> bytes:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
     if not key.endswith(".snappy"):
         return body
-    # Its library is loaded when it is used.
+    # Imported only when it is used.
     from headrace.cli.snappy import unsnapped
 
     try:
@@ -130,7 +130,7 @@ def _failed(key: str, number: int, line: bytes) -> Line:
 
 
 class Bucket:
-    """Set-aside records under a prefix of a bucket, and the places of a target there."""
+    """The failed records under a prefix of a bucket, and the progress of one target."""
 
     def __init__(self, s3: Any, bucket: str, prefix: str, *, backup: bool) -> None:
         self._s3 = s3
@@ -149,7 +149,7 @@ class Bucket:
                     yield item["Key"]
 
     def lines(self, key: str) -> list[Line]:
-        """Return an object's records; a manifest's are those of the objects that it names. Raises Unreadable."""
+        """Return the records of an object, or of the objects that a manifest names. Raises Unreadable."""
         body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         urls = None if self._backup else manifests.urls_of(body)
         return lines_of(key, body, backup=self._backup) if urls is None else self._named(key, urls)
@@ -181,7 +181,7 @@ class Bucket:
         return f"{PLACES}{name}/{key}.json"
 
     def place(self, key: str, target: str) -> Place:
-        """Return what of an object has gone to a target."""
+        """Return the progress of an object for a target."""
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._place_key(key, target))
         except self._s3.exceptions.NoSuchKey:
@@ -190,7 +190,7 @@ class Bucket:
         return Place(_numbers(stored["sent"]), _numbers(stored["sending"]))
 
     def keep(self, key: str, target: str, place: Place) -> None:
-        """Write what of an object has gone to a target."""
+        """Write the progress of an object for a target."""
         stored = {
             "target": target,
             "sent": _ranges(place.sent),
@@ -220,13 +220,13 @@ def _numbers(ranges: list[list[int]]) -> set[int]:
 
 @dataclass(slots=True)
 class Redriven:
-    """What a run did.
+    """The counts of a run.
 
     Attributes:
         sent: records that were sent.
         before: records that had been sent by an earlier run.
-        left_out: records that the fix gave nothing for.
-        uncertain: records that were on their way when a kill came, and were not sent again.
+        left_out: records for which the fix returned None.
+        uncertain: records that were being sent during a kill, and were not sent again.
     """
 
     sent: int = 0
@@ -245,21 +245,21 @@ def redrive_object(
     again: bool,
     done: Redriven,
 ) -> None:
-    """Send an object's chosen lines to a target, but those that were sent before.
+    """Send an object's selected lines to a target, except those that were sent before.
 
     Args:
-        bucket: keeps the place.
+        bucket: stores the progress.
         key: the object.
-        lines: the chosen ones.
-        target: where they go.
-        fix: changes a record, or leaves it out.
-        again: send also what was on its way when a kill came.
-        done: is added to.
+        lines: the selected lines.
+        target: the target of the records.
+        fix: returns the changed record, or None to leave it out.
+        again: also send lines that were being sent during a kill.
+        done: the counts, which are increased.
     """
     place = bucket.place(key, target.name)
     if again:
         place.sending.clear()
-    # What of it was sent nobody knows: it counts as sent, and is told.
+    # It is unknown which of these were sent: they count as sent, and are reported.
     done.uncertain += sum(line.number in place.sending for line in lines)
     done.before += sum(line.number in place.sent for line in lines)
     waiting = [line for line in lines if line.number not in place.sent | place.sending]
@@ -292,7 +292,7 @@ def redrive_object(
 
 
 def fixed(fix: Fix, line: Line) -> bytes | None:
-    """Return what a fix makes of a record: bytes, text, or an object that becomes JSON; None leaves it out."""
+    """Return the record that a fix returns as bytes, text, or an object that becomes JSON; None leaves it out."""
     made = fix(line.data, line.error)
     if made is None or isinstance(made, bytes):
         return made
@@ -303,7 +303,7 @@ def fixed(fix: Fix, line: Line) -> bytes | None:
 
 
 class NotSent(Exception):
-    """A target did not take records."""
+    """A target did not accept records."""
 
 
 class DeliveryStreamTarget:
@@ -316,7 +316,7 @@ class DeliveryStreamTarget:
         self._wait = wait
 
     def send(self, datas: list[bytes]) -> list[int]:
-        """See `Target.send`. What is refused for a while is tried again, and only that."""
+        """See `Target.send`. Only throttled records are tried again."""
         return _refused_at_last(datas, self._put, self._wait)
 
     def _put(self, datas: list[bytes]) -> list[dict[str, Any]]:
@@ -327,7 +327,7 @@ class DeliveryStreamTarget:
 
 
 class StreamTarget:
-    """A Kinesis stream. `key` names a JSON field that is the partition key; without it the keys are random."""
+    """A Kinesis stream. `key` names the JSON field with the partition key; without it the keys are random."""
 
     def __init__(self, kinesis: Any, name: str, key: str, wait: Callable[[float], None]) -> None:
         self.name = f"kinesis:{name}"
@@ -350,7 +350,7 @@ class StreamTarget:
             try:
                 return str(json.loads(data)[self._key])[:256] or "-"
             except (ValueError, KeyError, TypeError):
-                pass  # It has no such field: any key will do.
+                pass  # The record has no such field: use a random key.
         return str(uuid.uuid4())
 
 
@@ -376,7 +376,7 @@ def _refused_at_last(
     put: Callable[[list[bytes]], list[dict[str, Any]]],
     wait: Callable[[float], None],
 ) -> list[int]:
-    """Put records until none is refused, a few times; return the places of those that are refused at last."""
+    """Put records, retrying refused ones a few times; return the positions of those that are still refused."""
     from botocore.exceptions import ClientError
 
     left = list(range(len(datas)))
@@ -384,7 +384,7 @@ def _refused_at_last(
         try:
             results = put([datas[place] for place in left])
         except ClientError as error:
-            # An answer: nothing of it was taken. Only the service's own trouble passes.
+            # The service answered with an error, so it took no record. Only server errors may pass later.
             answer: Any = error.response
             if answer["ResponseMetadata"]["HTTPStatusCode"] < 500:
                 return left

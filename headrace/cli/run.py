@@ -86,14 +86,16 @@ MOST_FILES = 10_240
     show_default=True,
     help="os: survives kill -9; fsync: survives a power cut.",
 )
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: a data directory for this run only.")
+@click.option(
+    "--ephemeral", is_flag=True, help="Use a temporary data directory, which is removed at the end."
+)
 @click.option(
     "--ephemeral-dir", type=click.Path(file_okay=False, path_type=Path), hidden=True, default=None
 )
 @click.option(
     "--strict",
     is_flag=True,
-    help="Refuse parameters of calls, and properties of templates, that would be ignored.",
+    help="Refuse parameters and template properties that headrace would ignore.",
 )
 @click.option(
     "--spark",
@@ -123,12 +125,12 @@ MOST_FILES = 10_240
     default="report",
     envvar="HEADRACE_IAM",
     show_default=True,
-    help="report: note what AWS would deny (headrace iam report); enforce: deny it; off: do not look.",
+    help="report: note requests that AWS would deny (headrace iam report); enforce: deny them; off: do not check.",
 )
 @click.option(
     "--run-bootstrap-actions",
     is_flag=True,
-    help="Run the bootstrap actions of EMR's clusters, on this machine.",
+    help="Run the bootstrap actions of EMR clusters, on this machine.",
 )
 @click.option(
     "--function-folder",
@@ -144,7 +146,7 @@ MOST_FILES = 10_240
     type=click.IntRange(1),
     envvar="HEADRACE_LOG_GROUP_EVENTS",
     show_default=True,
-    help="Events of a CloudWatch log group that are kept; the oldest go.",
+    help="How many events of a CloudWatch log group are kept; the oldest are dropped.",
 )
 @click.option(
     "--log-group-mib",
@@ -152,7 +154,7 @@ MOST_FILES = 10_240
     type=click.IntRange(1),
     envvar="HEADRACE_LOG_GROUP_MIB",
     show_default=True,
-    help="The same, in MiB of messages.",
+    help="How many MiB of messages of a CloudWatch log group are kept.",
 )
 @click.option(
     "--opensearch",
@@ -176,7 +178,7 @@ MOST_FILES = 10_240
 @access_options
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--detached", is_flag=True, hidden=True)
-@click.option("--verbose", "-v", is_flag=True, help="Log every worker's doings.")
+@click.option("--verbose", "-v", is_flag=True, help="Log the steps of all workers.")
 def up(
     data_dir: Path,
     host: str,
@@ -228,7 +230,7 @@ def up(
         start_in_background(data_dir, access, ephemeral=ephemeral)
         return
     leave_at_once()
-    # Imported here, before anything is made that Ctrl-C could leave behind; `headrace down` does without it.
+    # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
     pass_interrupts_on()
@@ -264,29 +266,29 @@ def up(
     for noisy in ("botocore", "urllib3", "werkzeug", "asyncio"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     try:
-        # The parent of a cloud in the background prints this itself: keys have no place in a log.
+        # A background cloud's parent prints this instead: keys must not be in a log.
         _serve(config, asked, None if detached else access)
     finally:
         if ephemeral:
             shutil.rmtree(data_dir, ignore_errors=True)
-    # Everything acknowledged is stored. Python would now wait for pool threads, some of which may be inside a
-    # function's invocation or a client's long poll for minutes yet.
+    # All acknowledged data is stored. Python would now wait for pool threads, which may be in a function's invocation
+    # or a client's long poll for minutes.
     logging.shutdown()
     sys.stdout.flush()
     os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
 
 
 def _speak_utf8() -> None:
-    """Start Python again in UTF-8 mode unless it is in it: file names come from S3 keys, which may be any text."""
+    """Restart Python in UTF-8 mode unless it is on: file names come from S3 keys, which may be any text."""
     if sys.getfilesystemencoding() != "utf-8":
         command = [sys.executable, "-X", "utf8", "-m", "headrace.cli.main", *sys.argv[1:]]
         os.execv(sys.executable, command)
 
 
 def _allow_many_files() -> None:
-    """Let the process open as many files as it may: each open shard and each client has one."""
+    """Raise the limit of open files to its maximum: each open shard and each client uses one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Where the limit is infinite in name (macOS), the kernel still has one.
+    # On macOS the limit is reported as infinite, but the kernel still has one.
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else hard
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -333,7 +335,7 @@ def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
             for line in how_to_use(config.data_dir, config.endpoint_url, access) if access else []:
                 click.echo(line)
         await stop.wait()
-        # Before the socket closes, or functions that it cuts off would count as failed.
+        # Before the socket closes; otherwise functions whose connections it cuts would count as failed.
         cloud.prepare_stop()
         await server.stop()
 
@@ -342,16 +344,16 @@ def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
     except DataDirUnusable as error:
         raise fail(str(error)) from error
     finally:
-        # Before the directory's lock is free: from then on the file may be another cloud's.
+        # Before the directory's lock is released: after that the file may belong to another cloud.
         with contextlib.suppress(OSError):
             (config.data_dir / RUN_FILE).unlink(missing_ok=True)
         cloud.stop()
 
 
 async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
-    """Wait until the state of moto's services is loaded, saying how far it is when that takes long.
+    """Wait until the state of moto's services is loaded; when this takes long, print the progress.
 
-    Return what to add to the line that says that headrace is listening: nothing, or that they are missing.
+    Return the end of the line that says that headrace is listening: empty, or that these services are missing.
     """
     clock = SystemClock()
     say_at_s = clock.monotonic_s() + SAY_EVERY_S

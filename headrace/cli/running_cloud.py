@@ -1,4 +1,4 @@
-"""Finds the cloud that runs on a data directory: by the record that it leaves, its health page, and its lock."""
+"""Finds the cloud that runs on a data directory, by its run file, its health page, and its lock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from headrace.core.config import Config
 
 RUN_FILE = "headrace.json"
 LOG_FILE = "headrace.log"
-# That of headrace.store.data_dir, whose import takes longer than a command that finds nothing.
+# The lock file of headrace.store.data_dir, which is not imported because that takes long.
 LOCK_FILE = "lock"
 HEALTH_WITHIN_S = 2.0
-# Of those who wait for a cloud: how often they look, and say how far it is; how long it may take to stop.
+# For commands that wait for a cloud: how often they check, how often they print the progress; how long a stop may take.
 LOOK_EVERY_S = 0.02
 SAY_EVERY_S = 2.0
 STOP_WITHIN_S = 20.0
 
 
 def write_run_file(config: Config) -> None:
-    """Leave the record of this cloud in its data directory, whole or not at all. Raises OSError."""
+    """Write the run file of this cloud into its data directory, atomically. Raises OSError."""
     record = {"pid": os.getpid(), "port": config.port, "endpoint_url": config.endpoint_url}
     path = config.data_dir / RUN_FILE
     partial = path.with_suffix(".partial")
@@ -31,7 +31,7 @@ def write_run_file(config: Config) -> None:
 
 
 def _run_record(data_dir: Path) -> dict[str, Any] | None:
-    """Return the record that the running cloud has written; None when there is none."""
+    """Return the run file's content; None when there is none."""
     try:
         record: Any = json.loads((data_dir / RUN_FILE).read_text())
         return {"pid": int(record["pid"]), "endpoint_url": str(record["endpoint_url"])}
@@ -49,14 +49,14 @@ def health(data_dir: Path) -> dict[str, Any] | None:
             answer: Any = json.load(response)
     except (OSError, ValueError):
         return None
-    # Another cloud may have taken the port since, or something else.
+    # Another cloud or another program may have taken the port since.
     page = cast("dict[str, Any]", answer if isinstance(answer, dict) else {})
     return page if page.get("pid") == record["pid"] else None
 
 
 def silent_cloud(data_dir: Path) -> str | None:
-    """Say that a cloud has the data directory, though it does not answer; None when none is known to have it."""
-    # Read, not tried: to try a lock is to hold it for a moment, in which a cloud could not start.
+    """Return a sentence when a cloud holds the data directory but does not answer; None when none is known to."""
+    # Read from the kernel's list: trying the lock would hold it for a moment, in which a cloud could not start.
     try:
         inode = f":{(data_dir / LOCK_FILE).stat().st_ino} "
         is_held = any(" FLOCK " in line and inode in line for line in _kernel_locks())
@@ -69,5 +69,5 @@ def silent_cloud(data_dir: Path) -> str | None:
 
 
 def _kernel_locks() -> list[str]:
-    """Return every file lock of this machine, where the system lists them."""
+    """Return every file lock of this machine, if the system lists them."""
     return Path("/proc/locks").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Reads objects that Firehose compressed by Snappy: snappy-java's stream, or Hadoop's blocks."""
+"""Decompresses objects that Firehose compressed with Snappy: snappy-java's stream format, or Hadoop's blocks."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import cramjam
 _JAVA_MAGIC = b"\x82SNAPPY\x00"
 _JAVA_HEADER_BYTES = 16
 _LENGTH_BYTES = 4
-# Firehose's blocks are far smaller: a length above this is damage, and must not take the memory.
+# Firehose's blocks are far smaller: a length above this is damage, and must not allocate memory.
 _MOST_BLOCK_BYTES = 64 * 1024 * 1024
 
 
 def unsnapped(body: bytes) -> bytes:
-    """Return the plain bytes of an object. Raises ValueError."""
+    """Return the decompressed bytes of an object. Raises ValueError."""
     try:
         if body.startswith(_JAVA_MAGIC):
             return b"".join(_java_blocks(body))
@@ -31,7 +31,7 @@ def _java_blocks(body: bytes) -> Iterator[bytes]:
 
 
 def _hadoop_blocks(body: bytes) -> Iterator[bytes]:
-    """A block is its length before compression, and chunks until that is reached."""
+    """Decompress blocks: each has its uncompressed length, then chunks up to that length."""
     place = 0
     while place < len(body):
         left, place = _length(body, place)

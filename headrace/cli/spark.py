@@ -1,4 +1,4 @@
-"""`headrace spark`: the Sparks of EMR's release labels on this machine: made ahead, listed, removed."""
+"""`headrace spark`: installs, lists and removes the Spark versions of EMR's release labels on this machine."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _VERSION = re.compile(r"[234]\.\d+\.\d+")
 
 @click.group()
 def spark() -> None:
-    """Install, list and remove the Sparks of EMR's release labels; a job installs its own when it is missing."""
+    """Install, list and remove the Spark versions of EMR's release labels; a job installs a missing version itself."""
 
 
 @spark.command()
 @click.argument("labels", nargs=-1, required=True, metavar="LABEL...")
 def install(labels: tuple[str, ...]) -> None:
-    """Make the Sparks of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
+    """Install the Spark of release labels such as emr-7.13.0, or of versions such as 4.1.4."""
     for label in labels:
         version, wanted = _named(label)
         try:
@@ -47,11 +47,11 @@ def install(labels: tuple[str, ...]) -> None:
 
 @spark.command(name="list")
 def list_() -> None:
-    """List EMR's releases, and the Sparks that are here."""
+    """List EMR's releases, and the installed Spark versions."""
     here = made_environments()
     for release in releases():
         found = [e for e in here if e.spark == release.spark_version]
-        # The Python that a job of this label takes comes first.
+        # The default Python of this label comes first.
         found.sort(key=lambda e: dotted(e.python) != release.python)
         where = f"in {found[0].folder}" if found else "not made yet"
         click.echo(f"{release.label:22} Spark {release.spark:15} Python {release.python:5} {where}")
@@ -75,7 +75,7 @@ def remove(name: str) -> None:
 
 
 def _named(name: str) -> tuple[str, list[Minor]]:
-    """Return the version that a label or a version names, and the Pythons of its image, the default one first."""
+    """Return the Spark version of a label or version, and the Python versions of its image, the default first."""
     if _VERSION.fullmatch(name):
         return name, []
     try:

@@ -1,4 +1,4 @@
-"""`headrace submit`: runs a Spark job as a step of EMR, prints its output, and exits as it ended."""
+"""`headrace submit`: runs a Spark job as an EMR step, prints its output, and exits with its result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER_NAME = "headrace-submit"
 _BUCKET_PREFIX = "headrace-submit"
 _ENDED = {"COMPLETED", "CANCELLED", "FAILED", "INTERRUPTED"}
 _CLUSTER_ENDS = {"TERMINATING", "TERMINATED", "TERMINATED_WITH_ERRORS"}
-# The cloud asks Java for its version before it answers.
+# The cloud runs Java to get its version before it answers.
 _LOOK_WITHIN_S = 60.0
 
 
@@ -42,10 +42,10 @@ def _conf(_: click.Context, _option: click.Parameter, given: tuple[str, ...]) ->
 @click.argument("job", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "--cluster", "cluster_id", help="The cluster (j-...); default: one that runs, else a new one."
+    "--cluster", "cluster_id", help="The cluster (j-...); default: a running one, else a new one."
 )
 @click.option(
-    "--serverless", is_flag=True, help="Run it as a job of EMR Serverless, not as a step."
+    "--serverless", is_flag=True, help="Run it as a job run of EMR Serverless, not as a step."
 )
 @click.option(
     "--application",
@@ -87,10 +87,10 @@ def submit(
 ) -> None:
     """Run JOB, a PySpark program, with ARGUMENTS as a step of EMR; the options come before JOB.
 
-    Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1.
-    Prints the `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it does it there
-    itself. Ctrl-C cancels the step; a second Ctrl-C does not wait for that. With --serverless, it does the same with a
-    job run of EMR Serverless and `aws emr-serverless start-job-run`.
+    Uploads it, adds the step, prints its state and its logs, and exits with 0 if the step COMPLETED, else 1. Prints the
+    `aws s3 cp` and `aws emr add-steps` commands that do the same on AWS; with --aws, it runs the job on AWS. Ctrl-C
+    cancels the step; a second Ctrl-C ends the command at once. With --serverless, it runs a job run of EMR Serverless
+    and prints `aws emr-serverless start-job-run`.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -137,7 +137,7 @@ def _run(
     serverless: bool,
     aws: bool,
 ) -> bool:
-    """Run the plan, and return whether the job succeeded. All checks come before anything is made."""
+    """Run the plan, and return whether the job succeeded. All checks come before anything is created."""
     wait_s = AWS_LOGS_WITHIN_S if aws else 0
     job = next(iter(plan.uris))
     try:
@@ -158,13 +158,13 @@ def _run(
 
 
 def _check_spark(endpoint_url: str) -> None:
-    """Fail with a sentence when the cloud there could not run a Spark job."""
+    """End the command with a sentence when the cloud cannot run Spark jobs."""
     try:
         with ask(f"{endpoint_url.rstrip('/')}/_headrace/spark", _LOOK_WITHIN_S) as answer:
             page: Any = json.load(answer)
             problem = page["problem"]
     except urllib.error.HTTPError:
-        # An older headrace, or another cloud: the step itself will show.
+        # An older headrace, or another cloud: the step will fail if it has no Spark.
         return
     except OSError as error:
         raise fail(f"No cloud answers at {endpoint_url}; start one: headrace up") from error
@@ -175,9 +175,9 @@ def _check_spark(endpoint_url: str) -> None:
 
 
 def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
-    """Return the cluster for a job: the one that is named, or one that waits or runs; None when one is to be made.
+    """Return the cluster for a job: the named one, or one that waits or runs; None to create one.
 
-    Fails with a sentence when the one that is named cannot take the step. Raises ReleaseTooOld, ValueError.
+    Ends the command with a sentence when the named cluster cannot take the step. Raises ReleaseTooOld, ValueError.
     """
     if cluster_id is not None:
         cluster = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]
@@ -200,7 +200,7 @@ def _check_aws(
     *,
     serverless: bool,
 ) -> None:
-    """Fail with a sentence unless everything is named that AWS has no default for."""
+    """End the command with a sentence unless all options are given for which AWS has no default."""
     if bucket is None:
         raise fail("--aws needs --bucket: the name of your bucket, to which the job is uploaded")
     if serverless and (application_id is None or role is None):
@@ -275,7 +275,7 @@ def _run_step(
 
 
 def _running_cluster(emr: Any, job: Path) -> str | None:
-    """Return a cluster that waits or runs, outlives its steps and has the Spark that a job needs; the newest first."""
+    """Return the newest cluster that waits or runs, outlives its steps, and has the Spark that a job needs."""
     states = ["WAITING", "RUNNING"]
     for page in emr.get_paginator("list_clusters").paginate(ClusterStates=states):
         for found in page["Clusters"]:
@@ -292,7 +292,7 @@ def _new_cluster(emr: Any, log_uri: str) -> str:
     made = emr.run_job_flow(
         Name=CLUSTER_NAME,
         LogUri=log_uri,
-        # AWS's CLI asks for it before it makes a step of Type=Spark.
+        # The AWS CLI checks for it before it makes a step of Type=Spark.
         ReleaseLabel=DEFAULT_LABEL,
         Applications=[{"Name": "Spark"}],
         Instances={"KeepJobFlowAliveWhenNoSteps": True},
@@ -332,17 +332,17 @@ def _follow(
     )
     if details := status.get("FailureDetails"):
         message = details.get("Message", "")
-        # In cluster mode, this cloud's message ends with the log that holds the cause.
+        # In cluster mode, this cloud's message ends with the path of the log that holds the cause.
         where = "" if "(s3://" in message else f" ({details.get('LogFile', 'no log')})"
         click.echo(f"{step_id} {shown}: {message}{where}", err=True)
     return shown
 
 
 def _logs(emr: Any, s3: Any, cluster_id: str, step_id: str) -> DriverLogs:
-    """Return what the step's driver prints, below the cluster's LogUri."""
+    """Return the logs of the step's driver, below the cluster's LogUri."""
     uri = emr.describe_cluster(ClusterId=cluster_id)["Cluster"].get("LogUri")
     if not uri:
-        click.echo("the cluster has no LogUri: what the step prints is not shown", err=True)
+        click.echo("the cluster has no LogUri, so the output of the step is not shown", err=True)
         return DriverLogs(s3, "", "", step_id)
     bucket, _, prefix = uri.partition("://")[2].partition("/")
     prefix = f"{prefix.rstrip('/')}/" if prefix else ""

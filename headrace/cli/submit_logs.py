@@ -19,10 +19,10 @@ import click
 from headrace.cli.interrupts import StopAsked
 from headrace.core.clock import SystemClock
 
-# EMR on EC2 puts logs into S3 every five minutes.
+# EMR on EC2 writes logs to S3 every five minutes.
 AWS_LOGS_WITHIN_S = 360.0
 _POLL_S = 5.0
-# How often a running job is looked at.
+# How often the state of a running job is checked.
 _LOOK_S = 0.25
 _SUBMITTED = re.compile(rb"Submitted application (application_\d+_\d+)")
 # The first container of the first attempt is the driver's; YARN may put its epoch before the ids.
@@ -30,7 +30,7 @@ _DRIVER = re.compile(r"/container_(?:e\d+_)?\d+_\d+_01_000001/")
 
 
 class JobLogs:
-    """A job's logs below `s3://bucket/prefix`: stdout to stdout, stderr to stderr. Without a bucket, nothing."""
+    """Prints a job's logs below `s3://bucket/prefix`: stdout to stdout, stderr to stderr. Without a bucket, nothing."""
 
     def __init__(self, s3: Any, bucket: str, prefix: str) -> None:
         self._s3 = s3
@@ -41,11 +41,11 @@ class JobLogs:
 
     @property
     def complete(self) -> bool:
-        """Whether every log has been there, or there is no place for them."""
+        """Whether every log has been found, or there is no bucket for them."""
         return len(self._etags) == len(self._shown_bytes)
 
     def show_new(self, *, ended: bool = False) -> None:
-        """Print what has come since; at the end, say which logs are not there."""
+        """Print new output; at the end, report missing logs."""
         for name in self._shown_bytes:
             key = f"{self._prefix}{name}.gz"
             etag = _etag(self._s3, self._bucket, key)
@@ -67,10 +67,10 @@ class JobLogs:
 
 
 class DriverLogs:
-    """What a step's driver prints, below `s3://bucket/prefix` of its cluster. Without a bucket, nothing.
+    """Prints the output of a step's driver, below `s3://bucket/prefix` of its cluster. Without a bucket, nothing.
 
-    It comes from the driver's container if the step's stderr names an application that has one, else from the step's
-    own logs once it has ended.
+    The output comes from the driver's container when the step's stderr names an application in cluster mode, else from
+    the step's own logs once it has ended.
     """
 
     def __init__(self, s3: Any, bucket: str, prefix: str, step_id: str) -> None:
@@ -85,13 +85,13 @@ class DriverLogs:
 
     @property
     def complete(self) -> bool:
-        """Whether the driver's logs have come, or none will: no bucket, or a report of no application."""
+        """Whether the driver's logs have been found, or will never come: without a bucket or an application."""
         if self._driver is None:
             return not self._bucket or (self._report_etag is not None and self._application is None)
         return self._driver.complete
 
     def show_new(self, *, ended: bool = False) -> None:
-        """Print what has come since; at the end, the step's own logs if the driver has none."""
+        """Print new output; at the end, the step's own logs if the driver has none."""
         if self._driver is None and self._bucket:
             self._driver = self._find()
         if self._driver is not None:
@@ -100,7 +100,7 @@ class DriverLogs:
             self._own.show_new(ended=True)
 
     def _find(self) -> JobLogs | None:
-        """Return the logs of the driver's container, once they are there."""
+        """Return the logs of the driver's container, once they exist."""
         if self._application is None:
             etag = _etag(self._s3, self._bucket, self._report)
             if etag is None or etag == self._report_etag:
@@ -129,7 +129,7 @@ class Logs(Protocol):
         ...
 
     def show_new(self, *, ended: bool = False) -> None:
-        """Print what has come since."""
+        """Print new output."""
         ...
 
 
@@ -143,9 +143,9 @@ def follow(
     wait_s: float,
     asked: StopAsked,
 ) -> str:
-    """Print a job's states and its logs as they come; return the last state. Cancel it, once, when `asked`.
+    """Print a job's states and logs as they come; return the last state. Cancel the job, once, when `asked`.
 
-    Logs that are not there when the job has ended are waited for, `wait_s` at most.
+    After the job has ended, wait up to `wait_s` for missing logs.
     """
     shown, cancelled = "", False
     while True:
@@ -165,7 +165,7 @@ def follow(
 
 
 def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
-    """Print what comes until the logs are complete, or the time is over: AWS brings them late. Ctrl-C ends it."""
+    """Print output until the logs are complete or the time is over, since AWS writes them late. Ctrl-C ends this."""
     if not within_s or logs.complete or asked:
         return
     click.echo(f"waiting for the logs, {within_s:.0f} s at most (Ctrl-C: no more)", err=True)

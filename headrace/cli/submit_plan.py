@@ -1,4 +1,4 @@
-"""Plans what `headrace submit` uploads and runs, and writes the AWS CLI's commands for the same. Asks no cloud."""
+"""Plans the uploads and the job of `headrace submit`, and makes the AWS CLI commands for them. Calls no cloud."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headrace.cli import submit_serverless
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is uploaded and run, the same here and on AWS.
+    """The uploads and the job, the same on headrace and on AWS.
 
     Attributes:
-        uris: the job and its --py-files, and where each goes.
-        args: of the step's `command-runner.jar`.
+        uris: the job and its --py-files, each with its S3 URI.
+        args: the arguments of the step's `command-runner.jar`.
         driver: the job run's jobDriver.
     """
 
@@ -32,15 +32,15 @@ class Plan:
 
     @property
     def log_uri(self) -> str:
-        """Where the logs of what this command makes go."""
+        """The LogUri of clusters and job runs that this command creates."""
         return f"s3://{self.bucket}/logs/"
 
     def step_command(self, cluster_id: str) -> str:
-        """Return the AWS CLI's command that adds the step."""
+        """Return the AWS CLI command that adds the step."""
         return aws_command(cluster_id, self.name, self.args, self.region)
 
     def serverless_command(self, application_id: str, role: str) -> str:
-        """Return the AWS CLI's command that starts the job run."""
+        """Return the AWS CLI command that starts the job run."""
         return submit_serverless.aws_command(
             application_id,
             self.name,
@@ -76,7 +76,7 @@ def make_plan(
 def step_arguments(
     job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
 ) -> list[str]:
-    """Return the arguments of `command-runner.jar`, the same here and on AWS."""
+    """Return the arguments of `command-runner.jar`, the same on headrace and on AWS."""
     options = ["--deploy-mode", "cluster"]
     for setting in conf:
         options += ["--conf", setting]
@@ -86,7 +86,7 @@ def step_arguments(
 
 
 def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) -> str:
-    """Return the AWS CLI's command that adds the step; its `Args` are JSON, for they may hold commas."""
+    """Return the AWS CLI command that adds the step; its `Args` are JSON, since they may contain commas."""
     step = {
         "Type": "CUSTOM_JAR",
         "Name": name,
@@ -100,7 +100,7 @@ def aws_command(cluster_id: str, name: str, args: Sequence[str], region: str) ->
 
 
 def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
-    """Return the AWS CLI's commands that bring the job and its files to their URIs."""
+    """Return the AWS CLI commands that upload the job and its files to their URIs."""
     return [
         shlex.join(["aws", "s3", "cp", "--region", region, str(path), uri])
         for path, uri in uris.items()
@@ -108,6 +108,6 @@ def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
 
 
 def _uri(bucket: str, path: Path) -> str:
-    """Return where a file goes: by its content, so that no running step loses what it reads."""
+    """Return a file's URI, which contains its hash, so that an upload never changes a file that a running step reads."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return f"s3://{bucket}/code/{digest}/{path.name}"

@@ -25,7 +25,7 @@ _ENDED = {"SUCCESS", "FAILED", "CANCELLED"}
 def job_driver(
     job_uri: str, arguments: Sequence[str], *, conf: Sequence[str], py_files: Sequence[str]
 ) -> dict[str, Any]:
-    """Return StartJobRun's jobDriver, the same here and on AWS."""
+    """Return StartJobRun's jobDriver, the same on headrace and on AWS."""
     options: list[str] = []
     for setting in conf:
         options += ["--conf", setting]
@@ -53,7 +53,7 @@ def aws_command(
     region: str,
     role: str,
 ) -> str:
-    """Return the AWS CLI's command that starts the job run."""
+    """Return the AWS CLI command that starts the job run."""
     return shlex.join(
         [
             *("aws", "emr-serverless", "start-job-run", "--region", region),
@@ -66,7 +66,7 @@ def aws_command(
 
 
 def role_arn(account: str) -> str:
-    """Return the ARN of the role that jobs run as; this cloud does not ask whether there is one."""
+    """Return the ARN of the jobs' role; headrace does not check that the role exists."""
     return f"arn:aws:iam::{account}:role/{ROLE_NAME}"
 
 
@@ -83,9 +83,9 @@ def run_job(
     wait_s: float,
     asked: StopAsked,
 ) -> bool:
-    """Start the job run, follow it, and return whether it was a success. It is cancelled when `asked`.
+    """Start the job run, follow it, and return whether it succeeded. Cancel it when `asked`.
 
-    Logs that are not there when it has ended are waited for, `wait_s` at most.
+    After the job run has ended, wait up to `wait_s` for missing logs.
     """
     application_id = application_id or _new_application(emr)
     if role is None:
@@ -113,9 +113,9 @@ def run_job(
 
 
 def find_application(emr: Any, application_id: str | None, job: Path) -> str | None:
-    """Return the application for a job: the one that is named, or of earlier submissions; None when one is to be made.
+    """Return the application for a job: the named one, or one of earlier submissions; None to create one.
 
-    Fails with a sentence when the one that is named cannot take the job run. Raises ReleaseTooOld, ValueError.
+    Ends the command with a sentence when the named application cannot run it. Raises ReleaseTooOld, ValueError.
     """
     if application_id is not None:
         application = emr.get_application(applicationId=application_id)["application"]
@@ -154,7 +154,7 @@ def _follow(
         return str(run["state"])
 
     def cancel() -> None:
-        # It may have ended meanwhile.
+        # The job run may have ended meanwhile.
         with contextlib.suppress(emr.exceptions.ValidationException):
             emr.cancel_job_run(**where)
 

@@ -16,7 +16,7 @@ from headrace.cli.interrupts import reader_is_gone
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.core.clock import SystemClock
 
-# AWS allows five reads a second and shard.
+# AWS allows five reads per second and shard.
 POLL_EVERY_S = 0.2
 POLL_AWS_EVERY_S = 0.25
 
@@ -30,10 +30,10 @@ POLL_AWS_EVERY_S = 0.25
     show_default=True,
     help="LATEST, TRIM_HORIZON, or an ISO time.",
 )
-@click.option("--limit", "-n", type=click.IntRange(1), help="Stop after so many records.")
+@click.option("--limit", "-n", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("--drain", is_flag=True, help="Stop at the end instead of waiting for more.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a record, with its metadata."
+    "--json", "as_json", is_flag=True, help="Print each record as a JSON object with its metadata."
 )
 @endpoint_option
 def tail(

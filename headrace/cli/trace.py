@@ -1,4 +1,4 @@
-"""`headrace trace`: shows what became of an event-source mapping's batches, or of one record, as a tree."""
+"""`headrace trace`: shows the invocations of an event source mapping's batches, or of one record, as a tree."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ _MARKS = {"success": "green", "partly done": "yellow", "bisected": "yellow", "op
 
 @click.command()
 @click.argument("mapping")
-@click.option(
-    "--sequence", "-s", help="Only what happened to the record with this sequence number."
-)
+@click.option("--sequence", "-s", help="Show only the record with this sequence number.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @endpoint_url_option
 def trace(mapping: str, sequence: str | None, *, as_json: bool, endpoint_url: str) -> None:
@@ -95,7 +93,7 @@ def _add(tree: Any, node: dict[str, Any]) -> None:
 
 
 def _few(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first attempts and the last, so that the tree stays on one screen."""
+    """Return the first attempts and the last one, so that the tree fits on one screen."""
     return attempts if len(attempts) <= 4 else [*attempts[:2], *attempts[-2:]]
 
 

@@ -1,1 +1,1 @@
-"""What applications and their tests import of headrace; it imports nothing of the cloud itself."""
+"""The modules of headrace that applications and their tests import; they import nothing of the cloud itself."""

@@ -1,4 +1,4 @@
-"""Faults on demand for tests: make a running cloud throttle, fail, wait or hang up, and stop at the end.
+"""Fault injection for tests: makes a running cloud throttle, fail, delay or drop requests, and stop at the end.
 
     with Faults("http://127.0.0.1:4566") as faults:
         faults.add("throttle", service="kinesis", action="PutRecords", count=3)
@@ -24,14 +24,14 @@ _TIMEOUT_S = 30.0
 
 
 class FaultError(Exception):
-    """The cloud refused a rule, or there is no cloud; its text is one sentence."""
+    """The cloud refused a rule, or there is no cloud; the message is one sentence."""
 
 
 class Faults:
-    """The faults of one cloud. As a context manager it removes, at the end, those that it added."""
+    """The faults of one cloud. As a context manager, it removes the faults that it added at the end."""
 
     def __init__(self, endpoint_url: str | None = None) -> None:
-        """Take the cloud's URL; without one, AWS_ENDPOINT_URL's. Nothing is sent yet."""
+        """Take the cloud's URL; default: AWS_ENDPOINT_URL. This sends nothing yet."""
         url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or "http://127.0.0.1:4566"
         self._url = url.rstrip("/") + _PATH
         self._added: list[str] = []
@@ -56,20 +56,20 @@ class Faults:
         """Add a rule and return it, with its `id`. Raises FaultError.
 
         Args:
-            fault: `throttle`, `error` (the service's internal one, or `error_code`), `partial` (records of a Kinesis
+            fault: `throttle`, `error` (the service's internal error, or `error_code`), `partial` (records of a Kinesis
                 PutRecords one by one), `latency` (with `latency_ms`) or `drop` (the connection).
-            service: botocore's name of it; None fits every service.
-            action: such as `PutRecords`.
-            stream: a Kinesis stream's name.
-            shard: a shard's id, such as `shardId-000000000000`.
-            probability: that it acts on a request that it fits (on a record, for `partial`).
-            count: how often it acts at most; None is without end.
+            service: botocore's name of the service; None matches every service.
+            action: an operation, such as `PutRecords`.
+            stream: the name of a Kinesis stream.
+            shard: the id of a shard, such as `shardId-000000000000`.
+            probability: the probability that it acts on a matching request (for `partial`: on a record).
+            count: how often it acts at most; None for no limit.
             seed: the same seed and requests give the same faults.
-            latency_ms: how long a `latency` waits before the request is done.
+            latency_ms: how long a `latency` fault waits before the request is executed.
             error_code: AWS's code instead of the usual one.
-            error_message: its sentence.
-            when: `drop` the connection `before` the request is done (then it never is) or `after`.
-            even_if_missing: take a stream or shard that there is not yet, which is refused otherwise.
+            error_message: the message of the error.
+            when: `drop` the connection `before` the request is executed (then it never is) or `after`.
+            even_if_missing: accept a stream or shard that does not exist yet, which is refused otherwise.
         """
         rule: dict[str, Any] = {
             "fault": fault,
@@ -84,7 +84,7 @@ class Faults:
             "error_code": error_code,
             "error_message": error_message,
             "when": when,
-            # Not sent unless it is wanted: an older cloud does not know it.
+            # Sent only when it is true: an older cloud does not know it.
             "even_if_missing": even_if_missing or None,
         }
         given = {name: member for name, member in rule.items() if member is not None}
@@ -97,11 +97,11 @@ class Faults:
         return self._ask("GET", expected="faults")["faults"]
 
     def remove(self, fault_id: str) -> None:
-        """Remove one rule. Raises FaultError when there is none of that id."""
+        """Remove one rule. Raises FaultError when there is none with that id."""
         self._ask("DELETE", f"/{fault_id}")
 
     def clear(self) -> int:
-        """Remove every rule, whoever added it; return how many there were. Raises FaultError."""
+        """Remove all rules, also those of other clients; return how many there were. Raises FaultError."""
         return self._ask("DELETE", expected="removed")["removed"]
 
     def __enter__(self) -> Self:
@@ -122,7 +122,7 @@ class Faults:
     def _ask(
         self, method: str, path: str = "", value: Any = None, *, expected: str | None = None
     ) -> Any:
-        """Return the page's answer, which has the member `expected` if it is a headrace cloud's. Raises FaultError."""
+        """Return the page's answer, which from a headrace cloud has the member `expected`. Raises FaultError."""
         body = None if value is None else json.dumps(value).encode()
         try:
             request = urllib.request.Request(self._url + path, data=body, method=method)

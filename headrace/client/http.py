@@ -11,13 +11,13 @@ _without_proxies = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL is of this machine, which no proxy is asked for."""
+    """Whether a URL names this machine, for which no proxy is used."""
     host = urlsplit(url).hostname or ""
     return host in ("localhost", "::1") or host.endswith(".localhost") or host.startswith("127.")
 
 
 def ask(request: urllib.request.Request | str, timeout_s: float) -> Any:
-    """Send a request and return the answer, a context manager. The machine's proxies serve other machines only.
+    """Send a request and return the answer, a context manager. Proxies are used for other machines only.
 
     Raises OSError, urllib's HTTPError among them, or ValueError when the text is not a URL.
     """

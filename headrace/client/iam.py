@@ -1,4 +1,4 @@
-"""What AWS would deny of what a running cloud does: the report, explanations, the smallest policy of a role.
+"""Asks a running cloud which requests AWS would deny and why, and for the smallest policy for a role.
 
     for row in Iam("http://127.0.0.1:4566").report()["denied"]:
         print(row["principal"], row["action"], row["resource"], row["reason"])
@@ -23,27 +23,27 @@ _TIMEOUT_S = 60.0
 
 
 class IamError(Exception):
-    """The cloud cannot answer, or there is no cloud; its text is one sentence."""
+    """The cloud cannot answer, or there is no cloud; the message is one sentence."""
 
 
 class Iam:
-    """The permissions of one cloud."""
+    """The permissions report of one cloud."""
 
     def __init__(self, endpoint_url: str | None = None) -> None:
-        """Take the cloud's URL; without one, AWS_ENDPOINT_URL's. Nothing is sent yet."""
+        """Take the cloud's URL; default: AWS_ENDPOINT_URL. This sends nothing yet."""
         url = endpoint_url or os.environ.get("AWS_ENDPOINT_URL") or "http://127.0.0.1:4566"
         self._url = url.rstrip("/") + _PATH
 
     def report(self) -> dict[str, Any]:
-        """Return what AWS would deny (`denied`: rows), and how much was looked at. Raises IamError."""
+        """Return the requests that AWS would deny (`denied`), and how many were checked. Raises IamError."""
         return self._ask("GET", "?format=json", "denied")
 
     def clear(self) -> int:
-        """Forget what was noted until now; return how many accesses that were. Raises IamError."""
+        """Clear the report; return how many accesses it had. Raises IamError."""
         return int(self._ask("DELETE", "", "forgotten")["forgotten"])
 
     def policy(self, role: str) -> dict[str, Any]:
-        """Return the smallest policy for what a role did, and the statements that nobody used. Raises IamError."""
+        """Return the smallest policy for a role's requests, and the statements that none used. Raises IamError."""
         return self._ask("GET", f"/policy?{urlencode({'role': role})}", "policy")
 
     def why(self, arn: str, action: str, resource: str) -> dict[str, Any]:

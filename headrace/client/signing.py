@@ -1,8 +1,8 @@
-"""Signs requests to the cloud's own pages, which `headrace up --auth` wants signed; standard library only.
+"""Signs requests to the cloud's own pages, as `headrace up --auth` requires; standard library only.
 
-The keys are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or, without them,
-those that the cloud keeps in its data directory (HEADRACE_DATA_DIR, or `.headrace`). Without either nothing is signed,
-which a cloud without `--auth` accepts.
+The keys come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) or else from the
+cloud's data directory (HEADRACE_DATA_DIR, or `.headrace`). Without keys, requests are not signed, which a cloud without
+`--auth` accepts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SECRETS_FILE = "auth.json"
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """An access key, its secret, and the session token that may belong to it."""
+    """An access key id, its secret, and its session token, if any."""
 
     access_key: str
     secret: str = field(repr=False)
@@ -45,7 +45,7 @@ def find_keys(
 
 
 def keys_of(data_dir: Path) -> Keys | None:
-    """Return the keys that a cloud keeps in its data directory; None when it keeps none that this process may read."""
+    """Return the keys in a cloud's data directory; None when there are none that this process may read."""
     try:
         kept = json.loads((data_dir / _SECRETS_FILE).read_text())
         return Keys(str(kept["access_key_id"]), str(kept["secret_access_key"]))
@@ -89,7 +89,7 @@ def signed_headers(
     key = f"AWS4{keys.secret}".encode()
     for part in (*scope.split("/"), text):
         key = hmac.digest(key, part.encode(), "sha256")
-    del headers["host"]  # whoever sends the request sets it
+    del headers["host"]  # the HTTP client sets it
     credential = f"Credential={keys.access_key}/{scope}"
     headers["authorization"] = (
         f"{_ALGORITHM} {credential}, SignedHeaders={names}, Signature={key.hex()}"

@@ -1,1 +1,1 @@
-"""Builds the parts of a cloud and wires them; `headrace.cloud` starts and stops them. It alone knows all services."""
+"""Builds and connects the parts of a cloud; `headrace.cloud` starts and stops them. Only it knows all services."""

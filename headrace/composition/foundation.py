@@ -1,4 +1,4 @@
-"""`Foundation`: the parts of a cloud that are built before its services, and on which these are built."""
+"""`Foundation`: the parts of a cloud that are built before its services, and that the services use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headrace.store.database import Database
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foundation:
-    """See the classes of the members.
+    """The parts of a cloud that its services use; the class of each member describes it.
 
     Attributes:
-        keys: those that are accepted with `--auth`; None without.
-        environments: runs functions in this process; None where each runs in processes of its own.
-        endpoint_url: the cloud's own URL; right once the port is known.
+        keys: the access keys that are accepted with `--auth`; None without `--auth`.
+        environments: runs functions in this process; None when each function runs in processes of its own.
+        endpoint_url: the cloud's own URL; correct once the port is known.
     """
 
     config: Config

@@ -1,4 +1,4 @@
-"""Builds the cloud's own pages, and gives them the services that they show."""
+"""Builds the cloud's own pages, and passes them the services that they show."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def build_pages(
     history: HistoryOnDemand,
     is_started: Callable[[], bool],
 ) -> Routes:
-    """Return the pages of a cloud; `guard` says who may see them with `--auth`."""
+    """Return the pages of a cloud; with `--auth`, `guard` decides who may see them."""
     config, clock = base.config, base.clock
     spark = SparkPages(
         emr=EmrPages(clock, services.emr.store, config.data_dir / EMR_FOLDER),

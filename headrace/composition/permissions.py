@@ -1,4 +1,4 @@
-"""Builds what decides who may do what: the access keys that are accepted, and the judge of callers' permissions."""
+"""Builds the access keys that a cloud accepts, and the judge of callers' permissions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_key_ring(
 
 
 def build_judge(base: Foundation, services: Callable[[], Services]) -> Judge:
-    """Return what decides what callers may do; `services` are asked once there are requests."""
+    """Return the judge of callers' permissions; it calls `services` only when there are requests."""
     moto = base.moto
     people = MotoPeople(
         base.sessions,
@@ -49,7 +49,7 @@ def build_judge(base: Foundation, services: Callable[[], Services]) -> Judge:
         held={
             "kinesis": lambda arn: services().kinesis.policy_of(arn),
             "s3": lambda arn: services().s3.policy_of(arn),
-            # Read where moto holds them: its own services ask for them too, amid their requests.
+            # Read from moto's state directly: moto's services need them too, in the middle of their requests.
             **dict.fromkeys(("sqs", "sns", "events", "logs", "kms"), moto.held.policy_of),
         },
         version=lambda: moto.policies_version,
@@ -71,7 +71,7 @@ def build_judge(base: Foundation, services: Callable[[], Services]) -> Judge:
 
 
 def _resource_keys(base: Foundation, services: Callable[[], Services]) -> ResourceKeys:
-    """Return what says which keys encrypt what."""
+    """Return the object that finds the KMS key of a resource."""
 
     def bucket(name: str) -> tuple[Mapping[str, Any], str, str]:
         found = services().s3.bucket(name)

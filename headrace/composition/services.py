@@ -1,4 +1,4 @@
-"""Builds the services that headrace owns, and gives each the ports that it needs of the others."""
+"""Builds the services that headrace owns, and passes each the ports of other services that it needs."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ from headrace.warehouse.home import WarehouseHome
 
 
 class Lifecycle(Protocol):
-    """A service as the cloud runs it."""
+    """A service that the cloud starts and stops."""
 
     def start(self) -> None:
-        """Recover its state and start its workers."""
+        """Recover the service's state and start its workers."""
         ...
 
     def stop(self) -> None:
-        """Stop its workers; what was acknowledged stays."""
+        """Stop the service's workers; acknowledged data stays."""
         ...
 
 
 class Services:
-    """The services of one cloud, wired to each other. Nothing runs before they are started."""
+    """The services of one cloud, connected to each other. No worker runs before `start`."""
 
     def __init__(self, base: Foundation, judge: Judge) -> None:
         secret_of = any_secret if base.keys is None else base.keys.secret_for
@@ -205,7 +205,7 @@ class Services:
         self.tagging = build_tagging(base.gateway)
 
     def apis(self, *, strict: bool) -> list[ServiceApi]:
-        """Return what the gateway is given of each."""
+        """Return the `ServiceApi` of each service, for the gateway."""
         return [
             s3_api(self.s3, strict=strict),
             kinesis_api(self.kinesis),
@@ -221,7 +221,7 @@ class Services:
         ]
 
     def in_order(self) -> list[Lifecycle]:
-        """Return the services in the order of their start: what reads others comes after them."""
+        """Return the services in the order of their start: a service that reads others starts after them."""
         return [
             self.s3,
             self.kinesis,

@@ -1,1 +1,1 @@
-"""Clock, ids, ARNs, configuration, workers and ports: what every room uses and no AWS service owns."""
+"""Clock, ids, ARNs, configuration, workers and ports: code that every package uses and no AWS service owns."""

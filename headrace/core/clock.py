@@ -1,7 +1,7 @@
 """The clock that everything takes as a parameter, so that tests can move the time.
 
-Whatever reads the time or waits takes a `Clock`; only this file reads the machine's. Tests hold a
-`FakeClock` (tests/support/clock.py) and never sleep to be right.
+Code that reads the time or waits takes a `Clock`; only this file reads the machine's clock. Tests pass a `FakeClock`
+(tests/support/clock.py) and never sleep.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds on a clock that never goes back; only differences mean anything."""
+        """Return the seconds of a clock that never goes back; only the difference of two readings has a meaning."""
         ...
 
     def wait(self, event: threading.Event, timeout_s: float | None) -> bool:

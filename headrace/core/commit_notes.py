@@ -1,8 +1,8 @@
 """Stores a caller's note in the same database transaction as the effect of a call: a kill leaves both or neither.
 
 CloudFormation makes a resource by a call to another service and then stores the resource's id. A kill between the two
-would leave a resource that no stack knows. So it asks for its own note to be stored in the same transaction of the
-database in which the service stores what the call did.
+would leave a resource that no stack knows. So CloudFormation passes a note, and the service's database transaction
+stores the note together with the effect of the call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Note = Callable[["Answer | None"], None]
 
 class _OfThread(threading.local):
     note: Note | None = None
-    # Returns the answer of the call under way, once there is one that can be read.
+    # Returns the answer of the call that runs on this thread; None before there is an answer.
     answer: Callable[[], Answer | None] | None = None
 
 
@@ -27,10 +27,10 @@ _NOW = _OfThread()
 
 @contextmanager
 def stored_with_commit(note: Note) -> Generator[None]:
-    """Have `note` called at the end of every transaction that this thread commits meanwhile, inside it.
+    """Call `note` in every transaction that this thread commits inside the `with` block, just before the commit.
 
-    It is given the answer of the call that the transaction is about; None when the service stores before it answers.
-    It writes to the same database, and takes no lock that a thread may hold that waits for the database.
+    `note` gets the answer of the call that runs, or None when the service stores before it answers. It writes to the
+    same database. It must not take a lock that another thread may hold while that thread waits for the database.
     """
     before, _NOW.note = _NOW.note, note
     try:
@@ -41,7 +41,7 @@ def stored_with_commit(note: Note) -> Generator[None]:
 
 @contextmanager
 def without_note() -> Generator[None]:
-    """Have this thread's transactions meanwhile be none of those that a note and an answer are for."""
+    """Commit this thread's transactions inside the `with` block without the note, and hide the current answer."""
     note, _NOW.note = _NOW.note, None
     answer, _NOW.answer = _NOW.answer, None
     try:
@@ -52,7 +52,7 @@ def without_note() -> Generator[None]:
 
 @contextmanager
 def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
-    """Say where the answer of the call under way on this thread is to be had."""
+    """Set the function that returns the answer of the call that runs on this thread."""
     before, _NOW.answer = _NOW.answer, answer
     try:
         yield
@@ -61,12 +61,12 @@ def answer_from(answer: Callable[[], Answer | None]) -> Generator[None]:
 
 
 def has_note() -> bool:
-    """Whether this thread has something to store with its next transaction."""
+    """Whether this thread has a note to store with its next transaction."""
     return _NOW.note is not None
 
 
 def write_note() -> None:
-    """Let the thread's note be written; called inside a transaction, before it is committed."""
+    """Write this thread's note, if there is one; called inside a transaction, before the commit."""
     note, _NOW.note = _NOW.note, None
     if note is None:
         return

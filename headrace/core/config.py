@@ -23,29 +23,31 @@ class Config:
     """The settings that a cloud is started with.
 
     Attributes:
-        data_dir: everything that lasts is under it; nothing is written outside it.
+        data_dir: the folder of all state; nothing is written outside it.
         host: the address to bind; loopback by default.
         port: the TCP port; 0 takes a free one.
-        region: for requests whose signature names none.
-        account_id: the account of every access key that is not itself a 12-digit account.
-        durability: `os` acknowledges what the operating system holds (survives kill -9),
-            `fsync` what the disk holds (survives a power cut).
+        region: the region of requests whose signature names none.
+        account_id: the account of every access key that is not itself a 12-digit account id.
+        durability: `os` acknowledges a write when the operating system has it (survives kill -9), `fsync` when the disk
+            has it (survives a power cut).
         state_delay_ms: how long streams, consumers and delivery streams stay CREATING, UPDATING or DELETING.
         limits: `aws` throttles as AWS does: Kinesis's shards, Firehose's direct puts, and the rates of their calls.
-        run_bootstrap_actions: run the bootstrap actions of EMR's clusters on this machine.
-        strict: refuse parameters of calls and properties of templates that would be ignored, and Spark jobs whose
-            Spark would not be their label's.
-        spark: `label` runs each Spark job with the Spark of its release label, `installed` all with headrace's own.
+        run_bootstrap_actions: run the bootstrap actions of EMR clusters on this machine.
+        strict: refuse parameters and template properties that headrace would ignore, and Spark jobs that would run on
+            another Spark version than their release label's.
+        spark: `label` runs each Spark job with the Spark of its release label, `installed` runs all with headrace's
+            own.
         function_folders: folders of this machine that functions may read and write, beside their own /tmp.
-        log_group_events: events of a CloudWatch log group that are kept in memory; the oldest go.
-        log_group_mib: the same in MiB of messages.
+        log_group_events: how many events of a CloudWatch log group are kept in memory; the oldest are dropped.
+        log_group_mib: how many MiB of messages of a log group are kept in memory.
         allow_origins: web pages of these origins may use the cloud; `*` is every page.
         allow_hosts: Host headers that this cloud accepts beside the machine's own names.
         auth: verify who signed each request.
-        iam: `report` notes what AWS would deny, `enforce` denies it, `off` does not look.
-        opensearch_url: the user's own OpenSearch, which then holds what is put into domains; empty: the data directory.
-        redshift_url: the user's own PostgreSQL, which then holds the databases of all Redshift clusters; empty: one for
-            each cluster in the data directory.
+        iam: `report` notes requests that AWS would deny, `enforce` denies them, `off` does not check.
+        opensearch_url: the user's own OpenSearch, which holds the documents of all domains; empty: the data directory
+            does.
+        redshift_url: the user's own PostgreSQL, which holds the databases of all Redshift clusters; empty: each cluster
+            has a PostgreSQL of its own in the data directory.
         auth_keys: the file that lists the keys, in the form of ~/.aws/credentials; None makes one key.
     """
 

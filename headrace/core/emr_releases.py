@@ -1,6 +1,6 @@
 """The releases of EMR and EMR Serverless, as data: which Spark, Hadoop, Python, Java and Scala each label stands for.
 
-Where a line comes from is in its `evidence` and `source`. Pages of AWS's ReleaseGuide and EMR-Serverless-UserGuide are
+Each release names its source in `evidence` and `source`. Pages of AWS's ReleaseGuide and EMR-Serverless-UserGuide are
 below https://docs.aws.amazon.com/emr/latest/.
 """
 
@@ -12,12 +12,12 @@ from typing import Literal
 
 from headrace.core.minor_versions import Minor, minor_of
 
-# documented: AWS's page says it. partly assumed: AWS's page says which Spark minor version; the rest is an old copy's
-# or a neighbouring release's. reported: others who use the release say it, and no page of AWS's was found.
+# documented: AWS's page says it. partly assumed: AWS's page names the Spark minor version; the rest comes from an old
+# copy of a page or from a neighbouring release. reported: users of the release say it, and no page of AWS was found.
 Evidence = Literal["documented", "partly assumed", "reported"]
 
 LOOKED_UP = "2026-11-22"
-# What is taken where no label is given: that of `cdk/stacks/analytics.py`.
+# The label of a job that names none; `cdk/stacks/analytics.py` uses the same.
 DEFAULT_LABEL = "emr-spark-8.0.0"
 EMR = "emr"
 SERVERLESS = "emr-serverless"
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"emr-(spark-)?(\d+)\.(\d+)(?:\.(\d+)|-preview)")
 
 
 class UnknownRelease(LookupError):
-    """The table has no such label. `hint` says why when AWS may have it all the same; else it is empty."""
+    """The table has no such label. `hint` says why AWS may have the label all the same; else it is empty."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -42,11 +42,11 @@ class Release:
     Attributes:
         label: `emr-7.13.0`.
         spark: EMR's own version, `3.5.6-amzn-2`.
-        hadoop: the same of Hadoop; empty when no page says it.
-        pythons: the Pythons on the image that PySpark runs with, `3.9`.
-        python: the one that PySpark takes unless a job says otherwise.
-        system_python: the one that `python3` and `pip3` are on a cluster's machines.
-        java: the feature release that Spark runs on unless told otherwise.
+        hadoop: EMR's own version of Hadoop; empty when no page names it.
+        pythons: the Python versions on the image that PySpark can run with, such as `3.9`.
+        python: the version that PySpark uses unless a job names another.
+        system_python: the version of `python3` and `pip3` on a cluster's machines.
+        java: the Java feature release that Spark runs on unless a job names another.
         scala: the version that Spark was built with.
         services: `emr` (on EC2), `emr-serverless`.
         date: the day on which this was looked up.
@@ -79,7 +79,7 @@ class Release:
 
 
 def release_of(label: str, service: str | None = None) -> Release:
-    """Return the release of a label; of `emr` or `emr-serverless`, if one is named. Raises UnknownRelease."""
+    """Return the release of a label, of `service` (`emr`, `emr-serverless`) if one is given. Raises UnknownRelease."""
     found = _BY_LABEL.get(label)
     if found is None or service not in (None, *found.services):
         raise UnknownRelease(label)
@@ -92,7 +92,7 @@ def releases(service: str | None = None) -> list[Release]:
 
 
 def _hint(label: str) -> str:
-    """Return why the table may lack a label that AWS has; empty for what is no label at all."""
+    """Return why the table may lack a label that AWS has; empty when the text does not look like a label."""
     if re.fullmatch(r"emr-[45]\.\d+\.\d+", label):
         return "headrace has no releases before emr-6.0.0, whose Spark runs on no Java of today"
     found = _LABEL.fullmatch(label)
@@ -173,10 +173,10 @@ _RELEASES = (
         _SERVERLESS_GUIDE + "release-version-emr-spark-8.0-preview.html",
         pythons=("3.9", "3.11", "3.12"), python="3.9", services=(SERVERLESS,),
     ),
-    # That it exists and has Spark 3.5 is AWS's word (emr-eks-spark-connect.html); the patch is its users'.
+    # AWS says that the release exists and has Spark 3.5 (emr-eks-spark-connect.html); users report the patch version.
     _seven(14, "3.5.8", "", python="3.11", source="Spark-release-history.html", evidence="reported"),
     # "Python 3.11 is now the default Python version for PySpark and Spark workloads. Python 3.9 remains the default for
-    # all other applications" (emr-7130-release.html): so what `pip3` installs, PySpark does not see.
+    # all other applications" (emr-7130-release.html): so PySpark does not see packages that `pip3` installs.
     _seven(13, "3.5.6-amzn-2", "3.4.2-amzn-0", python="3.11"),
     _seven(12, "3.5.6-amzn-1", "3.4.1-amzn-4"),
     _seven(11, "3.5.6-amzn-0", "3.4.1-amzn-3"),

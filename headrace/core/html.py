@@ -14,7 +14,7 @@ class Html(str):
 
 
 def element(name: str, *children: object, **attributes: str) -> Html:
-    """Return an element; a trailing underscore of an attribute's name is dropped, None among children too."""
+    """Return an element; the trailing underscore of an attribute's name and children that are None are dropped."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
         for key, value in attributes.items()
@@ -23,7 +23,7 @@ def element(name: str, *children: object, **attributes: str) -> Html:
 
 
 def join(parts: Iterable[object], separator: str = "") -> Html:
-    """Return the parts one after the other, those that are not `Html` escaped, without Nones."""
+    """Return the parts joined: text that is not `Html` is escaped, None is left out."""
     texts = (
         part if isinstance(part, Html) else escape(str(part)) for part in parts if part is not None
     )
@@ -51,7 +51,7 @@ def time_of(time_ms: int | None) -> Html:
 
 
 def duration_of(from_ms: int | None, to_ms: int | None) -> Html:
-    """Return how long something took, as text for people; empty when it has not begun."""
+    """Return a duration as text for people; empty when either time is None."""
     if from_ms is None or to_ms is None:
         return Html()
     seconds = max(0, to_ms - from_ms) / 1000

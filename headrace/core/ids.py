@@ -1,4 +1,4 @@
-"""Random identifiers from one source that takes a seed, so that a test can have the same ids twice."""
+"""Random identifiers from one source with an optional seed, so that a test can get the same ids twice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Ids:
             return "".join(self._random.choice(_UPPER_ALNUM) for _ in range(length))
 
     def alnum(self, length: int) -> str:
-        """Return `length` letters, large and small, and digits, as in the names that CloudFormation gives."""
+        """Return `length` letters, upper and lower case, and digits, as in the names that CloudFormation makes."""
         with self._lock:
             return "".join(self._random.choice(_ALNUM) for _ in range(length))
 

@@ -1,4 +1,4 @@
-"""Minor versions of Sparks and Pythons as pairs of numbers, which can be compared."""
+"""Minor versions of Spark and Python as pairs of numbers, which can be compared."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Matches regular expressions that clients send, in bounded time, whatever the pattern and the text.
 
-Java's regular expressions run on RE2, which takes time in proportion to the text. What RE2 cannot express (looking
-around, back references, possessive repeats) runs on the `regex` module under a deadline of CPU time. Both let other
-threads run meanwhile. What a request may spend on all its patterns together is an `Effort`. Wildcards need neither
-engine: see `headrace.core.wildcards`. Nothing else in headrace may make a regular expression of a client's text,
-which tests/security/test_patterns.py holds.
+Java's regular expressions run on RE2, which takes time in proportion to the text. Patterns that RE2 cannot express
+(lookaround, back references, possessive repeats) run on the `regex` module under a deadline of CPU time. Both let other
+threads run meanwhile. An `Effort` limits the time that one request spends on all its patterns. Wildcards need neither
+engine: see `headrace.core.wildcards`. No other code in headrace may make a regular expression from a client's text;
+tests/security/test_patterns.py checks this.
 """
 
 # RE2's bindings have no types.
@@ -26,16 +26,16 @@ from headrace.core import java_regex
 from headrace.core.java_regex import BadPattern, Node, NotLinear
 from headrace.core.java_regex.nodes import MAX_CODE_POINT
 
-# The longest of AWS's own models has 1,400 characters.
+# The longest pattern in AWS's own models has 1,400 characters.
 MOST_CHARACTERS = 8192
 # The longest pattern that may need backtracking: while Python compiles it no other thread runs.
 MOST_BACKTRACKING_CHARACTERS = 2048
-# What RE2 may take for one pattern, its automaton included.
+# The memory that RE2 may use for one pattern, its automaton included.
 MEMORY_BYTES = 2 << 20
 # A program of n instructions takes n steps a byte at worst: two hundred millions are about half a second.
 MOST_STEPS = 200_000_000
 DEADLINE_S = 0.25
-# What one request may spend in all: the steps of one match, four deadlines, and under a second of compilation.
+# What one request may spend in total: the steps of one match, four deadlines, and under a second of compilation.
 MOST_BACKTRACKING_S = 1.0
 MOST_CHARACTERS_A_REQUEST = 8 * MOST_CHARACTERS
 _ASCII = 0x7F
@@ -53,7 +53,7 @@ class Pattern(Protocol):
     """A compiled pattern. Thread-safe."""
 
     def matches(self, text: str, effort: Effort | None = None) -> bool:
-        """Whether the whole text matches, on its own or as part of an effort. Raises MatchTooLong."""
+        """Whether the whole text matches; the cost counts towards `effort`, if one is given. Raises MatchTooLong."""
         ...
 
 
@@ -61,7 +61,7 @@ class Pattern(Protocol):
 class Effort:
     """The effort that one request may still spend on matching clients' patterns. Not thread-safe.
 
-    One match is bounded; a template with 200 patterns and thousands of items to hold against them is many matches.
+    Each match is bounded, but a template with 200 patterns and thousands of values to check is many matches.
     """
 
     steps: int = MOST_STEPS
@@ -85,7 +85,7 @@ class Effort:
 def java_pattern(pattern: str) -> Pattern:
     r"""Return a client's pattern in Java's syntax, which matches whole texts. Raises PatternRefused.
 
-    Differs from Java where RE2 does: `$` never stands before a last line end, and words (`\b`) are of ASCII.
+    Differs from Java where RE2 does: `$` never matches before a final line end, and `\b` knows ASCII words only.
     """
     if len(pattern) > MOST_CHARACTERS:
         raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
@@ -133,7 +133,7 @@ def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A repeated set of characters, for which `re` itself is linear."""
+    """A repeated set of characters, which `re` matches in linear time."""
 
     compiled: re.Pattern[str]
 
@@ -142,11 +142,11 @@ class _Run:
 
 
 class _NotTaken(Exception):
-    """RE2 does not take the pattern: nested counts, or a property that it does not know."""
+    """RE2 does not accept the pattern: it has nested counts, or a property that RE2 does not know."""
 
 
 class _Linear:
-    """A pattern on RE2: one program for texts of ASCII, which is much smaller, and one for all."""
+    """A pattern on RE2: a small program for ASCII texts, and one for all texts."""
 
     def __init__(self, node: Node, bounds: _Bounds) -> None:
         self._node = node
@@ -162,7 +162,7 @@ class _Linear:
                 self._all = _program(self._node, MAX_CODE_POINT, self._bounds)
             except (BadPattern, _NotTaken) as error:
                 raise MatchTooLong from error
-        # Lone surrogates, which JSON can carry, are in no text and match nothing but themselves.
+        # Lone surrogates, which JSON can carry, cannot be encoded; they match nothing but themselves.
         return self._all.matches(text.encode("utf-8", "surrogatepass"), effort)
 
 

@@ -12,7 +12,7 @@ class ResourceRefused(Exception):
     """A resource could not be made, changed or deleted.
 
     Attributes:
-        code: a HandlerErrorCode of AWS's, such as `AlreadyExists`.
+        code: AWS's HandlerErrorCode, such as `AlreadyExists`.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -21,7 +21,7 @@ class ResourceRefused(Exception):
 
 
 class ResourceCancelled(Exception):
-    """The operation on a resource was given up."""
+    """The operation on a resource was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class KnownResource:
 
     Attributes:
         identifier: its physical id.
-        attributes: what GetAtt gives of it, by name.
+        attributes: the values that Fn::GetAtt returns, by name.
         changed_ms: when it was last changed, in milliseconds since the epoch.
     """
 
@@ -42,11 +42,11 @@ class KnownResource:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePlace:
-    """Where an operation on a resource happens, and how it ends early.
+    """The account and region of an operation on a resource, and the event that cancels it.
 
     Attributes:
-        stop: set when the operation is to be given up.
-        note_made: is told the physical id as soon as there is one.
+        stop: an event; when it is set, the operation is cancelled.
+        note_made: is called with the physical id as soon as the resource has one.
     """
 
     account: str
@@ -63,7 +63,7 @@ class ResourceTypes(Protocol):
         ...
 
     def is_known(self, kind: str) -> bool:
-        """Whether there is such a type here at all."""
+        """Whether headrace has a resource type of this name."""
         ...
 
     def create(
@@ -83,5 +83,5 @@ class ResourceTypes(Protocol):
         ...
 
     def in_stacks(self, account: str, region: str, kind: str) -> list[KnownResource]:
-        """Return the resources of a type that stacks have."""
+        """Return all resources of a type in stacks."""
         ...

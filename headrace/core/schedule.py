@@ -1,4 +1,4 @@
-"""The schedule of background workers: which are ready, which wait for a time or a wake, which run, which have ended.
+"""The schedule of background workers: which are ready, waiting (for a time or a wake), running or ended.
 
 Pure bookkeeping, so that tests can step it: no thread, no lock, no clock. Not thread-safe; `Supervisor` holds its
 lock around every call. Seconds are those of a monotonic clock.
@@ -14,12 +14,12 @@ from typing import Generic, TypeVar
 
 FIRST_BACKOFF_S = 0.1
 LONGEST_BACKOFF_S = 30.0
-# How many outdated times the heap may hold beyond the valid ones before it is swept.
+# How many outdated entries the heap may hold beyond the valid ones before it is swept.
 _STALE_AT_MOST = 64
 
 
 class Stage(Enum):
-    """Where a worker is."""
+    """The state of a worker."""
 
     READY = "ready"
     RUNNING = "running"
@@ -28,17 +28,17 @@ class Stage(Enum):
 
 
 class Turn:
-    """One worker's place in the schedule. Its fields are the schedule's alone to change."""
+    """One worker's entry in the schedule. Only the schedule changes its fields."""
 
     __slots__ = ("backoff_s", "due_s", "is_stopping", "is_woken", "ready_s", "stage")
 
     def __init__(self) -> None:
         self.stage = Stage.READY
-        # A wake that came during the step: there is to be another one.
+        # A wake came during the step: another step follows.
         self.is_woken = False
         self.is_stopping = False
         self.due_s = math.inf
-        # When its time came; minus infinity when somebody woke it.
+        # When it became due; minus infinity when it was woken.
         self.ready_s = -math.inf
         self.backoff_s = FIRST_BACKOFF_S
 
@@ -47,7 +47,7 @@ T = TypeVar("T", bound=Turn)
 
 
 class Schedule(Generic[T]):
-    """All turns of a supervisor. At most one step of a worker runs at a time; the ready are served in their order."""
+    """All workers of a supervisor. A worker runs one step at a time; ready workers are served in order."""
 
     def __init__(self) -> None:
         self._ready: deque[T] = deque()
@@ -56,30 +56,30 @@ class Schedule(Generic[T]):
         self._count = 0
 
     def add(self, turn: T) -> None:
-        """Take in a new worker; its first step is due now."""
+        """Add a new worker; its first step is due now."""
         self._ready.append(turn)
 
     def next(self) -> T | None:
-        """Return the first that is ready, running from now on; None when nobody is."""
+        """Return the first ready worker and mark it running; None when none is ready."""
         while self._ready:
             turn = self._ready.popleft()
-            # Those that were stopped meanwhile are over.
+            # A worker that was stopped while it was ready has ended.
             if turn.stage is Stage.READY:
                 turn.stage = Stage.RUNNING
-                # Forgotten before the step, so that a wake that arrives while it runs leads to another.
+                # Cleared before the step, so that a wake during the step causes another step.
                 turn.is_woken = False
                 return turn
         return None
 
     def give_back(self, turn: T) -> None:
-        """Put a turn that `next` returned at the front again: there was no thread for its step."""
+        """Put a worker that `next` returned back at the front: there was no thread for its step."""
         turn.stage = Stage.ENDED if turn.is_stopping else Stage.READY
         self._ready.appendleft(turn)
 
     def wake(self, turn: T) -> bool:
-        """Make a worker's next step happen now; return whether it has become ready by that.
+        """Make a worker's next step due now; return whether this made the worker ready.
 
-        One that has failed waits for its next try all the same.
+        A worker whose last step failed still waits for its next try.
         """
         if turn.stage is Stage.WAITING:
             if turn.backoff_s > FIRST_BACKOFF_S:
@@ -97,14 +97,14 @@ class Schedule(Generic[T]):
             turn.stage = Stage.ENDED
 
     def finish(self, turn: T, delay_s: float, now_s: float) -> None:
-        """Take back a worker whose step has returned the seconds until the next."""
+        """Record that a worker's step has ended, and that the next one is due in `delay_s`."""
         turn.backoff_s = FIRST_BACKOFF_S
         self._put_back(turn, delay_s, now_s)
 
     def fail(self, turn: T, now_s: float) -> None:
-        """Take back a worker whose step has raised: it is tried again later and later.
+        """Record that a worker's step has raised; the delay before the next try doubles each time.
 
-        A wake does not shorten the wait: whatever woke it would make it fail again and again.
+        A wake does not shorten the delay, or frequent wakes would make it fail again and again.
         """
         turn.is_woken = False
         delay_s, turn.backoff_s = turn.backoff_s, min(turn.backoff_s * 2, LONGEST_BACKOFF_S)
@@ -115,7 +115,7 @@ class Schedule(Generic[T]):
         turn.stage = Stage.ENDED
 
     def release_due(self, now_s: float) -> None:
-        """Make those ready whose time has come."""
+        """Make every worker ready that is due."""
         while self._due and self._due[0][0] <= now_s:
             due_s, _, turn = heapq.heappop(self._due)
             if turn.stage is Stage.WAITING and turn.due_s == due_s:
@@ -123,14 +123,14 @@ class Schedule(Generic[T]):
 
     @property
     def next_due_s(self) -> float:
-        """When the next worker's time comes; infinite when nobody waits for a time."""
+        """When the next worker is due; infinite when none waits for a time."""
         while self._due and not _holds(self._due[0]):
             heapq.heappop(self._due)
         return self._due[0][0] if self._due else math.inf
 
     @property
     def ready_s(self) -> float:
-        """Since when the first of those that are ready is; infinite when nobody is."""
+        """Since when the first ready worker has been ready; infinite when none is ready."""
         while self._ready:
             if self._ready[0].stage is Stage.READY:
                 return self._ready[0].ready_s
@@ -157,7 +157,7 @@ class Schedule(Generic[T]):
         self._ready.append(turn)
 
     def _leave_heap(self, turn: T) -> None:
-        """Make a waiting worker's time invalid; the heap is swept when most of it is invalid."""
+        """Invalidate a waiting worker's entry in the heap; the heap is swept when most entries are invalid."""
         if turn.stage is not Stage.WAITING or turn.due_s == math.inf:
             return
         turn.due_s = math.inf

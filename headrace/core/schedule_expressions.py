@@ -1,4 +1,4 @@
-"""When `rate(...)`, `cron(...)` and `at(...)` of EventBridge's rules and schedules are due. Pure functions.
+"""Computes when `rate(...)`, `cron(...)` and `at(...)` of EventBridge rules and schedules are due. Pure functions.
 
 Documented: https://docs.aws.amazon.com/scheduler/latest/UserGuide/schedule-types.html and
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-scheduled-rule-pattern.html.
@@ -25,12 +25,12 @@ _FIELDS = (
     ("day of week", 1, 7, _DAYS),
     ("year", 1970, 2199, _NO_NAMES),
 )
-# How many days ahead a time is looked for: leap days are eight years apart at most.
+# How many days ahead to look for a matching time: leap days are eight years apart at most.
 _MOST_DAYS = 366 * 9
 
 
 class BadExpression(ValueError):
-    """The text is no schedule expression; its message is why."""
+    """The text is not a schedule expression; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Cron:
     years: frozenset[int]
 
     def after(self, moment: datetime) -> datetime | None:
-        """Return the first time after a naive local one."""
+        """Return the first matching time after `moment`, both naive local times."""
         day = moment.date()
         for _ in range(_MOST_DAYS):
             if day.year in self.years and day.month in self.months and self._fits(day):
@@ -99,7 +99,7 @@ def _number(text: str, field: int) -> int:
     name, first, last, names = _FIELDS[field]
     number = names.get(text.upper()) if not text.isdecimal() else int(text)
     if number is None or not first <= number <= last:
-        raise BadExpression(f"{text!r} is no {name}")
+        raise BadExpression(f"{text!r} is not a valid {name}")
     return number
 
 
@@ -110,7 +110,7 @@ def _numbers(text: str, field: int) -> tuple[int, ...]:
         span, slash, step = part.partition("/")
         low, dash, high = span.partition("-")
         if slash and (not step.isdecimal() or int(step) < 1):
-            raise BadExpression(f"{part!r} has no step")
+            raise BadExpression(f"the step of {part!r} is not a whole number above 0")
         if span in ("*", "?"):
             start, end = first, last
         else:
@@ -129,9 +129,9 @@ def _numbers(text: str, field: int) -> tuple[int, ...]:
 def _cron(text: str) -> _Cron:
     parts = text.split()
     if len(parts) != len(_FIELDS):
-        raise BadExpression("a cron expression has six fields")
+        raise BadExpression(f"a cron expression has six fields, not {len(parts)}")
     if (parts[2] == "?") == (parts[4] == "?"):
-        raise BadExpression("one of day of month and day of week is '?'")
+        raise BadExpression("exactly one of day of month and day of week must be '?'")
     made = _Cron(
         _numbers(parts[0], 0),
         _numbers(parts[1], 1),
@@ -150,13 +150,13 @@ def _cron(text: str) -> _Cron:
 def next_time(
     expression: str, *, since: datetime, after: datetime, zone: str = "UTC"
 ) -> datetime | None:
-    """Return when an expression is due first after a time, in UTC; None for never again. Raises BadExpression.
+    """Return the next time, in UTC, at which an expression is due; None when there is none. Raises BadExpression.
 
     Args:
         expression: as AWS writes it.
-        since: from when rates are counted.
-        after: a time, with its zone as `since`.
-        zone: whose clock `cron` and `at` go by.
+        since: the time from which a rate counts its periods.
+        after: the result is later than this time; both times have a zone.
+        zone: the time zone of `cron` and `at`.
     """
     match = re.fullmatch(r"(rate|cron|at)\((.*)\)", expression.strip())
     if match is None:
@@ -169,12 +169,12 @@ def next_time(
     try:
         place = ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise BadExpression(f"{zone!r} is no time zone") from error
+        raise BadExpression(f"{zone!r} is not a time zone") from error
     if kind == "at":
         try:
             moment = datetime.fromisoformat(inner).replace(tzinfo=place).astimezone(UTC)
         except ValueError as error:
-            raise BadExpression(f"{inner!r} is no time") from error
+            raise BadExpression(f"{inner!r} is not a time") from error
         return moment if moment > after else None
     found = _cron(inner).after(after.astimezone(place).replace(tzinfo=None))
     return None if found is None else found.replace(tzinfo=place).astimezone(UTC)

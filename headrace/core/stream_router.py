@@ -1,4 +1,4 @@
-"""Reads streams of several services as one `StreamReader`: a stream's ARN says whose it is. Thread-safe."""
+"""Reads streams of several services through one `StreamReader`: the ARN names the service. Thread-safe."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from headrace.core.ports import (
 
 
 class StreamRouter:
-    """Implements `headrace.core.ports.StreamReader` by one reader for each service, named as in an ARN."""
+    """Implements `headrace.core.ports.StreamReader` with one reader for each service, by the service's name in ARNs."""
 
     def __init__(self, readers: Mapping[str, StreamReader]) -> None:
         self._readers = dict(readers)
 
     def _of(self, arn: str) -> StreamReader:
-        """Return the reader of a stream. Raises StreamNotFound for a service that has no streams."""
+        """Return the reader of a stream's service. Raises StreamNotFound when the service has no streams."""
         service = (arn.split(":", 3) + [""] * 3)[2]
         reader = self._readers.get(service)
         if reader is None:

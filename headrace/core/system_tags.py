@@ -1,8 +1,8 @@
-"""Says who may set tags whose keys begin with `aws:`: AWS's own services, such as CloudFormation, and no user.
+"""Reserves tags whose keys begin with `aws:` for AWS's own services, such as CloudFormation: users cannot set them.
 
-CloudFormation puts the stack and the logical id on each resource that it makes, by the same operations by which users
-set tags. It names its tags here while it calls, so that the services' refusal of such keys lets these pass.
-Source: CloudFormation's user guide, "Resource tag" (documented); each service refuses users in words of its own.
+CloudFormation tags each resource that it makes with the stack and the logical id, by the same operations that users
+call. It names these tags here during the call, so that the services, which refuse such keys, accept them. Source:
+CloudFormation's user guide, "Resource tag" (documented); each service has its own error for users.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOW = _OfThread()
 
 @contextmanager
 def may_set(keys: Iterable[str]) -> Generator[None]:
-    """Let this thread's calls meanwhile set tags with these keys."""
+    """Let this thread set tags with these keys inside the `with` block."""
     before, _NOW.keys = _NOW.keys, frozenset(keys)
     try:
         yield
@@ -32,7 +32,7 @@ def may_set(keys: Iterable[str]) -> Generator[None]:
 
 
 def are_set_now(key: str) -> bool:
-    """Whether a service of AWS sets a tag with this key by the call under way on this thread."""
+    """Whether the call that runs on this thread comes from an AWS service that may set this key."""
     return key in _NOW.keys
 
 
@@ -42,10 +42,10 @@ def is_system(key: str) -> bool:
 
 
 def is_refused(key: str) -> bool:
-    """Whether the caller may not set or remove a tag with this key."""
+    """Whether the caller is refused to set or remove a tag with this key."""
     return is_system(key) and not are_set_now(key)
 
 
 def counted(keys: Iterable[str]) -> int:
-    """Return how many different keys count towards a resource's quota of tags."""
+    """Return how many of the different keys count towards a resource's quota of tags."""
     return sum(not is_system(key) for key in set(keys))

@@ -1,4 +1,4 @@
-"""Limits a rate by a token bucket, which holds at most one second's worth. Not thread-safe."""
+"""Limits a rate by a token bucket, which holds the tokens of one second at most. Not thread-safe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TokenBucket:
         return self._level >= min(amount, self._per_s)
 
     def take(self, amount: int) -> None:
-        """Take it, after `has`."""
+        """Take the amount; call `has` first."""
         self._level -= amount
 
     def is_full(self, now_ms: int) -> bool:

@@ -1,4 +1,4 @@
-"""Small functions for members of requests and answers: absent members, None, times, and lists cut into pages."""
+"""Small functions for members of requests and answers: absent members, None, timestamps and pagination."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _T = TypeVar("_T")
 
 
 def listed(mapping: Mapping[str, Any], name: str) -> list[Any]:
-    """Return the list under `name`, empty when there is none."""
+    """Return the list at `name`, empty when it is absent."""
     return list(mapping.get(name) or [])
 
 
 def mapped(mapping: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the mapping under `name`, empty when there is none."""
+    """Return the mapping at `name`, empty when it is absent."""
     return dict(mapping.get(name) or {})
 
 
 def section(mapping: Mapping[str, Any], *path: str) -> dict[str, Any]:
-    """Return the mapping at `path`, itself and no copy; empty when it or what holds it is missing."""
+    """Return the nested mapping at `path` (not a copy); empty when any part of the path is absent."""
     found: Any = mapping
     for name in path:
         found = found.get(name) or {}
@@ -29,17 +29,17 @@ def section(mapping: Mapping[str, Any], *path: str) -> dict[str, Any]:
 
 
 def present(members: Mapping[str, Any]) -> Any:
-    """Return a dict of the members that are not None: an answer's shape, whose optional members may be absent."""
+    """Return a dict of the members that are not None, for answers whose optional members may be absent."""
     return {name: value for name, value in members.items() if value is not None}
 
 
 def moment(time_ms: int) -> datetime:
-    """Return epoch milliseconds as an aware datetime, which is what AWS's shapes hold."""
+    """Return epoch milliseconds as an aware datetime, as the shapes of requests and answers hold times."""
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
 def mapping_in(value: Any) -> dict[str, Any]:
-    """Return a value that should be a mapping; an empty one in place of anything else."""
+    """Return `value` when it is a mapping, else an empty mapping."""
     return cast("dict[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -54,7 +54,7 @@ def iso_of(time_ms: int) -> str:
 
 
 class BadMarker(ValueError):
-    """A marker that `page_of` has not made."""
+    """The marker did not come from `page_of`."""
 
 
 def page_of(
@@ -63,9 +63,9 @@ def page_of(
     """Return one page of `items`, and the marker of the next page or None.
 
     Args:
-        items: all of them, in an order that does not change from page to page.
-        marker: what an earlier call returned; None for the first page.
-        most: how many items a page has at most; None for all.
+        items: all items, in an order that does not change from page to page.
+        marker: the marker that the previous page returned; None for the first page.
+        most: the largest number of items in a page; None for all.
 
     Raises:
         BadMarker: the marker is not one of ours.
@@ -83,7 +83,7 @@ def _offset(marker: str) -> int:
         digits = base64.b64decode(marker, validate=True)
     except ValueError:
         raise BadMarker(marker) from None
-    # Not int() alone, which also takes a sign, blanks and underscores.
+    # int() alone also accepts a sign, blanks and underscores.
     if not digits.isdigit():
         raise BadMarker(marker)
     return int(digits)

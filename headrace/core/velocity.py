@@ -1,9 +1,9 @@
-"""Fills templates of the Velocity Template Language, as API Gateway's mapping templates are written in it.
+"""Renders templates of the Velocity Template Language (VTL), the language of API Gateway's mapping templates.
 
-A template reaches nothing but the values it is given: JSON's own, and objects whose members are listed (`Members`).
-No attribute of a Python object can be named. Steps and output are bounded, so that no template runs for ever.
-Language: https://velocity.apache.org/engine/1.7/vtl-reference.html (documented). Macros, #parse, #include and
-#evaluate are not part of it here. Pure functions, thread-safe.
+A template can use only the values that it is given: JSON values, and objects with listed members (`Members`). It cannot
+name an attribute of a Python object. Steps and output are bounded, so that no template runs for ever. Language:
+https://velocity.apache.org/engine/1.7/vtl-reference.html (documented). Macros, #parse, #include and #evaluate are not
+supported. Pure functions, thread-safe.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_STEPS = 200_000
 
 
 class _Stop(Exception):
-    """`#stop`: nothing of the template is rendered after it."""
+    """`#stop`: rendering ends here."""
 
 
 class _Break(Exception):
@@ -39,11 +39,12 @@ class _Break(Exception):
 
 
 def render(template: str, variables: Mapping[str, Any]) -> str:
-    """Return the filled template. Raises TemplateError.
+    """Return the rendered template. Raises TemplateError.
 
     Args:
         template: the template's text.
-        variables: what its references name: JSON values and `Members`. It is not changed, what it holds may be.
+        variables: the values of its references, by name: JSON values and `Members`. The mapping itself is not changed;
+            lists and objects in it may be.
     """
     nodes = Parser(template).parse()
     run = _Run(dict(variables))
@@ -58,7 +59,7 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
 @dataclass(slots=True)
 class _Run:
-    """One rendering: what the references name, and what is written so far."""
+    """One rendering: the variables, and the output so far."""
 
     variables: dict[str, Any]
     parts: list[str] = field(default_factory=list[str])
@@ -142,7 +143,7 @@ class _Run:
                 items[key] = value
 
     def reference(self, chain: Any) -> Any:
-        """Return what a reference leads to; None when it leads nowhere."""
+        """Return the value of a reference; None when it has none."""
         name, *accesses = chain
         value: Any = self.variables.get(name)
         for kind, *rest in accesses:
@@ -159,7 +160,7 @@ class _Run:
         return value
 
     def value(self, expression: Expression) -> Any:
-        """Return what an expression is worth."""
+        """Return the value of an expression."""
         self.step()
         kind, *rest = expression
         if kind == "constant":
@@ -194,7 +195,7 @@ class _Run:
 
 
 def is_true(value: Any) -> bool:
-    """Whether a condition holds: all but null and false does."""
+    """Whether a condition is true: every value but null and false is."""
     return value is not None and value is not False
 
 
@@ -244,11 +245,11 @@ def _binary(kind: str, left: Any, right: Any) -> Any:
         if right == 0:
             return None
         if isinstance(left, int) and isinstance(right, int):
-            # Java's division goes towards zero.
+            # Java's integer division rounds towards zero.
             quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
             return quotient if kind == "/" else left - quotient * right
         return left / right if kind == "/" else left % right
     made = {"+": operator.add, "-": operator.sub, "*": operator.mul}[kind](left, right)
     if isinstance(made, int) and abs(made) > 2**63:
-        raise TemplateError("a number of the template is too large")
+        raise TemplateError("a number in the template is too large")
     return made

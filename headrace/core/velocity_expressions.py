@@ -26,22 +26,22 @@ _WORDS = {"true": True, "false": False, "null": None}
 
 
 class TemplateError(ValueError):
-    """A template that cannot be read or filled; its text is one sentence."""
+    """A template cannot be parsed or rendered; the message is one sentence."""
 
 
 class ExpressionReader(ABC):
-    """A place in a template, and what can be read there but text and directives."""
+    """Reads references and expressions from the current position of a template."""
 
     def __init__(self, text: str, depth: int = 0) -> None:
         self._text = text
         self._at: int = 0
         self._depth: int = depth
-        # What is nested inside a string may not end a block around it.
+        # A directive inside a string cannot end a block outside the string.
         self._is_inner = depth > 0
 
     @abstractmethod
     def _template_in(self, content: str) -> list[Node]:
-        """Return the nodes of the template that a string in double quotes is."""
+        """Return the nodes of a string in double quotes, which is a template itself."""
 
     def _deeper(self) -> None:
         self._depth += 1
@@ -49,7 +49,7 @@ class ExpressionReader(ABC):
             raise TemplateError("the template is nested too deeply")
 
     def _reference(self) -> tuple[list[Any], bool] | None:
-        """Read a reference at a `$`; return its chain and whether it is quiet; None when it is none."""
+        """Read a reference at a `$`; return its chain and whether it is quiet (`$!`); None when it is plain text."""
         text = self._text
         self._at += 1
         is_quiet = text.startswith("!", self._at)
@@ -96,7 +96,7 @@ class ExpressionReader(ABC):
                 chain.append(("index", self._expression()))
                 self._expect("]")
             elif text[self._at] == "[":
-                # Inside a string a bracket may be text.
+                # Inside a string a bracket may be plain text.
                 at = self._at
                 try:
                     self._at += 1
@@ -203,7 +203,7 @@ class ExpressionReader(ABC):
             pieces.append(text[at:end])
             if text[end + 1 : end + 2] != quote:
                 break
-            # A quote is doubled inside of a string.
+            # Inside a string, two quotes stand for one.
             pieces.append(quote)
             at = end + 2
         self._at = end + 1

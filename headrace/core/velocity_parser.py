@@ -25,7 +25,7 @@ class Parser(ExpressionReader):
     # --- text and directives ----------------------------------------------------------------------
 
     def _block(self, ends: tuple[str, ...]) -> tuple[list[Node], str]:
-        """Read up to one of the directives `ends`, which is read too; return it, or '' at the end of the text."""
+        """Read up to and including one of the directives `ends`; return its name, or '' at the end of the text."""
         self._deeper()
         nodes: list[Node] = []
         text = self._text
@@ -58,7 +58,7 @@ class Parser(ExpressionReader):
         return min((at for at in found if at >= 0), default=len(self._text))
 
     def _directive_name(self) -> str:
-        """Read a directive's name, or a comment; '' for a lone `#`, `comment` for what writes nothing."""
+        """Read a directive's name, or a whole comment; return '' for a lone `#`, and `comment` after a comment."""
         text, at = self._text, self._at
         if text.startswith("##", at):
             end = text.find("\n", at)

@@ -1,6 +1,6 @@
-"""The values of Velocity templates: how they look as text, and the methods that templates may call on them."""
+"""The values of Velocity templates: how they are written as text, and the methods that templates can call on them."""
 
-# The methods of JSON values take whatever JSON has.
+# The methods of JSON values take any JSON value.
 # pyright: reportUnknownLambdaType=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownVariableType=false
 
@@ -18,12 +18,12 @@ MOST_CHARACTERS = 10 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """An object that templates see no more of than this.
+    """An object of which templates can use the listed properties and methods only.
 
     Attributes:
-        properties: its properties: values, or functions that return one.
-        methods: its methods, which get their arguments' values.
-        text: how it looks as text.
+        properties: the properties: values, or functions that return the value.
+        methods: the methods, which get the values of the arguments.
+        text: the object as text.
     """
 
     properties: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -39,7 +39,7 @@ def text_of(value: Any) -> str:
 
 
 def _write(value: Any, parts: list[str], left: list[int]) -> None:
-    """Write a value; `left` is how many characters it may have: lists in lists can be longer than all memory."""
+    """Write a value of at most `left` characters: nested lists can have a text that is larger than the memory."""
     if isinstance(value, dict):
         parts.append("{")
         for at, (key, each) in enumerate(cast("dict[str, Any]", value).items()):
@@ -60,14 +60,14 @@ def _write(value: Any, parts: list[str], left: list[int]) -> None:
         parts.append({None: "null", True: "true", False: "false"}[value])
     else:
         parts.append(value.text if isinstance(value, Members) else str(value))
-    # A part takes more room than its characters.
+    # A part takes more memory than its characters.
     _count(left, len(parts[-1]) + 16)
 
 
 def _count(left: list[int], characters: int) -> None:
     left[0] -= characters
     if left[0] < 0:
-        raise TemplateError(f"a text of the template has more than {MOST_CHARACTERS} characters")
+        raise TemplateError(f"a text in the template has more than {MOST_CHARACTERS} characters")
 
 
 def joined(left: Any, right: Any) -> str:
@@ -78,7 +78,7 @@ def joined(left: Any, right: Any) -> str:
 
 
 def are_equal(left: Any, right: Any) -> bool:
-    """Whether two values are the same; of different kinds, whether they look the same."""
+    """Whether two values are equal; values of different types are compared as text."""
     if left is None or right is None:
         return left is right
     if is_number(left) and is_number(right):
@@ -87,12 +87,12 @@ def are_equal(left: Any, right: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number; true and false are none."""
+    """Whether a value is a number; true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def method(value: Any, name: str, arguments: list[Any]) -> Any:
-    """Call a method of a value. Raises TemplateError for one that templates do not have."""
+    """Call a method of a value. Raises TemplateError when templates have no such method."""
     table: Mapping[str, Callable[..., Any]]
     if isinstance(value, Members):
         table, arguments = value.methods, arguments
@@ -129,16 +129,18 @@ def _replaced(text: str, old: str, new: str) -> str:
 
 
 def _replaced_all(text: str, pattern: str, new: str) -> str:
-    """Replace what Java would take for a regular expression; only one that is plain text is taken here."""
+    """Implement Java's replaceAll for a regular expression that is plain text; other ones raise TemplateError."""
     plain, at = "", 0
     while at < len(pattern):
         char = pattern[at]
         follows = pattern[at + 1 : at + 2]
-        # A backslash before what is no letter or digit is that character itself.
+        # A backslash before any character but a letter or digit stands for that character.
         if char == "\\" and follows and not follows.isalnum():
             char, at = follows, at + 1
         elif char in "\\^$.|?*+()[]{}":
-            raise TemplateError("headrace's mapping templates replace plain texts, no patterns")
+            raise TemplateError(
+                "headrace's mapping templates can replace plain text only, not regular expressions"
+            )
         plain, at = plain + char, at + 1
     return _replaced(text, plain, new.replace("\\", ""))
 

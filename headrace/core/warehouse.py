@@ -1,6 +1,6 @@
-"""The protocol through which services use Redshift clusters and workgroups: their tables and their addresses.
+"""The protocol through which services use Redshift clusters and workgroups: their tables and endpoints.
 
-All implementations are thread-safe. What a cluster is (its databases, its users) is PostgreSQL's; SQL is Redshift's.
+All implementations are thread-safe. PostgreSQL holds a cluster's databases and users; statements are in Redshift's SQL.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 EXTRA = "redshift"
-# Why something failed, as Firehose names it after `Redshift.`; a statement of a client that fails is a DataLoadFailed
-# or a StatementFailed.
+# Why a load failed: the name that follows `Redshift.` in Firehose's error codes. A client's own statement fails with
+# DataLoadFailed or StatementFailed.
 Kind = Literal[
     "TableNotFound",
     "SyntaxError",
@@ -35,15 +35,15 @@ Kind = Literal[
 
 
 class WarehouseUnavailable(Exception):
-    """No PostgreSQL can be started here; the text is one sentence that says what to install."""
+    """No PostgreSQL can be started on this machine; the message is one sentence that says what to install."""
 
 
 class WarehouseNotFound(LookupError):
-    """There is no such cluster or workgroup; the text is one sentence that says so."""
+    """There is no such cluster or workgroup; the message is one sentence."""
 
 
 class WarehouseError(Exception):
-    """A connection or a statement failed. `kind` says how; the text is Redshift's sentence."""
+    """A connection or a statement failed. `kind` says how; the message is Redshift's sentence."""
 
     def __init__(self, kind: Kind, message: str) -> None:
         super().__init__(message)
@@ -52,17 +52,17 @@ class WarehouseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """What a cluster or a workgroup was made with.
+    """The settings with which a cluster or a workgroup was created.
 
     Attributes:
         kind: `cluster`, or `workgroup` of Redshift Serverless.
         name: its identifier.
-        user: the administrator's.
-        password: the administrator's; empty when a service keeps it, so that nobody can log in with it.
-        database: its first.
-        port: that it was asked to have.
+        user: the name of the administrator.
+        password: the administrator's password; empty when AWS manages it, so that nobody can log in with it.
+        database: the name of its first database.
+        port: the port that was requested.
         roles: the IAM roles that its COPY statements may name.
-        default_role: the one that `IAM_ROLE default` names; empty for none.
+        default_role: the role that `IAM_ROLE default` names; empty for none.
     """
 
     kind: Literal["cluster", "workgroup"]
@@ -78,15 +78,15 @@ class ClusterSpec:
 
     @property
     def key(self) -> str:
-        """A name for it that is unique in this cloud, and a file name."""
+        """A name that is unique in this cloud and valid as a file name."""
         return f"{self.kind}-{self.account}-{self.region}-{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """As whom to connect: a user with a password; without one (None), as a user whom AWS has already identified.
+    """The user of a connection, with a password, or with None for a user whom AWS has already identified.
 
-    `is_made`: such a user is made when it is not there, as AWS does for IAM identities.
+    `is_made`: create the user when it does not exist, as AWS does for IAM identities.
     """
 
     user: str
@@ -101,25 +101,25 @@ def user_of(arn: str) -> str:
 
 
 MayRead = Callable[[str, str, str], str]
-"""Takes a role, an action and an ARN; gives the sentence with which AWS refuses it, empty when it does not."""
+"""Takes a role, an action and an ARN; returns AWS's sentence that refuses the action, empty when it is allowed."""
 
 
 def anybody(role: str, action: str, resource: str) -> str:
-    """Let everybody read everything. A `MayRead`."""
+    """Allow every role every action. A `MayRead`."""
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A COPY that happens once.
+    """A COPY that is carried out once, however often it is requested.
 
     Attributes:
-        jdbc_url: of the cluster and the database.
-        login: as whom.
+        jdbc_url: the JDBC URL of the cluster and the database.
+        login: the database user of the COPY.
         sql: the COPY statement, without credentials.
-        role: as whom S3 is read.
-        once: a name of this load: a load of that name that has happened is not repeated.
-        manifest: where the manifest of a COPY lies, for messages.
+        role: the IAM role that reads S3.
+        once: the name of this load; a second load of the same name does nothing.
+        may_read: says whether the role may read an object.
     """
 
     jdbc_url: str
@@ -149,12 +149,12 @@ class Column:
 
 @dataclass(slots=True)
 class Result:
-    """What a statement gave.
+    """The result of a statement.
 
     Attributes:
-        columns: None for a statement that gives no rows.
-        rows: values as Python has them: None, bool, int, float, bytes, or text for all else.
-        count: rows returned or changed; -1 for neither.
+        columns: None for a statement that returns no rows.
+        rows: Python values: None, bool, int, float, bytes, or str for all other types.
+        count: how many rows were returned or changed; -1 when the statement does neither.
     """
 
     columns: list[Column] | None = None
@@ -163,44 +163,44 @@ class Result:
 
 
 class Session(Protocol):
-    """A connection to a database. One thread at a time, but for `cancel`."""
+    """A connection to a database. For one thread at a time; any thread may call `cancel`."""
 
     pid: int
 
     def run(self, sql: str, parameters: Sequence[tuple[str, str]] = ()) -> Result:
-        """Run one statement in the transaction that is open. Raises WarehouseError."""
+        """Run one statement in the open transaction. Raises WarehouseError."""
         ...
 
     def commit(self) -> None:
-        """Make what was run last. Raises WarehouseError."""
+        """Commit the open transaction. Raises WarehouseError."""
         ...
 
     def rollback(self) -> None:
-        """Undo what was run since the last commit."""
+        """Roll the open transaction back."""
         ...
 
     def cancel(self) -> None:
-        """Ask the statement that runs to stop. Any thread."""
+        """Cancel the statement that runs. Any thread may call this."""
         ...
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         ...
 
 
 class Warehouses(Protocol):
-    """Finds clusters and workgroups and what is in them."""
+    """Finds clusters and workgroups, and connects to their databases."""
 
     def check(self) -> None:
-        """Raise WarehouseUnavailable when there is no PostgreSQL to be had."""
+        """Raise WarehouseUnavailable when no PostgreSQL can be started."""
         ...
 
     def endpoint_of(self, spec: ClusterSpec) -> tuple[str, int] | None:
-        """Return the host and port at which a cluster is reached, None where none can be. Does not wait for it."""
+        """Return the host and port of a cluster, None when it cannot have any. Does not wait until it is up."""
         ...
 
     def spec_of(self, kind: str, name: str, *, account: str, region: str) -> ClusterSpec:
-        """Return a cluster or a workgroup. Raises WarehouseNotFound."""
+        """Return the settings of a cluster or a workgroup. Raises WarehouseNotFound."""
         ...
 
     def open(self, spec: ClusterSpec, database: str, login: Login, *, may_read: MayRead) -> Session:
@@ -210,31 +210,32 @@ class Warehouses(Protocol):
     def lend(
         self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
     ) -> str:
-        """Let a user log in until a time (since 1970), and return its password.
+        """Give a user a password that is valid until `until_ms`, and return it.
 
         Raises WarehouseError, WarehouseUnavailable.
 
         Args:
             spec: the cluster.
-            user: is made when it is not there.
-            acts_as: as whom its sessions work; empty for itself. Where nobody of that name is, nobody logs in.
-            until_ms: time since 1970.
-            makes: whether whom it acts as is made, too.
+            user: the database user; it is created when it does not exist.
+            acts_as: the database user whose rights its sessions have; empty for its own. When that user does not exist,
+                the login fails.
+            until_ms: milliseconds since 1970.
+            makes: create the user `acts_as` too, when it does not exist.
 
         """
         ...
 
     def load(self, load: Load) -> int:
-        """Carry a COPY out once and return its rows, also when it has happened. Raises as `open`, WarehouseNotFound."""
+        """Carry a COPY out unless it was before; return its number of rows. Raises as `open`, and WarehouseNotFound."""
         ...
 
     def forget(self, kind: str, name: str, *, account: str, region: str) -> None:
-        """Delete what a cluster that is deleted holds."""
+        """Delete the data of a deleted cluster."""
         ...
 
 
 class NoWarehouses:
-    """There are no clusters: for services that are built without a cloud around them. A `Warehouses`."""
+    """A `Warehouses` without clusters, for services that are built without a cloud."""
 
     def check(self) -> None:
         """See `Warehouses.check`."""

@@ -1,8 +1,8 @@
 r"""Matches wildcards (`*` for any run of characters) in time proportional to the text. Pure functions.
 
-EventBridge's wildcards (`Wildcard`) have `\*` and `\\` for the characters themselves; how many of them a text can
-hold open at once is what AWS calls a rule's complexity. IAM's, EC2's and SQL's (`glob`) also have a sign for any one
-character.
+EventBridge's wildcards (`Wildcard`) have `\*` and `\\` for the characters themselves. AWS limits a rule's complexity:
+how many stars one text can hold open at once. The wildcards of IAM, EC2 and SQL (`Glob`, `glob_matches`) also have a
+sign for any one character.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from headrace.core import patterns
 from headrace.core.java_regex.nodes import MAX_CODE_POINT, CharacterSet, Concatenation, Node, Repeat
 from headrace.core.patterns import Pattern, PatternRefused
 
-# How many sets of open wildcards are looked at before a pattern counts as too complex.
+# How many sets of open wildcards are examined before a pattern counts as too complex.
 _MOST_SETS = 5_000
 _ANY = CharacterSet(((0, MAX_CODE_POINT),))
 
 
 class BadWildcard(ValueError):
-    """The text is no wildcard pattern; the message is EventBridge's reason."""
+    """The text is not a wildcard pattern; the message is EventBridge's reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wildcard:
-    """A pattern of literal parts with any run of characters between them; one part: no wildcard at all."""
+    """A pattern of literal parts with any run of characters between them; a single part has no wildcard."""
 
     parts: tuple[str, ...]
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text matches, each part taken as early as it comes."""
+        """Whether the whole text matches; each part is matched at its earliest position."""
         if len(self.parts) == 1:
             return self.parts[0] == text
         first, *middle, last = self.parts
@@ -52,7 +52,7 @@ class Wildcard:
 def parse_wildcard(pattern: str) -> Wildcard:
     """Return EventBridge's wildcard pattern. Raises BadWildcard.
 
-    The sentence about consecutive wildcards is recorded, that about escapes assumed.
+    The sentence about consecutive wildcards is recorded, the one about escapes assumed.
     """
     parts: list[str] = []
     part: list[str] = []
@@ -73,13 +73,13 @@ def parse_wildcard(pattern: str) -> Wildcard:
     return Wildcard((*parts, "".join(part)))
 
 
-# --- any run, and any one ---------------------------------------------------------------------
+# --- patterns with signs for any run and for any one character ---------------------------------
 
 
 def glob_matches(
     pattern: str, text: str, *, any_run: str = "*", any_one: str = "?", escape: str = ""
 ) -> bool:
-    """Whether the whole text matches a pattern with signs for any run of and any one character.
+    """Whether the whole text matches a pattern with `any_run` (any run of characters) and `any_one` (any character).
 
     A pattern that is too long to be compiled matches only itself.
     """
@@ -110,18 +110,18 @@ def _glob(pattern: str, any_run: str, any_one: str, escape: str) -> Pattern | Wi
 class Glob:
     """A pattern with `*` and `?`, matched by a state machine whose set of states is the bits of one number.
 
-    Bit i of a state: the first i characters of the pattern have been read. A text takes one step a character, each of a
-    few operations on a number of as many bits as the pattern is long; nothing is compiled but these masks.
+    Bit i of a state means that the first i characters of the pattern have been matched. Each character of a text takes
+    one step: a few operations on a number that has as many bits as the pattern has characters.
     """
 
     length: int
-    stars: int  # positions at which a run may go on
-    anything: int  # positions of the sign for any one character
-    letters: dict[str, int]  # a character: the positions that it fits, those for any one too
+    stars: int  # bit mask: positions at which a run may continue
+    anything: int  # bit mask: positions of the sign for any one character
+    letters: dict[str, int]  # character -> bit mask of the positions that it matches
 
     @staticmethod
     def parse(pattern: str, any_run: str, any_one: str) -> Glob:
-        """Return the machine of a pattern."""
+        """Return the state machine of a pattern."""
         stars = anything = length = 0
         letters: dict[str, int] = {}
         for letter in pattern:
@@ -148,24 +148,24 @@ class Glob:
 
 
 def compile_glob(pattern: str, any_run: str, any_one: str) -> Wildcard | Glob:
-    """Return a pattern with signs for any run and any one character, ready to match in linear time and at no cost.
+    """Compile a pattern with signs for any run and any one character, which matches in linear time.
 
-    For patterns that are kept with what they belong to; for others `glob_matches` keeps the last ones.
+    For patterns that the caller keeps; `glob_matches` caches the patterns that were used last.
     """
     if any_one in pattern:
         return Glob.parse(pattern, any_run, any_one)
     return Wildcard(tuple(pattern.split(any_run)))
 
 
-# --- how complex ------------------------------------------------------------------------------
+# --- complexity -------------------------------------------------------------------------------
 
 
 def is_too_complex(wildcards: Iterable[Wildcard], most_open: int) -> bool:
-    """Whether some text holds more than `most_open` places of these patterns open at once.
+    """Whether some text can hold more than `most_open` places of these patterns open at once.
 
-    A place is a position in a pattern that the text read so far can have reached, counted per pattern: after
-    `*a*a*a` has read `aaa`, all its stars are open. The positions of all patterns are the bits of one number, so
-    that a step takes a few operations whatever their count.
+    A place is a position in a pattern that the text read so far can have reached, counted per pattern: after `*a*a*a`
+    has read `aaa`, all its stars are open. The positions of all patterns are the bits of one number, so a step takes a
+    few operations however many there are.
     """
     machine = _Machine.of(wildcards)
     seen = {machine.start}
@@ -189,9 +189,9 @@ class _Machine:
     """The patterns side by side. Bit i of a set: the token before position i has just been read."""
 
     start: int
-    stars: int  # positions at which a star comes next
-    literals: dict[int, int]  # byte: positions at which it comes next
-    letters: tuple[int, ...]  # the bytes that the patterns name, and one for all others
+    stars: int  # bit mask: positions before a star
+    literals: dict[int, int]  # byte -> bit mask: positions before this byte
+    letters: tuple[int, ...]  # the bytes in the patterns, and -1 for all others
 
     @staticmethod
     def of(wildcards: Iterable[Wildcard]) -> _Machine:
@@ -214,8 +214,8 @@ class _Machine:
     def step(self, reached: int, letter: int) -> int:
         literal = self.literals[letter]
         at_star = reached & self.stars
-        inside = reached & (self.stars << 1)  # a star goes on
-        skipped = ((at_star << 1) & literal) << 1  # a star of nothing, then the letter
+        inside = reached & (self.stars << 1)  # the star matches this byte too
+        skipped = ((at_star << 1) & literal) << 1  # the star matches nothing, then comes this byte
         return ((reached & literal) << 1) | (at_star << 1) | inside | skipped
 
     def open_places(self, reached: int) -> int:

@@ -1,8 +1,8 @@
 """Runs background workers on a few shared threads: a worker does one unit of work at a time.
 
-Threads and not asyncio because what workers call blocks (files, SQLite, subprocesses, moto). See DECISIONS.md.
-A worker that waits costs no thread: the few threads that there are wait together, and only steps that are under way at
-the same time add more. So a thousand idle event-source mappings cost what ten do.
+Threads and not asyncio because workers make blocking calls (files, SQLite, subprocesses, moto). See DECISIONS.md. A
+waiting worker uses no thread: a few threads wait for all workers, and only steps that run at the same time need more.
+So a thousand idle event source mappings cost the same as ten.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from headrace.core.schedule import Schedule, Stage, Turn
 
 log = logging.getLogger(__name__)
 
-# How many steps may be under way at a time. A step may be a function's invocation of fifteen minutes, and AWS lets an
-# account run a thousand of them; the rest is for what else there is to do.
+# How many steps may run at the same time. A step may be a function's invocation of fifteen minutes, and AWS lets an
+# account run a thousand of them; the rest is for all other workers.
 MOST_THREADS = 1100
-# This many threads always wait for work; the surplus ends when it was not needed for a while.
+# This many threads always wait for work; surplus threads end when they were not needed for a while.
 KEPT_THREADS = 8
 _TRIM_EVERY_S = 10.0
 # How long to wait after the machine refused another thread.
 _THREAD_RETRY_S = 1.0
-# How long a due worker waits for a busy thread before a new one is started: many workers poll now and then and are
-# quick. A worker that was woken does not wait.
+# How long a due worker waits for a busy thread before a new one is started: many workers poll now and then, and finish
+# quickly. A worker that was woken does not wait.
 _PATIENCE_S = 0.002
 
 
 class WorkerDone(Exception):
-    """Raised by `Worker.step` when there will never be more work; the worker ends."""
+    """Raised by `Worker.step` when there will be no more work; the worker ends."""
 
 
 class Worker(Protocol):
@@ -43,7 +43,7 @@ class Worker(Protocol):
     def step(self) -> float:
         """Do one unit of work and return the seconds until the next (`math.inf`: until woken).
 
-        Raising means back off and try again; raising `WorkerDone` ends the worker.
+        A step that raises is tried again after a backoff; raising `WorkerDone` ends the worker.
         """
         ...
 
@@ -58,7 +58,7 @@ class WorkerHandle(Turn):
         self.worker = worker
         self._supervisor = supervisor
         self._ended = threading.Event()
-        # For the supervisor, which logs no failure's traceback twice in a row.
+        # For the supervisor, which does not log the same traceback twice in a row.
         self.last_failure = ""
 
     @property
@@ -68,15 +68,15 @@ class WorkerHandle(Turn):
 
     @property
     def alive(self) -> bool:
-        """Whether there may be another step, or one is under way."""
+        """Whether a step runs, or another may follow."""
         return self.stage is not Stage.ENDED
 
     def wake(self) -> None:
-        """Make the next step happen now, unless the last one failed; a wake during a step is not lost."""
+        """Run the next step now, unless the last one failed; a wake during a step is not lost."""
         self._supervisor.wake(self)
 
     def stop(self) -> None:
-        """Let the worker end after the step that it is in. Does not wait."""
+        """End the worker after its current step. Does not wait."""
         self._supervisor.stop(self)
 
     def join(self, timeout_s: float | None = None) -> bool:
@@ -84,23 +84,23 @@ class WorkerHandle(Turn):
         return self._ended.wait(timeout_s)
 
     def note_end(self) -> None:
-        """Wake whoever waits for the end; for the supervisor."""
+        """Wake the threads in `join`; for the supervisor."""
         self._ended.set()
 
 
 class _Runner:
-    """A thread that runs steps. `gate` is open when `handle` says what to do: None is to end."""
+    """A thread that runs steps. `gate` opens when `handle` is set to the next worker, or to None to end the thread."""
 
     __slots__ = ("gate", "handle")
 
     def __init__(self, handle: WorkerHandle) -> None:
         self.handle: WorkerHandle | None = handle
-        # A plain lock as a gate: half the time of an Event.
+        # A plain lock takes half the time of an Event.
         self.gate = threading.Lock()
         self.gate.acquire()
 
     def give(self, handle: WorkerHandle | None) -> None:
-        """Have the thread run a worker's step, or end. Only while it is parked."""
+        """Make the thread run a worker's step, or end. Call this only while the thread is parked."""
         self.handle = handle
         self.gate.release()
 
@@ -108,8 +108,8 @@ class _Runner:
 class Supervisor:
     """Runs workers on a few shared threads. Thread-safe.
 
-    A step that is due takes a thread that waits; without one, the keeper, the thread that watches the time,
-    starts another, up to `most_threads`. From then on steps wait for their turn, in order.
+    A due step runs on a parked thread. When none is parked, the keeper (the thread that watches the time) starts
+    another, up to `most_threads`. Beyond that, steps wait in order.
     """
 
     def __init__(
@@ -121,25 +121,25 @@ class Supervisor:
         self._lock = threading.Lock()
         self._schedule: Schedule[WorkerHandle] = Schedule()
         self._handles: set[WorkerHandle] = set()
-        # The last to be parked is the first to be used, so that the surplus shows.
+        # The thread that was parked last is used first, so that surplus threads stay unused and can end.
         self._parked: list[_Runner] = []
         self._least_parked = 0
         self._threads = 0
         self._keeper: threading.Thread | None = None
         self._keeper_call = threading.Event()
         self._keeper_due_s = math.inf
-        # Until when not to ask the machine for another thread, as it has refused one.
+        # Until when not to start another thread, since the machine has refused one.
         self._refused_s = -math.inf
         self._trim_s = math.inf
         self._is_closed = False
 
     @property
     def threads(self) -> int:
-        """How many threads run steps or wait for one."""
+        """How many threads there are, running steps or parked."""
         return self._threads
 
     def start(self, worker: Worker) -> WorkerHandle:
-        """Run `worker`, beginning now, until it is done or stopped."""
+        """Run `worker` from now on until it is done or stopped."""
         handle = WorkerHandle(worker, self)
         with self._lock:
             self._is_closed = False
@@ -153,7 +153,7 @@ class Supervisor:
         return handle
 
     def executor(self, threads: int, name: str) -> Executor:
-        """Return what runs calls beside the workers, at most `threads` at a time; who asked for it shuts it down."""
+        """Return an executor for calls beside the workers, with at most `threads` threads; the caller shuts it down."""
         return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     def wake(self, handle: WorkerHandle) -> None:
@@ -164,7 +164,7 @@ class Supervisor:
                 self._call_keeper()
 
     def look_at_clock(self) -> None:
-        """Start what is due: for clocks that are moved on, which nobody who waits can know."""
+        """Start due steps; call this after a test has moved its clock."""
         self._keeper_call.set()
 
     def stop(self, handle: WorkerHandle) -> None:
@@ -188,10 +188,10 @@ class Supervisor:
             self._retire(len(self._parked))
             self._keeper_call.set()
 
-    # --- under the lock -----------------------------------------------------------------------
+    # --- with the lock held -------------------------------------------------------------------
 
     def _hand_out(self, most: int = MOST_THREADS) -> None:
-        """Give ready workers to waiting threads."""
+        """Give ready workers to parked threads."""
         for _ in range(min(most, len(self._parked))):
             handle = self._schedule.next()
             if handle is None:
@@ -200,7 +200,7 @@ class Supervisor:
             self._least_parked = min(self._least_parked, len(self._parked))
 
     def _call_keeper(self) -> None:
-        """Have threads started at once for ready workers that found none."""
+        """Wake the keeper when ready workers found no thread, so that it starts threads now."""
         if self._schedule.ready_s < math.inf and self._threads < self._most_threads:
             self._keeper_call.set()
 
@@ -210,7 +210,7 @@ class Supervisor:
             handle.note_end()
 
     def _retire(self, count: int) -> None:
-        """End the threads that have waited longest."""
+        """End the threads that have been parked longest."""
         retired, self._parked = self._parked[:count], self._parked[count:]
         self._threads -= len(retired)
         self._least_parked = len(self._parked)
@@ -240,7 +240,7 @@ class Supervisor:
 
     @staticmethod
     def _step(handle: WorkerHandle) -> float | WorkerDone | None:
-        """Run one step; return its delay, None when it has failed, and WorkerDone when it was the last."""
+        """Run one step; return its delay, None when it has failed, WorkerDone when it was the last."""
         try:
             delay_s = float(handle.worker.step())
         except WorkerDone as done:
@@ -274,7 +274,7 @@ class Supervisor:
     # --- the thread that watches the time -----------------------------------------------------
 
     def _keep(self) -> None:
-        """Make workers ready when their time comes, start missing threads, end surplus ones."""
+        """Make workers ready when they are due, start missing threads, end surplus ones."""
         reached_s = -math.inf
         while True:
             with self._lock:
@@ -282,28 +282,29 @@ class Supervisor:
                 if self._is_closed:
                     self._keeper = None
                     return
-                # A clock that stands still must not hold up what was waited for.
+                # The wait until `reached_s` is over, even when the clock has not moved.
                 now_s = max(reached_s, self._clock.monotonic_s())
                 self._schedule.release_due(now_s)
-                # One thread goes through them; more only when it does not get on with them.
+                # One thread runs all due steps; it gets help only when it falls behind.
                 self._hand_out(1)
                 missing, until_s = self._missing(now_s)
                 self._keeper_due_s = until_s = min(until_s, self._schedule.next_due_s)
                 until_s = min(until_s, self._trim(now_s))
             if missing is not None:
-                # Outside the lock: starting a thread takes long beside a wake, and others wake meanwhile.
+                # Outside the lock: starting a thread takes long compared with a wake, and other threads wake workers
+                # meanwhile.
                 self._start_thread(missing, now_s)
             else:
                 reached_s = until_s if self._wait(until_s - now_s) else -math.inf
 
     def _wait(self, wait_s: float) -> bool:
-        """Wait until somebody calls or the time is over; return whether it is over."""
+        """Wait until the keeper is called or the time is over; return whether it is over."""
         if wait_s == math.inf:
             return not self._keeper_call.wait()
         return wait_s > 0 and not self._clock.wait(self._keeper_call, wait_s)
 
     def _missing(self, now_s: float) -> tuple[WorkerHandle | None, float]:
-        """Return a worker that needs a new thread now, else when to look again whether one does."""
+        """Return a worker that needs a new thread now, and else None and when to check again."""
         while (patient_s := self._schedule.ready_s + _PATIENCE_S) <= now_s:
             if not self._parked:
                 if self._threads >= self._most_threads:
@@ -315,14 +316,18 @@ class Supervisor:
         return None, patient_s
 
     def _start_thread(self, handle: WorkerHandle, now_s: float) -> None:
-        """Run a worker on a new thread; without one it waits for a thread that exists."""
+        """Run a worker on a new thread; when the machine refuses one, the worker waits for an existing thread."""
         with self._lock:
             self._threads += 1
         try:
             runner = _Runner(handle)
             threading.Thread(target=self._run, args=(runner,), name="worker", daemon=True).start()
         except RuntimeError as error:
-            log.warning("workers have %d threads and get no more: %s", self._threads - 1, error)
+            log.warning(
+                "workers have %d threads, and the machine refuses another: %s",
+                self._threads - 1,
+                error,
+            )
             with self._lock:
                 self._threads -= 1
                 self._refused_s = now_s + _THREAD_RETRY_S
@@ -330,7 +335,7 @@ class Supervisor:
                 self._forget_ended(handle)
 
     def _trim(self, now_s: float) -> float:
-        """End threads that were not needed since the last time; return when to do so again."""
+        """End threads that were not needed since the last trim; return when to trim next."""
         if len(self._parked) <= self._kept_threads:
             self._trim_s = math.inf
         elif self._trim_s == math.inf:

@@ -1,1 +1,1 @@
-"""Stores what must last: the shard log and the state database. It knows bytes and times, and no AWS."""
+"""Durable storage: the logs of shards and the state database. It knows bytes and times, and no AWS."""

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a read found.
+    """The records that a read of a shard log found.
 
     Attributes:
-        payloads: JSON objects (of a journal: JSON strings) joined by `frame.SEPARATOR`, in order; views of what was
-            read.
-        starts: of each payload the index of its first record, and when its records arrived, in milliseconds.
-        count: records in all.
-        data_bytes: their decoded size (of whole frames; of a part, in proportion).
-        next_index: where to go on.
-        last_arrival_ms: of the last record; None when there is none.
+        payloads: JSON objects (in a Firehose journal: JSON strings) joined by `frame.SEPARATOR`, in order; views of the
+            bytes that were read.
+        starts: for each payload, the index of its first record, and when its records arrived, in milliseconds.
+        count: how many records there are in total.
+        data_bytes: the decoded size of the records; for a part of a frame it is estimated in proportion.
+        next_index: the index at which the next read starts.
+        last_arrival_ms: when the last record arrived; None when there is none.
     """
 
     payloads: list[bytes | memoryview]

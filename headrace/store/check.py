@@ -1,7 +1,7 @@
 """Verifies the logs and the state database of a data directory, offline.
 
 The folder of a shard is `streams/<stream id>/<shard id>/`, that of a Firehose journal `firehose/<id>/`; see
-`headrace.store.shard_log`. What is found can be repaired by `headrace.store.repair`.
+`headrace.store.shard_log`. `headrace.store.repair` repairs what this module finds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ JOURNAL_SHARD = "journal"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, where, and from which byte on.
+    """One defect of a file: the path, the byte at which it begins, and what is wrong.
 
-    A harmless one is an unfinished write, which a kill leaves and the next start repairs without a loss.
+    A harmless problem is an unfinished write, which a kill leaves; the next start repairs it without a loss.
     """
 
     path: Path
@@ -44,12 +44,12 @@ class Problem:
 
 
 def check(data_dir: Path) -> Iterator[Problem]:
-    """Yield what is wrong with the logs and the database under `data_dir`.
+    """Yield the problems of the logs and the database under `data_dir`.
 
-    Finds flipped bits, truncated, missing and swapped files, and whole logs that are gone. A torn write at the very end
-    of a log is found too, although opening the log mends it. Records that were put after the last mark (see
-    `headrace.store.marks`) can vanish unnoticed when the log was cut exactly between two writes. Losses that were
-    accepted are not reported again.
+    Finds flipped bits, truncated, missing and swapped files, and missing logs. A torn write at the very end of a log is
+    reported too, although opening the log mends it. When a log was cut exactly between two writes, the loss of records
+    that were put after the last mark (see `headrace.store.marks`) is not noticed. Losses that were accepted are not
+    reported again.
     """
     database = data_dir / STATE_FILE
     known: dict[str, Known] = {}
@@ -83,7 +83,7 @@ def identity_of_folder(data_dir: Path, folder: Path) -> bytes:
 
 
 def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> Iterator[Problem]:
-    """Yield what is wrong with one log; `known` is what the state database knows of it."""
+    """Yield the problems of one log; `known` is its entry in the state database."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         yield Problem(folder, 0, "the log has no segment")
@@ -136,7 +136,7 @@ def _check_order(
             yield Problem(found.path, run.offset, missing)
         expected = max(expected or 0, run.end_index)
     if not found.runs and not found.header_problem:
-        # An empty segment: the next record's number is its name's.
+        # An empty segment: its name is the index of the next record.
         if expected is not None and expected < found.first_index:
             known_end = min(known.end_index, found.first_index)
             if expected < known_end and not is_accepted(known, expected):

@@ -17,7 +17,7 @@ from headrace.store.check import STATE_FILE
 from headrace.store.database import NewerFormat
 
 LOCK_FILE = "lock"
-# A repaired state database on its way to its place.
+# A repaired state database, before it takes the old one's place.
 REPAIRED_SUFFIX = ".repaired"
 
 
@@ -26,11 +26,11 @@ class DataDirInUse(RuntimeError):
 
 
 class DataDirUnusable(Exception):
-    """The data directory cannot be used; the text is one sentence for a person."""
+    """The data directory cannot be used; the message is one sentence for the user."""
 
 
 def lock(data_dir: Path) -> IO[bytes]:
-    """Take the directory's lock, which the kernel drops however this process ends.
+    """Take the directory's lock. The kernel releases it however this process ends.
 
     Raises DataDirInUse, OSError.
     """
@@ -50,13 +50,13 @@ def check_no_repair_is_half_done(data_dir: Path) -> None:
     """Raise DataDirUnusable when a repair of the state database was killed before its end."""
     if (data_dir / f"{STATE_FILE}{REPAIRED_SUFFIX}").exists():
         raise DataDirUnusable(
-            f"A repair of {data_dir} did not come to its end;"
+            f"A repair of {data_dir} was interrupted;"
             f" run it again: headrace check --repair --data-dir {data_dir}"
         )
 
 
 def check_is_directory(data_dir: Path) -> None:
-    """Raise DataDirUnusable when there is something else in its place, or it cannot be read. It may be missing."""
+    """Raise DataDirUnusable when the path is not a directory, or cannot be read. It may be missing."""
     with explained(data_dir):
         try:
             with os.scandir(data_dir):

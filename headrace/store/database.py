@@ -25,12 +25,12 @@ from headrace.store.disk_space import DiskFull, DiskReserve
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
 _GROWING = ("INSERT", "UPDATE", "REPLACE")
-# Made once: `json.dumps` makes an encoder for each call that asks for other separators than its own.
+# Made once: `json.dumps` makes an encoder for each call with separators other than the default ones.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class NewerFormat(Exception):
-    """The file was last written by a later version of headrace, which keeps more in it than this one knows."""
+    """The file was last written by a later version of headrace, whose format this version does not know."""
 
 
 class Database:
@@ -53,28 +53,28 @@ class Database:
         self._run(
             "CREATE TABLE IF NOT EXISTS headrace_migrations (component TEXT PRIMARY KEY, version INTEGER)"
         )
-        # What is there at the start, in two questions rather than one for each table and component.
+        # The versions and tables of the file, by two queries rather than one for each table and component.
         self._versions = dict(self.query("SELECT component, version FROM headrace_migrations"))
         tables = self.query("SELECT name FROM sqlite_master WHERE type = 'table'")
         self.first_tables = frozenset(str(name) for (name,) in tables)
         self._reserve.keep()
 
     def keep_room(self) -> None:
-        """Keep room for deletions on a disk that may fill up; call it now and then."""
+        """Reserve disk space for deletions on a disk that may fill up; call this from time to time."""
         with self._lock:
             self._reserve.keep()
 
     def close(self) -> None:
-        """Close the file. No method may be called after."""
+        """Close the file. Call no method after this."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
     def transaction(self, *, frees: bool = False) -> Generator[None]:
-        """Make the statements inside one atomic change. Nests; the outermost commits.
+        """Run the statements inside the `with` block as one transaction. Blocks nest; the outermost one commits.
 
-        With `frees` it is done on a full disk too, since it gives room back (or finishes what has taken it).
-        Raises DiskFull, with nothing changed.
+        With `frees` it also runs on a full disk, for changes that free space (or finish what has taken it). Raises
+        DiskFull, with nothing changed.
         """
         with self._lock:
             if self._depth == 0:
@@ -106,9 +106,9 @@ class Database:
             raise _in_words_of_the_system(error) from error
 
     def migrate(self, component: str, statements: Sequence[str]) -> None:
-        """Run those of `statements` that this file has not run yet; append, never edit them.
+        """Run the migrations in `statements` that this file has not run yet. Append to them, never edit them.
 
-        Raises NewerFormat when the file has run more of them.
+        Raises NewerFormat when the file has run more migrations than there are.
         """
         with self._lock:
             done = int(self._versions.get(component, 0))
@@ -137,7 +137,7 @@ class Database:
             return self._run(sql, args).rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[_SQLITE_VARIABLE]]) -> None:
-        """Run a statement for each of `rows`, as one atomic change."""
+        """Run a statement for each of `rows`, in one transaction."""
         with self.transaction():
             try:
                 self._connection.executemany(sql, rows)
@@ -150,13 +150,13 @@ class Database:
             return self._run(sql, args).fetchall()
 
     def documents(self, name: str) -> Documents:
-        """Return the document table `name` (letters and underscores), made if missing."""
+        """Return the document table `name` (letters and underscores); it is created when it is missing."""
         return Documents(self, name)
 
 
 def _in_words_of_the_system(error: sqlite3.OperationalError) -> Exception:
-    """Return the OSError behind an SQLite error; the error itself when the system is not its cause."""
-    # The low byte of an extended code is the plain one.
+    """Return the OSError that caused an SQLite error; the SQLite error itself when the system is not the cause."""
+    # The low byte of an extended error code is the primary code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return DiskFull()
@@ -179,7 +179,7 @@ class Documents:
             )
 
     def put(self, key: str, value: Any) -> None:
-        """Store `value` (anything that json can dump) under `key`, replacing what was there."""
+        """Store `value` (any JSON value) under `key`, replacing an older one."""
         self._database.execute(
             f"INSERT INTO {self._table} VALUES (?, ?)"
             " ON CONFLICT(key) DO UPDATE SET value = excluded.value",

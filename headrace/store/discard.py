@@ -1,7 +1,8 @@
-"""Removes folders of logs so that a kill half-way cannot be mistaken for a loss of the database.
+"""Removes folders of logs so that a kill during the removal cannot be mistaken for a lost database.
 
-A folder that the database does not know has one of three causes: a kill during a deletion, a kill during a creation
-that was never acknowledged, or a database that is gone or was exchanged. Only the first two may be removed.
+The database does not know a folder for one of three reasons: a kill during a deletion, a kill during a creation that
+was never acknowledged, or a database that is missing or was replaced. Only in the first two cases may the folder be
+removed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DELETED_SUFFIX = ".deleted"
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder of logs that nobody may read any more. A kill half-way leaves what `clear` removes."""
+    """Remove a folder of logs that nobody reads any more. After a kill in between, `clear` removes the rest."""
     deleted = folder.with_name(folder.name + DELETED_SUFFIX)
     try:
         folder.rename(deleted)
@@ -29,7 +30,7 @@ def discard(folder: Path) -> None:
 
 
 def clear(parent: Path, known: set[str]) -> None:
-    """Remove the folders in `parent` that a kill left; keep, and report, unknown ones that hold records."""
+    """Remove the folders in `parent` that a kill left; keep and report unknown folders that hold records."""
     try:
         folders = list(parent.iterdir())
     except FileNotFoundError:

@@ -12,26 +12,26 @@ import os
 from pathlib import Path
 
 MIB = 1024 * 1024
-# With less than this free, the state database takes only what gives room back.
+# With less than this free, the state database accepts only changes that free space.
 LOW_BYTES = 256 * 1024
-# SQLite moves its log into the database at 4 MiB; the rest is for deletions when that cannot be done.
+# SQLite moves its log into the database at 4 MiB; the rest is for deletions when that is impossible.
 LOG_BYTES = 5 * MIB
-# What a cloud that starts on a full disk does with: its log, its run file, a few folders.
+# The space that a cloud needs to start on a full disk: for its log, its run file and a few folders.
 RESERVE_BYTES = MIB
 _LEAST_LOG_BYTES = MIB // 2
-# The reserve is made, and the log allocated, only where it is no loss to anybody.
+# With at least this free, the reserve file is made and the log fully allocated.
 _PLENTY_BYTES = 64 * MIB
 
 
 class DiskFull(OSError):
-    """Nothing was written because there is no room."""
+    """Nothing was written because the disk is full."""
 
     def __init__(self) -> None:
         super().__init__(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def free_bytes(folder: Path) -> int:
-    """Return how much this process may still write to the file system of `folder`."""
+    """Return how many bytes this process may still write to the file system of `folder`."""
     status = os.statvfs(folder)
     if not status.f_blocks:
         return _PLENTY_BYTES  # some network and user-space file systems do not say
@@ -49,16 +49,16 @@ class DiskReserve:
 
     @property
     def is_low(self) -> bool:
-        """Whether only what gives room back should be written."""
+        """Whether the disk is so full that only changes that free space may be written."""
         return free_bytes(self._folder) < LOW_BYTES
 
     def give_up_if_low(self) -> None:
-        """On a full disk, let go of the reserve, for a start."""
+        """On a full disk, delete the reserve file, so that the cloud can start."""
         if self.is_low:
             self._reserve.unlink(missing_ok=True)
 
     def keep(self) -> None:
-        """Allocate SQLite's log ahead, and make the reserve again once there is plenty. Never raises OSError."""
+        """Allocate SQLite's log ahead, and make the reserve file when enough space is free. Never raises OSError."""
         plenty = free_bytes(self._folder) >= _PLENTY_BYTES
         with contextlib.suppress(OSError):
             _allocate(self._log, LOG_BYTES if plenty else _LEAST_LOG_BYTES)
@@ -71,7 +71,7 @@ class DiskReserve:
 
 
 def _allocate(path: Path, size_bytes: int) -> None:
-    """Give a file so many bytes on the disk, at least, without changing what it holds."""
+    """Allocate at least `size_bytes` on the disk for a file, without changing its content."""
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)

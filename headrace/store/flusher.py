@@ -10,15 +10,15 @@ from headrace.store.shard_log import ShardLog
 
 log = logging.getLogger(__name__)
 
-# How long a round waits for the clients of the one before: they have their answers and are likely to be back.
+# How long a round waits for the clients of the previous round, which have their answers and are likely to ask again.
 GATHER_S = 0.001
 
 
 class Flusher:
-    """Syncs logs on one thread; whoever asks while it works is served by the next round. Thread-safe.
+    """Syncs logs on one thread, in rounds; a request during one round is served by the next. Thread-safe.
 
-    A round that began at the first request would serve it alone, and the rest would wait for two rounds. So a round
-    waits a moment for as many requests as the last one served, unless that was one.
+    A round that began at the first request would serve that request alone, and the others would wait for two rounds. So
+    a round first waits up to GATHER_S for as many requests as the last round served, unless that was one.
     """
 
     def __init__(self) -> None:
@@ -31,9 +31,9 @@ class Flusher:
         self._thread.start()
 
     def sync(self, shard_log: ShardLog) -> Future[None]:
-        """Return a Future that is done when all that `shard_log` holds now is on the disk.
+        """Return a Future that is done when every record that `shard_log` holds now is on the disk.
 
-        Those who wait for the same round of the same log are given the same one.
+        Callers that wait for the same round of the same log get the same Future.
         """
         with self._condition:
             self._asked += 1
@@ -45,7 +45,7 @@ class Flusher:
         return future
 
     def stop(self) -> None:
-        """Serve those who wait, then end."""
+        """Serve the waiting requests, then end the thread."""
         with self._condition:
             self._stopping = True
             self._condition.notify()

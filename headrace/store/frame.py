@@ -1,7 +1,7 @@
 """The format of a batch of records in a segment file: a header with length and checksum, then the records.
 
-The records are the JSON objects that GetRecords sends, joined by SEPARATOR. The separator's newline never
-occurs inside one (base64 has none, JSON escapes them), so a batch can be cut between records without parsing.
+The records are the JSON objects that GetRecords sends, joined by SEPARATOR. The separator's newline never occurs inside
+a record (base64 has none, JSON escapes it), so a batch can be split into records without parsing.
 
     frame   = magic u32 | crc32 u32 | payload length u32 | count u32 | data bytes u32 | first index u64
               | arrival ms u64 | payload
@@ -31,12 +31,12 @@ _SEGMENT_REST = struct.Struct("<Q32s")
 SEGMENT_HEADER_BYTES = _SEGMENT.size
 _SEGMENT_MAGIC = b"HRSEG\x00\x00\x01"
 
-# A request is at most 10 MiB of data; base64 and keys make it half as much again.
+# A request has at most 10 MiB of data; base64 and keys add half as much again.
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 
 
 class CorruptFrame(ValueError):
-    """The bytes are not a whole, unharmed frame."""
+    """The bytes are not a complete, undamaged frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class FrameHeader:
 
     @property
     def frame_bytes(self) -> int:
-        """The frame's size, header included."""
+        """The size of the frame, header included."""
         return FRAME_HEADER_BYTES + self.payload_bytes
 
     @property
@@ -106,9 +106,9 @@ def verify(header: FrameHeader, payload: bytes | memoryview) -> None:
 
 
 def find(buffer: bytes, offset: int, least_index: int) -> tuple[int, FrameHeader] | None:
-    """Return the first unharmed frame from `offset` on whose records are at or above `least_index`, and where it is.
+    """Return the first undamaged frame from `offset` on whose records have at least `least_index`, and its offset.
 
-    This is how reading goes on behind damage. The checksum proves a frame; other bytes only look like one.
+    Reading continues behind damage in this way. Only bytes with the right checksum are a frame.
     """
     view = memoryview(buffer)
     while (offset := buffer.find(_FRAME_MAGIC_BYTES, offset)) >= 0:
@@ -126,7 +126,7 @@ def find(buffer: bytes, offset: int, least_index: int) -> tuple[int, FrameHeader
 
 
 def encode_segment_header(first_index: int, identity: bytes) -> bytes:
-    """Return the start of a segment file; `identity` is 32 bytes that name the shard."""
+    """Return the header of a segment file; `identity` is 32 bytes that identify the shard."""
     rest = _SEGMENT_REST.pack(first_index, identity)
     return _SEGMENT.pack(_SEGMENT_MAGIC, zlib.crc32(rest), first_index, identity)
 

@@ -1,4 +1,4 @@
-"""Forces a file or a folder onto the disk by fsync, so that it outlasts a power cut."""
+"""Writes a file or a folder to the disk by fsync, so that it survives a power cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a whole segment file and finds the unharmed frames and the damage between them. It never writes."""
+"""Reads a whole segment file and finds the undamaged frames and the damage between them. It never writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.store.frame import CorruptFrame
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Unharmed frames that follow each other without a gap: their bytes, and their records."""
+    """Consecutive undamaged frames without a gap: their range of bytes, and of records."""
 
     offset: int
     end_offset: int
@@ -22,7 +22,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are no unharmed frame."""
+    """A range of bytes that is not an undamaged frame."""
 
     offset: int
     end_offset: int
@@ -31,13 +31,13 @@ class Damage:
 
 @dataclass(slots=True)
 class Inspected:
-    """A segment file.
+    """The result of inspecting a segment file.
 
     Attributes:
-        first_index: as its name says.
-        header_problem: what is wrong with the file's own header; empty when nothing is.
-        is_foreign: its header is unharmed and that of another shard, or of another place in this one.
-        frame_ends: where each unharmed frame ends, and one past its last record.
+        first_index: the first index, from the file's name.
+        header_problem: what is wrong with the file's header; empty when nothing is.
+        is_foreign: the header is undamaged, but belongs to another shard or to another segment of this one.
+        frame_ends: for each undamaged frame, the offset of its end and one past its last record.
     """
 
     path: Path
@@ -51,12 +51,12 @@ class Inspected:
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong with the file by itself."""
+        """Whether nothing is wrong with the file itself."""
         return not self.header_problem and not self.damage and len(self.runs) <= 1
 
     @property
     def end_index(self) -> int:
-        """One past the last unharmed record; the first index when there is none."""
+        """One past the last undamaged record; the first index when there is none."""
         return self.runs[-1].end_index if self.runs else self.first_index
 
 

@@ -1,7 +1,7 @@
-"""Lost records of a log: where they were, how many there were, and whether somebody has accepted the loss.
+"""The lost records of a log: where they were, how many there were, and whether the user has accepted the loss.
 
-A reader that comes to a loss gets LogDamaged, again and again, until `headrace check --repair` has reported it:
-from then on it is accepted, and reading goes on behind it.
+A reader that reaches a loss gets LogDamaged each time, until `headrace check --repair` has reported the loss. From then
+on the loss is accepted, and readers continue behind it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from headrace.store.sequence import SequenceBase
 
 log = logging.getLogger(__name__)
 
-# How many numbers to skip, as they may have been given since the last mark: more than a shard takes in a minute.
+# How many indexes to skip, since records after the last mark may have had them: more than a shard takes in a minute.
 UNCERTAIN = 1 << 25
 
 
 class LogDamaged(Exception):
-    """Records that are wanted are not there, or not what was written; the text says which and where.
+    """The records to read are missing or damaged; the message says which and where.
 
     Attributes:
-        first_index, end_index: the records, as far as that is known.
+        first_index, end_index: the range of the lost records, as far as it is known.
     """
 
     def __init__(self, text: str, first_index: int = 0, end_index: int = 0) -> None:
@@ -39,11 +39,11 @@ class Loss:
     """Records of a log that are missing.
 
     Attributes:
-        first_index: of the first that is missing.
-        end_index: of the first that may follow.
-        known_end_index: up to where there certainly were records; from there to `end_index` nobody knows.
-        path: the segment in which the first of them were.
-        why: what is wrong with it, as `is empty`.
+        first_index: the index of the first missing record.
+        end_index: the first index at which a record may follow.
+        known_end_index: there certainly were records below this index; from it to `end_index` there may have been some.
+        path: the segment that held the first lost record.
+        why: what is wrong with the segment, such as `is empty`.
         accepted: `headrace check --repair` has reported it.
     """
 
@@ -56,29 +56,29 @@ class Loss:
 
     @property
     def count(self) -> int:
-        """How many records are known to be missing."""
+        """The number of records that are known to be missing."""
         return self.known_end_index - self.first_index
 
     @property
     def is_open_ended(self) -> bool:
-        """Whether there may have been more than is known."""
+        """Whether more records may be missing than is known."""
         return self.end_index > self.known_end_index
 
     def holds(self, index: int) -> bool:
-        """Whether a record is among them."""
+        """Whether the loss includes the record `index`."""
         return self.first_index <= index < self.end_index
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the state database knows of a log.
+    """The state database's marks of a log.
 
     Attributes:
-        start_index: of the oldest record that retention had left; None when that was never noted.
+        start_index: the oldest record that retention had kept; None when that was never noted.
         end_index: one past the newest record, as of some moment up to a minute ago.
-        losses: those that were found earlier.
-        is_certain: all of it was sure to stay. What was not yet synced when the system went down is lost without
-            anybody's fault; it is reported once, and readers go on behind it.
+        losses: the losses that were found earlier.
+        is_certain: all records were certain to survive. Otherwise the system has restarted since, and may have lost
+            records that were not yet synced: such a loss is reported once, and readers continue behind it.
     """
 
     start_index: int | None = None
@@ -96,13 +96,13 @@ def find_losses(
     known: Known,
     claimed_end_index: int,
 ) -> list[Loss]:
-    """Return what is missing between segments, within them, and before the first.
+    """Return the losses between segments, within them, and before the first.
 
     Args:
-        segments: that could be opened, in order; the last takes new records.
-        unreadable: those that could not, by the index in their name: path, and what is wrong.
-        known: what the state database knows.
-        claimed_end_index: up to where there certainly were records.
+        segments: the segments that could be opened, in order; the last one takes new records.
+        unreadable: the segments that could not be opened: by the index in their name, the path and what is wrong.
+        known: the log's entry in the state database.
+        claimed_end_index: there certainly were records below this index.
     """
     gaps: list[tuple[int, int, Path, str]] = []
     first = segments[0].first_index
@@ -159,7 +159,7 @@ def _loss(
 
 
 def describe(loss: Loss, shard_id: str, base: SequenceBase, segments: Sequence[Segment]) -> str:
-    """Say in one sentence which records are missing, between which sequence numbers, and where they were."""
+    """Return one sentence: which records are missing, between which sequence numbers, and where they were."""
     one = loss.count == 1
     records = "1 record is" if one else f"{loss.count} records are"
     which = f"number {loss.first_index}" + ("" if one else f" to {loss.known_end_index - 1}")
@@ -188,15 +188,15 @@ def end_of_gap(
     folder: Path,
     describe: Callable[[Loss], str],
 ) -> int:
-    """Return where to go on from `index` when the next record of the log is `following`.
+    """Return the index at which to continue from `index` when the next record of the log is `following`.
 
-    Raises LogDamaged, unless the loss of those between was accepted.
+    Raises LogDamaged, unless the loss of the records in between was accepted.
     """
     if following <= index:
         return index
     loss = next((loss for loss in losses if loss.holds(index)), None)
     if loss is None:
-        # It came about after the log was opened.
+        # The loss occurred after the log was opened.
         raise LogDamaged(
             f"{folder}: records {index} to {following - 1} are missing", index, following
         )
@@ -206,13 +206,13 @@ def end_of_gap(
 
 
 class DamageLog:
-    """Logs each damage of a log once, however many readers meet it."""
+    """Writes each damage of a shard log to the program's log once, however many readers find it."""
 
     def __init__(self) -> None:
         self._logged: set[int] = set()
 
     def logged(self, error: LogDamaged) -> LogDamaged:
-        """Log damage that a reader meets for the first time, and return the error."""
+        """Log damage when a reader finds it for the first time, and return the error."""
         if error.first_index not in self._logged:
             self._logged.add(error.first_index)
             log.error("%s; see: headrace check --repair", error)

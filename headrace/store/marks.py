@@ -1,8 +1,8 @@
-"""Notes in the state database where each log begins and ends, so that a log that vanished whole is missed.
+"""Notes in the state database where each log begins and ends, so that the loss of a whole log is noticed.
 
-A log cut between two writes, or a folder that is gone, looks sound by itself. How far a log reaches is noted when it is
-closed and every minute, so it may lag behind the log, never run ahead of it; where it begins is noted before retention
-deletes what came before. Losses are noted when they are met, and when somebody accepts them.
+A log that was cut between two writes looks sound, and a missing folder leaves no trace. The end of a log is noted every
+minute and when the log is closed, so the mark may lag behind the log but is never ahead of it. Its start is noted
+before retention deletes older records. Losses are noted when they are found, and when the user accepts them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _BOOT = boot_id().hex()
 
 
 class Marks:
-    """Marks of the logs under one data directory. Thread-safe.
+    """The marks of the logs under one data directory. Thread-safe.
 
-    With `fsync`, what the logs held outlasts the system's going down.
+    With `fsync`, records in the logs survive a power cut.
     """
 
     def __init__(self, database: Database, data_dir: Path, *, fsync: bool = False) -> None:
@@ -37,11 +37,11 @@ class Marks:
         self._data_dir = data_dir
         self._fsync = fsync
         self._noted: dict[str, tuple[int, int]] = {}
-        # The starts that retention has announced, each before its segments go.
+        # The starts that retention has announced, each before it deletes the segments.
         self._starts: dict[str, int] = {}
 
     def known(self) -> dict[Path, Known]:
-        """Return what is known of each log, by its folder."""
+        """Return the marks of each log, by its folder."""
         found = _known(self._documents.items(), self._losses.items(), self._data_dir)
         return {
             self._data_dir / key: replace(known, is_certain=True) if self._fsync else known
@@ -49,12 +49,12 @@ class Marks:
         }
 
     def note(self, logs: Iterable[ShardLog]) -> None:
-        """Note how far logs reach, of those that have grown since; durable when this returns. Raises DiskFull."""
+        """Note the ends of logs that have grown since the last note; durable when this returns. Raises DiskFull."""
         found = [(self._key(log.folder), log) for log in logs]
         if all(self._noted.get(key) == self._reach(key, log) for key, log in found):
             return
         with self._database.transaction():
-            # Read inside it: a trim meanwhile notes its later start before it, or after it.
+            # Read inside the transaction: a concurrent trim notes its later start either before it or after it.
             reaches = {key: self._reach(key, log) for key, log in found}
             for key, reach in reaches.items():
                 if self._noted.get(key) != reach:
@@ -62,11 +62,11 @@ class Marks:
         self._noted.update(reaches)
 
     def _reach(self, key: str, log: ShardLog) -> tuple[int, int]:
-        # What is not on the disk yet was never promised to survive a power cut.
+        # Only records that are on the disk were promised to survive a power cut.
         return max(log.first_index, self._starts.get(key, 0)), log.readable_index
 
     def note_start(self, log: ShardLog, start_index: int) -> None:
-        """Note that retention is about to delete what lies before `start_index`."""
+        """Note that retention is about to delete the records before `start_index`."""
         key, end_index = self._key(log.folder), log.readable_index
         self._starts[key] = start_index
         with self._database.transaction(frees=True):
@@ -80,7 +80,7 @@ class Marks:
             self._losses.put(_loss_key(key, loss), _loss_document(loss, self._data_dir))
 
     def forget(self, folder: Path) -> None:
-        """Forget the logs in `folder`, which are to go."""
+        """Delete the marks of the logs in `folder`, before the folder is removed."""
         prefix = self._key(folder)
         with self._database.transaction(frees=True):
             for documents in (self._documents, self._losses):
@@ -98,7 +98,7 @@ class Marks:
 
 
 def read_known(database_path: Path) -> dict[str, Known]:
-    """Return what is known of each log by its folder, relative to the data directory; the cloud must not run.
+    """Return the marks of each log by its folder, relative to the data directory; no cloud may be running.
 
     Raises sqlite3.DatabaseError when the file is damaged.
     """
@@ -115,7 +115,7 @@ def read_known(database_path: Path) -> dict[str, Known]:
 
 
 def accept(database: Database, data_dir: Path, folder: Path, losses: Iterable[Loss]) -> None:
-    """Note that losses of the log in `folder` have been reported: readers may pass over them."""
+    """Note that losses of the log in `folder` have been reported: readers may skip them."""
     documents = database.documents(_LOSSES_TABLE)
     key = folder.relative_to(data_dir).as_posix()
     with database.transaction():

@@ -13,11 +13,11 @@ _KEPT_BYTES = 64 * 1024 * 1024
 
 
 def keep_freed_memory() -> bool:
-    """Let the process keep up to 64 MiB that it has freed; returns whether the C library has the setting.
+    """Let the process keep up to 64 MiB of freed memory; return whether the C library has this setting.
 
-    glibc gives large blocks back to the kernel at once, and the next answer of ten mebibytes faults every page
-    in again: that halved the rate at which 1 KiB records are drained (measured: 0.8 page faults a record, 2.1 of
-    3.1 µs). Other C libraries have no `mallopt`, and nothing changes.
+    glibc returns large blocks to the kernel at once, and the next answer of 10 MiB faults every page in again: this
+    halved the rate at which 1 KiB records are read (measured: 0.8 page faults a record, 2.1 of 3.1 µs). Other C
+    libraries have no `mallopt`, and nothing changes.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -29,14 +29,14 @@ def keep_freed_memory() -> bool:
     )
 
 
-# Net new containers between two looks of the garbage collector: Python's own 700 are a few requests here.
+# New objects between two runs of the garbage collector; Python's default of 700 is reached after a few requests.
 _CONTAINERS_BETWEEN_LOOKS = 50_000
 
 
 def leave_the_program_alone() -> None:
-    """Take what is loaded by now out of the garbage collector's sight, and let it look less often.
+    """Exclude all objects that exist now from garbage collection, and make it run less often.
 
-    Modules and service models are half a million objects that never die; going over them stops every request for
+    Modules and service models are half a million objects that are never freed; scanning them stops every request for
     50 ms (measured: the 99th percentile of a PutRecord that waits for its fsync).
     """
     gc.collect()

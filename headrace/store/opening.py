@@ -1,4 +1,4 @@
-"""Opens the segments of a shard log: cuts off a torn end, finds lost records, and says where new ones begin."""
+"""Opens the segments of a shard log: cuts off a torn end, finds lost records, and sets the index of the next record."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FIRST_INDEX = 1
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What is in a log's folder.
+    """The contents of a log's folder.
 
     Attributes:
         segments: in order; the last one takes the next records.
         losses: the records that are missing.
-        dropped_bytes: of a torn end, cut off and kept beside it.
+        dropped_bytes: the size of a torn end, which was cut off and kept beside the segment.
     """
 
     segments: list[Segment]
@@ -32,9 +32,9 @@ class Opened:
 
 
 def open_segments(folder: Path, identity: bytes, known: Known) -> Opened:
-    """Open the segments in `folder`, which is made when it is not there; `known` is what the database knows of it.
+    """Open the segments in `folder`, which is made when missing; `known` is the log's entry in the state database.
 
-    Damage does not keep them from opening: it is a loss. Raises OSError.
+    A damaged segment does not prevent opening the log: it counts as a loss. Raises OSError.
     """
     folder.mkdir(parents=True, exist_ok=True)
     paths = sorted(folder.glob(f"*{SUFFIX}"))
@@ -58,7 +58,7 @@ def open_segments(folder: Path, identity: bytes, known: Known) -> Opened:
     end_index = opened[-1].end_index if opened else FIRST_INDEX
     claimed = max([claimed, end_index, *(segment.claimed_end_index for segment in opened)])
     if not tail_is_good or claimed > end_index:
-        # Numbers that were given are not given again, nor any that may have been since the last mark.
+        # An index is never used twice: skip those that records after the last mark may have had.
         fresh = not paths and claimed <= FIRST_INDEX
         following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
         opened.append(Segment.create(folder, following, identity))

@@ -1,4 +1,4 @@
-"""Writes records in the JSON that GetRecords sends, once, when they are put."""
+"""Renders records as the JSON that GetRecords sends; this is done once, when records are put."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _KEY = '","PartitionKey":"'
 def render(
     numbers: Sequence[str], data: Sequence[str], keys: Sequence[str], arrival_ms: int, tail: str
 ) -> bytes:
-    """Return records as GetRecords sends them, separated as `frame` says.
+    """Return records as GetRecords sends them, joined by `frame.SEPARATOR`.
 
-    Whole columns are laid into one list, and that is joined once: half the time of a format a record.
+    Whole columns are placed in one list, which is joined once: this takes half the time of formatting each record.
     """
     arrival = f'","ApproximateArrivalTimestamp":{arrival_ms / 1000:.3f},"Data":"'
     if len(numbers) == 1:

@@ -1,8 +1,8 @@
-"""Repairs the logs of a data directory, offline: cuts damage out, keeps its bytes, and reports the lost records.
+"""Repairs the logs of a data directory, offline: cuts damage out, keeps the damaged bytes, and reports lost records.
 
-Everything unharmed stays readable: what stands behind damage becomes a segment of its own, named by its first record.
-Each step is safe to be killed in and to be done again: bytes are in the quarantine folder before they leave a segment,
-files appear whole by a rename, and losses are accepted only after they were reported.
+All undamaged records stay readable: records behind damage become a segment of their own, named by the first of them.
+Each step may be killed and repeated: bytes are copied to the quarantine folder before they are cut from a segment,
+files appear complete by a rename, and losses are accepted only after they were reported.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _NO_BASE = SequenceBase(0, 0)
 def repair_logs(
     data_dir: Path, database: Database, known: dict[str, Known], bases: dict[Path, SequenceBase]
 ) -> Iterator[str]:
-    """Repair every log, yielding a sentence for each thing done and each loss. Nobody else may use the directory.
+    """Repair every log; yield a sentence for each repair and each loss. Nobody else may use the directory.
 
     Args:
-        data_dir: where they are.
-        database: the state database, open and sound.
-        known: what it knows of each log, by its folder.
-        bases: what the sequence numbers of a log's records have in common, by its folder.
+        data_dir: the data directory.
+        database: the state database, open and undamaged.
+        known: the marks of each log in the state database, by the log's folder.
+        bases: the common part of the sequence numbers of a log, by the log's folder.
 
     Raises OSError.
     """
     folders = dict(log_folders(data_dir))
     for key in known:
-        # A folder that is gone is made again, so that its numbers are not given twice.
+        # A missing folder is made again, so that no index is used twice.
         folders.setdefault(data_dir / key, identity_of_folder(data_dir, data_dir / key))
     for folder, identity in sorted(folders.items()):
         of_log = known.get(folder.relative_to(data_dir).as_posix(), NOTHING_KNOWN)
@@ -76,7 +76,7 @@ def _is_index_of_its_segment(path: Path, identity: bytes) -> bool:
 
 
 def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator[str]:
-    """Cut a segment's damage out."""
+    """Cut the damage out of a segment."""
     if found.is_foreign or not found.runs:
         aside = _keep_whole(data_dir, found.path)
         yield f"{found.path}: moved to {aside}: {found.header_problem or 'no record of it is unharmed'}"
@@ -88,7 +88,7 @@ def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator
         if found.header_problem and not found.is_foreign:
             _keep(data_dir, found.path, 0, min(frame.SEGMENT_HEADER_BYTES, found.size_bytes))
             yield f"{found.path}: its header is written anew ({found.header_problem})"
-        # From the back, so that what stands behind the damage is safe before the file itself is touched.
+        # From the end, so that records behind the damage are safe before the file itself is changed.
         for run in reversed(found.runs):
             _write_run(found.path, run, identity)
         if found.runs[0].first_index != found.first_index:
@@ -98,7 +98,7 @@ def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator
 
 
 def _keep(data_dir: Path, path: Path, offset: int, end_offset: int) -> Path:
-    """Copy bytes of a file into the quarantine folder; done before, they stay as they are."""
+    """Copy bytes of a file into the quarantine folder, unless an earlier run did."""
     aside = _quarantine(data_dir, path).with_suffix(f".from-{offset}-to-{end_offset}")
     if not aside.exists():
         aside.parent.mkdir(parents=True, exist_ok=True)
@@ -129,10 +129,10 @@ def _quarantine(data_dir: Path, path: Path) -> Path:
 
 
 def _write_run(path: Path, run: Run, identity: bytes) -> None:
-    """Make a segment of the frames of a run, under the name of its first record."""
+    """Write the frames of a run to a new segment, named by the run's first record."""
     target = path.with_name(Segment.file_name(run.first_index))
     if target != path and target.exists() and inspect(target, identity).end_index >= run.end_index:
-        return  # written by a repair that was killed
+        return  # an earlier repair, which was killed, wrote it
     partial = target.with_suffix(_NEW_SUFFIX)
     with path.open("rb") as source, partial.open("wb") as sink:
         sink.write(frame.encode_segment_header(run.first_index, identity))
@@ -155,7 +155,7 @@ def _accept_losses(
     known: Known,
     bases: dict[Path, SequenceBase],
 ) -> Iterator[str]:
-    """Report which records are lost, then let readers pass over them."""
+    """Report which records are lost, then let readers skip them."""
     log = ShardLog(folder, bases.get(folder, _NO_BASE), identity, known=known)
     try:
         losses = [loss for loss in log.losses if not loss.accepted]

@@ -1,9 +1,9 @@
 """Repairs a damaged state database, offline, as far as SQLite can read it.
 
-Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is
-kept in the quarantine folder. What cannot be repaired: a file whose first page is unreadable (SQLite then knows nothing
-of it), rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite passes over without
-a word. SQLite keeps no checksums: a flipped bit within a value is found only where it makes the value no JSON.
+Every row that can still be read goes into a new file, which takes the old one's place by a rename; the old one is kept
+in the quarantine folder. These cannot be repaired: a file whose first page is unreadable (SQLite then cannot open it),
+rows on the damaged pages themselves, and commits in a damaged write-ahead log, which SQLite skips silently. SQLite
+keeps no checksums: a flipped bit in a value is found only when the value is no longer valid JSON.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _SIDE_FILES = (_LOG_SUFFIX, "-shm")
 
 
 class Hopeless(Exception):
-    """SQLite can read nothing of the file; it is left as it is."""
+    """SQLite cannot read anything from the file; it is left unchanged."""
 
 
 def damage_of(path: Path) -> str:
-    """Return what SQLite finds wrong with a database, empty when nothing. The file is not changed."""
+    """Return what SQLite finds wrong with a database; empty when nothing is. The file is not changed."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             connection.text_factory = _text
@@ -48,7 +48,7 @@ def damage_of(path: Path) -> str:
 
 
 def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
-    """Yield the tables and keys of documents that are no JSON."""
+    """Yield the tables and keys of documents that are not valid JSON."""
     tables = connection.execute(
         "SELECT name FROM sqlite_master WHERE name LIKE 'doc\\_%' ESCAPE '\\'"
     )
@@ -61,14 +61,14 @@ def _bad(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
 
 
 def finish(path: Path) -> bool:
-    """Do what is left of a repair that was killed at its end; return whether there was anything."""
+    """Finish a repair that was killed near its end; return whether there was one."""
     repaired = path.with_name(f"{path.name}{REPAIRED_SUFFIX}")
     for suffix in (_SALVAGE_SUFFIX, _NEW_SUFFIX):
         for side in ("", *_SIDE_FILES):
             path.with_name(f"{path.name}{suffix}{side}").unlink(missing_ok=True)
     if not repaired.exists():
         return False
-    # The old file's log must never meet the new file.
+    # The old file's write-ahead log must never be applied to the new file.
     for side in _SIDE_FILES:
         path.with_name(f"{path.name}{side}").unlink(missing_ok=True)
     repaired.replace(path)
@@ -77,7 +77,7 @@ def finish(path: Path) -> bool:
 
 
 def repair_database(path: Path) -> Iterator[str]:
-    """Repair the database, yielding a sentence for each thing done and lost. Raises Hopeless, OSError."""
+    """Repair the database; yield a sentence for each repair and each loss. Raises Hopeless, OSError."""
     aside = _keep(path)
     yield f"{path}: kept as it was in {aside}"
     salvage = path.with_name(f"{path.name}{_SALVAGE_SUFFIX}")
@@ -126,14 +126,14 @@ def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Itera
         ).fetchall()
     except sqlite3.DatabaseError as error:
         raise Hopeless(
-            f"{path}: SQLite can read nothing of it ({error}); restore it from a copy, or move the directory away"
+            f"{path}: SQLite cannot read anything from it ({error}); restore it from a copy, or move the directory away"
         ) from error
     named = [(str(kind), str(name), str(sql)) for kind, name, sql in schema]
     tables = [(name, sql) for kind, name, sql in named if kind == "table"]
     new.execute("BEGIN")
     for name, sql in tables:
         if name.startswith("sqlite_"):
-            continue  # SQLite's own: made with the first AUTOINCREMENT
+            continue  # an internal table of SQLite: created with the first AUTOINCREMENT
         new.execute(sql)
         saved, whole = _copy_rows(old, new, name)
         if not whole:
@@ -152,7 +152,7 @@ def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Itera
 
 
 def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> tuple[int, bool]:
-    """Copy the rows of a table that can be read; return how many there are now, and whether none was damaged."""
+    """Copy the readable rows of a table; return how many there are now, and whether no row was damaged."""
     try:
         info = old.execute(f'PRAGMA table_info("{table}")').fetchall()
     except sqlite3.DatabaseError:
@@ -164,7 +164,7 @@ def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> 
         whole = copy.run("rowid ASC") or copy.go_on_behind_damage()
     else:
         copy = _Copy(old, new, table, names)
-        # Keys of text leave no way to step over a damaged page: from the other end, then.
+        # Text keys give no way to skip a damaged page, so copy again from the other end.
         whole = copy.run(", ".join(f"{key} ASC" for key in keys))
         if not whole:
             copy.run(", ".join(f"{key} DESC" for key in keys))
@@ -190,7 +190,7 @@ class _Copy:
         self._last: Any = 0
 
     def run(self, order: str, where: str = "1", args: tuple[int, ...] = ()) -> bool:
-        """Return whether it went to the end."""
+        """Copy rows; return whether all could be read."""
         try:
             for row in self._old.execute(f"{self._select} WHERE {where} ORDER BY {order}", args):
                 self._new.execute(self._insert, row)
@@ -200,7 +200,7 @@ class _Copy:
         return True
 
     def go_on_behind_damage(self) -> bool:
-        """Find rows behind each damaged page, by longer and longer steps of the rowid. Returns False."""
+        """Find rows behind each damaged page by increasing steps of the rowid. Returns False."""
         step = 1
         while step < 1 << 62:
             before, start = self._last, self._last + step
@@ -212,7 +212,7 @@ class _Copy:
                     self.run("rowid DESC", "rowid < ? AND rowid > ?", (start, before))
                 break
             if self._last > before:
-                # Some were read, up to the next damaged page; then those just before where they begin.
+                # Some rows were read, up to the next damaged page; now read the rows just before them.
                 last = self._last
                 self.run("rowid DESC", "rowid < ? AND rowid > ?", (start, before))
                 self._last, step = last, 1
@@ -228,7 +228,7 @@ def _has_rowid(old: sqlite3.Connection, table: str) -> bool:
 
 
 def _text(value: bytes) -> str | bytes:
-    """Return a text, or, where a page is damaged, its bytes."""
+    """Return bytes as text; when they are not valid UTF-8, as after damage, return the bytes."""
     try:
         return value.decode()
     except UnicodeDecodeError:

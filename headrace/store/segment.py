@@ -1,7 +1,7 @@
 """One file of a shard log: append-only frames, and a sparse index of them in memory.
 
-The index is kept beside it (`.index`): of a sealed segment, and every so often of the one that takes records, so that
-opening a log reads only what came after.
+The index is saved beside the segment (`.index`) when the segment is sealed, and from time to time while it takes
+records, so that opening a log reads only the frames after the last save.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.store.segment_index import INDEX_SUFFIX, Extent, SparseIndex, Wron
 
 log = logging.getLogger(__name__)
 
-# The index of the segment that takes records is saved after so many bytes: what a restart scans at most.
+# The index of the segment that takes records is saved after this many bytes, the most that a restart has to scan.
 SAVE_INDEX_EVERY_BYTES = 32 * 1024 * 1024
 SCAN_CHUNK_BYTES = 4 * 1024 * 1024
 SUFFIX = ".log"
@@ -27,12 +27,12 @@ _BOOT = boot_id()
 
 
 class SegmentDeleted(Exception):
-    """Retention deleted the segment while it was to be read."""
+    """Retention has deleted the segment that was to be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Damage in the middle of a segment: bytes that are no frames, and the records that are missing there."""
+    """Damage in the middle of a segment: bytes that are not frames, and the records that are missing there."""
 
     offset: int
     end_offset: int
@@ -41,7 +41,7 @@ class Hole:
 
 
 class _File:
-    """A descriptor that closes when the last reader lets go of it, so that none reads a reused number."""
+    """A file descriptor that is closed when its last reader has finished, so that none reads a reused descriptor."""
 
     __slots__ = ("fd",)
 
@@ -65,11 +65,11 @@ class Segment:
         index: where to begin reading for a record or a time.
         first_index: of the first record it may hold; the file's name.
         end_index: one past the last record.
-        size_bytes: bytes that readers may see; what lies beyond is a write in progress.
-        last_arrival_ms: of its last record; 0 when it is empty.
-        holes: damage that was met when the segment was read to be opened; none when its index was trusted.
-        is_complete: its index says that it ends where it was sealed.
-        claimed_end_index: how far its index file says that it once reached, when that is further than it does.
+        size_bytes: the bytes that readers may see; bytes beyond are a write in progress.
+        last_arrival_ms: when its last record arrived; 0 when it is empty.
+        holes: damage that was found when the segment was scanned; none when its index file was trusted.
+        is_complete: the index file says that it ends where it was sealed.
+        claimed_end_index: the end index in the index file, when the segment now ends before it.
     """
 
     def __init__(self, path: Path, first_index: int, identity: bytes) -> None:
@@ -96,23 +96,23 @@ class Segment:
 
     @classmethod
     def create(cls, folder: Path, first_index: int, identity: bytes) -> Segment:
-        """Make an empty segment. Raises OSError, with no file left."""
+        """Create an empty segment. Raises OSError, with no file left."""
         path = folder / cls.file_name(first_index)
         segment = cls(path, first_index, identity)
         try:
             segment._file = _File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             segment._write_header()
         except OSError:
-            # Left behind, it would be taken for the log's end at the next start.
+            # A file left behind would be taken for the log's last segment at the next start.
             path.unlink(missing_ok=True)
             raise
         return segment
 
     @classmethod
     def open_sealed(cls, path: Path, identity: bytes) -> Segment:
-        """Open a segment that takes no more records; scans it only when its index file is no good.
+        """Open a segment that takes no more records; scans it only when its index file cannot be used.
 
-        Raises CorruptFrame when it is empty, another shard's, or its header is damaged.
+        Raises CorruptFrame when it is empty, belongs to another shard, or has a damaged header.
         """
         segment = cls(path, int(path.stem), identity)
         file = _File(path, os.O_RDONLY)
@@ -125,7 +125,7 @@ class Segment:
             if dropped:
                 log.error("%s: %d bytes at its end are damaged and not served", path, dropped)
             if segment.holes or dropped:
-                # The next start meets the damage again, and says so again.
+                # The next start finds the damage again, and reports it again.
                 segment._index_path.unlink(missing_ok=True)
             else:
                 segment._try_to_save_index(sealed=True)
@@ -138,9 +138,9 @@ class Segment:
     def open_tail(cls, path: Path, identity: bytes) -> tuple[Segment, int]:
         """Open the segment that takes new records; returns it and the bytes of a torn end cut off.
 
-        What is cut is kept beside the segment (`.cut`). Damage with unharmed records behind it is no torn end: it
-        stays, and is listed in `holes`. Raises CorruptFrame when it is another shard's, its header is damaged, or it
-        is empty although its index file knows of records.
+        The bytes that are cut off are kept beside the segment (`.cut`). Damage with undamaged records behind it is not
+        a torn end: it stays, and is listed in `holes`. Raises CorruptFrame when the segment belongs to another shard,
+        has a damaged header, or is empty although its index file lists records.
         """
         segment = cls(path, int(path.stem), identity)
         segment._file = file = _File(path, os.O_RDWR)
@@ -149,13 +149,13 @@ class Segment:
         if os.fstat(file.fd).st_size < frame.SEGMENT_HEADER_BYTES:
             if segment.claimed_end_index > segment.first_index:
                 raise CorruptFrame("the segment was emptied")
-            # Killed while making it: nothing in it was acknowledged.
+            # The process was killed while creating it: no record in it was acknowledged.
             os.ftruncate(file.fd, 0)
             segment._write_header()
             return segment, 0
         segment._check_header(file)
         known = extent is not None and extent.size_bytes <= os.fstat(file.fd).st_size
-        # After a power cut the kernel may have kept the index but not all that it speaks of.
+        # After a power cut the kernel may have kept the index file, but not every record that it lists.
         if extent is not None and known and any(_BOOT) and extent.boot == _BOOT:
             segment._take(extent)
         else:
@@ -171,12 +171,13 @@ class Segment:
 
     @classmethod
     def claimed_by_index(cls, path: Path, identity: bytes) -> int:
-        """Return one past the last record that a segment's index file knows of; its first when there is no index."""
+        """Return one past the last record that a segment's index file lists; the first index without an index file."""
         segment = cls(path, int(path.stem), identity)
         return segment._claimed(segment._load_index())
 
     def _claimed(self, extent: Extent | None) -> int:
-        # What another boot's index speaks of may have been lost to a power cut, against which nothing was promised.
+        # Records in the index of an earlier boot may have been lost in a power cut, and were not promised to survive
+        # it.
         return self.first_index if extent is None or extent.boot != _BOOT else extent.end_index
 
     def _write_header(self) -> None:
@@ -198,7 +199,7 @@ class Segment:
             )
 
     def _scan(self, file: _File) -> int:
-        """Read the frames that the index does not know, and return the bytes after the last good one."""
+        """Read the frames that the index does not list, and return how many bytes follow the last good one."""
         file_bytes = os.fstat(file.fd).st_size
         self.size_bytes = max(self.size_bytes, frame.SEGMENT_HEADER_BYTES)
         while True:
@@ -242,12 +243,12 @@ class Segment:
             offset += header.frame_bytes
 
     def seal(self) -> None:
-        """Take no more records: let go of the file, and keep the index beside it."""
+        """Take no more records: close the file, and save the index beside it."""
         self._file = None
         self._try_to_save_index(sealed=True)
 
     def close(self) -> None:
-        """Close the file, once no reader uses it; the next start need not read it."""
+        """Close the file once no reader uses it, and save the index, so that the next start need not scan it."""
         if self._file is not None and self.size_bytes != self._saved_bytes:
             self._try_to_save_index(sealed=False)
         self._file = None
@@ -255,7 +256,7 @@ class Segment:
     # --- writing ------------------------------------------------------------------------------
 
     def append(self, data: bytes, first_index: int, count: int, arrival_ms: int) -> None:
-        """Write one frame. Raises OSError, with the file as it was."""
+        """Write one frame. Raises OSError, with the file unchanged."""
         assert self._file is not None
         fd, offset = self._file.fd, self.size_bytes
         try:
@@ -266,19 +267,19 @@ class Segment:
             os.ftruncate(fd, offset)
             raise
         self._note(offset, first_index, count, arrival_ms)
-        # Last: from here on readers see the frame.
+        # Set last: from here on readers see the frame.
         self.size_bytes = offset = offset + len(data)
         if offset - self._saved_bytes >= SAVE_INDEX_EVERY_BYTES:
             self._try_to_save_index(sealed=False)
 
     def sync(self) -> None:
-        """Put what was written on the disk."""
+        """Sync the written frames to the disk."""
         file = self._file or self._reopened()
         if file is not None:
             os.fsync(file.fd)
 
     def _reopened(self) -> _File | None:
-        """Open a sealed segment for a moment; None when retention has deleted it."""
+        """Open a sealed segment for one operation; None when retention has deleted it."""
         try:
             return _File(self.path, os.O_RDONLY)
         except FileNotFoundError:
@@ -296,9 +297,9 @@ class Segment:
     def read(self, offset: int, length_bytes: int) -> bytes:
         """Return up to `length_bytes` of whole and partial frames from `offset` on.
 
-        Raises SegmentDeleted when retention was faster.
+        Raises SegmentDeleted when retention has deleted the segment meanwhile.
         """
-        # A local reference: the segment may be sealed meanwhile.
+        # A local reference, since the segment may be sealed meanwhile.
         file = self._file or self._reopened()
         if file is None:
             raise SegmentDeleted(self.path)
@@ -307,7 +308,7 @@ class Segment:
     # --- the index file -----------------------------------------------------------------------
 
     def save_index(self, *, sealed: bool) -> None:
-        """Write the index beside the segment; it may be lost without harm. Raises OSError."""
+        """Write the index beside the segment; losing it does no harm. Raises OSError."""
         self._saved_bytes = self.size_bytes
         extent = Extent(
             self.size_bytes,
@@ -321,7 +322,7 @@ class Segment:
 
     def _try_to_save_index(self, *, sealed: bool) -> None:
         if self.holes:
-            return  # an index would be trusted at the next start, and hide the damage
+            return  # the next start would trust an index file, and miss the damage
         try:
             self.save_index(sealed=sealed)
         except OSError as error:
@@ -347,14 +348,14 @@ class Segment:
         self.last_arrival_ms = extent.last_arrival_ms
 
     def delete(self) -> None:
-        """Remove the file and its index. A read of it that has begun goes on."""
+        """Delete the file and its index. A read that has begun continues."""
         self._file = None
         self._index_path.unlink(missing_ok=True)
         self.path.unlink(missing_ok=True)
 
 
 def _write_all(fd: int, data: bytes, offset: int) -> None:
-    """Write all of `data`; a disk that fills up takes a part before it raises."""
+    """Write all of `data`; a full disk may accept a part before it raises."""
     written = os.pwrite(fd, data, offset)
     while written < len(data):
         written += os.pwrite(fd, data[written:], offset + written)

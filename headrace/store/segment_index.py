@@ -1,7 +1,7 @@
 """The sparse index of a segment, in memory and in a file: where to begin reading for a record's index or a time.
 
-An index file says how far the segment had been written when it was saved, so that opening a log reads on from there.
-It is a cache: one that is missing, damaged, or another segment's is made anew from the segment.
+An index file says how far the segment had been written when the index was saved, so that opening a log scans from
+there. The file is a cache: one that is missing, damaged, or from another segment is rebuilt from the segment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headrace.store import frame
 
-# One entry for about so many bytes of log: 24 bytes of memory a step.
+# One entry for about this many bytes of log; an entry takes 24 bytes of memory.
 INDEX_STEP_BYTES = 16 * 1024
 INDEX_SUFFIX = ".index"
 _MAGIC = b"HRIDX\x00\x00\x02"
@@ -30,15 +30,15 @@ class WrongIndex(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far a segment reaches.
+    """The extent of a segment.
 
     Attributes:
-        size_bytes: of whole frames, header included.
+        size_bytes: the size of the complete frames and the segment's header.
         end_index: one past the last record.
         first_arrival_ms, last_arrival_ms: 0 when it is empty.
-        sealed: nothing was to follow.
-        boot: of the system when it was saved (16 bytes), all zero when unknown. What the kernel held back is certain
-            to be in the file only as long as the system has not been started anew.
+        sealed: the segment took no more records.
+        boot: the system's boot id when the index was saved (16 bytes), all zero when unknown. Writes that the kernel
+            still buffered are certain to be in the file only until the system restarts.
     """
 
     size_bytes: int
@@ -50,7 +50,7 @@ class Extent:
 
 
 class SparseIndex:
-    """The entries, in memory. Appending is the log's business alone; readers need no lock."""
+    """The entries, in memory. Only the log's writer adds entries; readers need no lock."""
 
     def __init__(self) -> None:
         self._indices = array.array("Q")
@@ -59,11 +59,11 @@ class SparseIndex:
         self._next_mark = 0
 
     def note(self, offset: int, first_index: int, arrival_ms: int) -> None:
-        """Take in the frame at `offset`, when it is time for an entry."""
+        """Add an entry for the frame at `offset`, if one is due."""
         if offset >= self._next_mark:
             self._indices.append(first_index)
             self._arrivals.append(arrival_ms)
-            # Last: its length is what readers go by.
+            # Appended last: readers use the length of this list.
             self._offsets.append(offset)
             self._next_mark = offset + INDEX_STEP_BYTES
 
@@ -73,8 +73,8 @@ class SparseIndex:
         return self._offsets[at] if at >= 0 else frame.SEGMENT_HEADER_BYTES
 
     def offset_near_arrival(self, timestamp_ms: int) -> int:
-        """Return the offset of an indexed frame before every frame that arrived at or after then."""
-        # Several marks may share an arrival: go one below the first that is not earlier.
+        """Return the offset of an indexed frame before every frame that arrived at or after `timestamp_ms`."""
+        # Several entries may have the same arrival: take the entry before the first that is not earlier.
         low, high = 0, len(self._offsets)
         while low < high:
             middle = (low + high) // 2
@@ -87,7 +87,7 @@ class SparseIndex:
     # --- the file -----------------------------------------------------------------------------
 
     def save(self, path: Path, first_index: int, identity: bytes, extent: Extent) -> None:
-        """Write the index file whole, or, when that fails, leave the old one. Raises OSError."""
+        """Write the index file completely or, when that fails, leave the old one. Raises OSError."""
         count = len(self._offsets)
         head = _HEAD.pack(
             first_index,
@@ -111,7 +111,7 @@ class SparseIndex:
             raise
 
     def load(self, path: Path, first_index: int, identity: bytes) -> Extent:
-        """Read the file into this index, which is empty. Raises WrongIndex, OSError."""
+        """Read the file into this empty index. Raises WrongIndex, OSError."""
         data = path.read_bytes()
         head_at = _CRC.size + len(_MAGIC)
         columns_at = head_at + _HEAD.size
@@ -136,7 +136,7 @@ class SparseIndex:
 
 
 def boot_id() -> bytes:
-    """Return 16 bytes that change whenever the system starts; zeros where it does not say (not Linux)."""
+    """Return 16 bytes that change with every start of the system; zeros when it has no boot id (not Linux)."""
     try:
         text = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return bytes.fromhex(text.replace("-", ""))

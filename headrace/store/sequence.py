@@ -4,12 +4,13 @@ A number is 188 bits, read as hexadecimal digits from the left:
 
     2 | shard's creation, seconds (9) | shard's last digit (1) | index (16) | 00 | arrival, seconds (9) | shard (8) | 2
 
-so numbers of one shard grow with the index, and a child's numbers are above its parents' because it was
-created in a later second. Observed: the number in AWS's example of a Lambda event (shardId-000000000006, arrived
-2018-12-17T22:37:30Z) has these parts; kinesalite decodes AWS's answers alike. AWS leaves gaps between its indices.
+so numbers of one shard grow with the index, and a child shard's numbers are above those of its parents because the
+child was created in a later second. Observed: the number in AWS's example of a Lambda event (shardId-000000000006,
+arrived 2018-12-17T22:37:30Z) has these parts; kinesalite decodes AWS's answers in the same way. AWS leaves gaps between
+its indices.
 
 Data directories of 0.1.0 also hold numbers that end `0 | shard (8) | seconds (9) | shard's last digit (1) | 2`. They
-are read as what they are.
+are parsed by that layout.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ class InvalidSequence(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SequenceBase:
-    """The part of its sequence numbers that a shard keeps for life."""
+    """The part that all sequence numbers of a shard have in common."""
 
     created_s: int
     shard_number: int
 
     def first_of(self, index: int, now_ms: int) -> int:
-        """Return the number of the record `index`, arrived at `now_ms`; add STEP for each next one.
+        """Return the number of the record `index` that arrived at `now_ms`; add STEP for each following record.
 
-        A child is created in a later second than its parents, which may be the next one: what arrives until then has
-        the second of its creation, so that no number is below the shard's first.
+        A child's creation second is later than its parents', and may lie one second ahead of the clock: records that
+        arrive before it get the creation second, so that no number is below the shard's first.
         """
         arrived_s = max(now_ms // 1000, self.created_s)
         nibble = self.shard_number & 0xF
@@ -57,7 +58,7 @@ class SequenceBase:
         return (value << 4) | _VERSION
 
     def text(self, index: int, now_ms: int) -> str:
-        """Return one sequence number as the wire carries it."""
+        """Return a sequence number as text, as requests and answers carry it."""
         return str(self.first_of(index, now_ms))
 
 
@@ -68,14 +69,14 @@ assert STEP == _INDEX_STEP
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A sequence number's parts."""
+    """The parts of a sequence number."""
 
     base: SequenceBase
     index: int
     seconds: int
 
 
-# Who waits at the end of a shard asks for the same position again and again.
+# Cached: a consumer that waits at the end of a shard sends the same position again and again.
 @functools.lru_cache(maxsize=10_000)
 def parse(text: str) -> Sequence:
     """Return a number's parts. Raises InvalidSequence."""
@@ -88,8 +89,8 @@ def parse(text: str) -> Sequence:
     index = value >> _INDEX_SHIFT & _INDEX_MASK
     digit = value >> 144 & 0xF
     shard_number, seconds = value >> 4 & 0xFFFF_FFFF, value >> 36 & 0xF_FFFF_FFFF
-    # No record arrives before its shard is there. In the place of the seconds the layout of 0.1.0 has the shard's
-    # number, which is far below.
+    # No record arrives before its shard is created. The layout of 0.1.0 has the shard's number, which is far smaller,
+    # in the place of the seconds.
     if shard_number & 0xF != digit or seconds + _CLOCK_GOES_BACK_S < created_s:
         shard_number, seconds = value >> 44 & 0xFFFF_FFFF, value >> 8 & 0xF_FFFF_FFFF
         if shard_number & 0xF != digit or value >> 4 & 0xF != digit:
@@ -101,7 +102,7 @@ def parse(text: str) -> Sequence:
 
 @dataclass(frozen=True, slots=True)
 class FirstSequence:
-    """A number of AWS's first layout, which no shard has any more; `text` is how AWS shows it."""
+    """A number of AWS's first layout, which no shard uses any more; `text` is its form in AWS's messages."""
 
     text: str
     created_s: int

@@ -1,7 +1,7 @@
 """The log of one shard: segments in a folder, one appender, any number of readers.
 
-An append is in the operating system's hands when `append_columns` returns (it survives kill -9); `sync` puts it on
-the disk. A torn end is cut off when the log is opened, and reported. Time comes from the caller.
+When `append_columns` returns, the operating system has the records (they survive kill -9); `sync` writes them to the
+disk. A torn end is cut off when the log is opened, and reported. The caller passes the time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headrace.store.walk import first_arrived_at, frames
 log = logging.getLogger(__name__)
 
 ROLL_AT_BYTES = 128 * 1024 * 1024
-# Retention deletes whole segments: one that spans more time keeps old records longer.
+# Retention deletes whole segments: a segment that spans more time keeps old records longer.
 ROLL_AFTER_MS = 3_600_000
 _FIRST_INDEX = attrgetter("first_index")
 
@@ -46,11 +46,11 @@ class LogClosed(Exception):
 
 
 class LogFull(Exception):
-    """The disk took none of the batch; nothing of it is in the log."""
+    """The disk did not take the batch; no record of it is in the log."""
 
 
 def identity_of(stream_id: str, shard_id: str) -> bytes:
-    """Return the 32 bytes that mark a shard's own segments."""
+    """Return the 32 bytes that identify the segments of a shard."""
     return hashlib.sha256(f"{stream_id}/{shard_id}".encode()).digest()
 
 
@@ -58,14 +58,14 @@ class ShardLog:
     """Thread-safe: appends take a lock; reads do not.
 
     Attributes:
-        lock: held by whoever appends, rolls, trims or ends the log.
+        lock: held while a thread appends to, rolls, trims or ends the log.
         closed: it takes no more records; see `end`.
-        synced_index: the index after the last record that is on the disk, where readers must not see further
-            (set by whoever syncs every append); None where they may.
-        dropped_bytes: of a torn end, cut off when the log was opened and kept beside it.
-        losses: the records that were found missing when it was opened.
-        before_trim: called with the index that will be the oldest one's, before retention deletes anything; the caller
-            does not hold `lock`.
+        synced_index: one past the last record on the disk, when readers must not see records beyond it (the caller that
+            syncs every append sets it); None when they may.
+        dropped_bytes: the size of a torn end that was cut off when the log was opened, and kept beside it.
+        losses: the records that were found missing when the log was opened.
+        before_trim: called with the index of the oldest record that stays, before retention deletes older ones; the
+            caller does not hold `lock`.
         roll_after_ms: a segment spans no more time, since retention deletes whole segments.
     """
 
@@ -78,9 +78,9 @@ class ShardLog:
         known: Known = NOTHING_KNOWN,
         roll_at_bytes: int = ROLL_AT_BYTES,
     ) -> None:
-        """Open the log in `folder`, or make it; `known` is what the state database knows of it.
+        """Open or create the log in `folder`; `known` is its entry in the state database.
 
-        Damage does not keep a log from opening: see `losses`, and `read`. Raises OSError.
+        Damage does not prevent opening a log: see `losses` and `read`. Raises OSError.
         """
         self.folder = folder
         self.base = base
@@ -100,14 +100,14 @@ class ShardLog:
         self.dropped_bytes = opened.dropped_bytes
         self.before_trim: Callable[[int], None] | None = None
         self._damage = DamageLog()
-        # The oldest record that should be there: below the first segment when that is not the first one.
+        # The oldest record that should be there; lower than the first segment's when earlier segments are missing.
         self._start_index = min(
             [self._segments[0].first_index, *(s.first_index for s in self.losses if not s.accepted)]
         )
 
     @property
     def first_index(self) -> int:
-        """The oldest record's index, or that of the next when there is none."""
+        """The index of the oldest record, or of the next one when there is none."""
         return self._start_index
 
     @property
@@ -123,7 +123,7 @@ class ShardLog:
 
     @property
     def last_arrival_ms(self) -> int:
-        """When the last record arrived; 0 when there never was one (or retention took it)."""
+        """When the last record arrived; 0 when there never was one, or retention has deleted it."""
         for segment in reversed(self._segments):
             if segment.last_arrival_ms:
                 return segment.last_arrival_ms
@@ -148,7 +148,7 @@ class ShardLog:
             now_ms: the time; never goes back within a shard, whatever is given.
             tail: JSON that follows in each record, such as `,"EncryptionType":"KMS"`.
 
-        Raises LogClosed, LogFull: then none is in the log.
+        Raises LogClosed, LogFull: then no record of the batch is in the log.
         """
         with self.lock:
             segment, arrival_ms = self._next(now_ms)
@@ -160,17 +160,17 @@ class ShardLog:
         return numbers
 
     def append_payload(self, payload: bytes, count: int, data_bytes: int, now_ms: int) -> str:
-        """Append records that carry no sequence number; return that of the first.
+        """Append records that carry no sequence number; return the sequence number of the first.
 
-        Whoever reads them works the numbers out, from `Batch.starts`.
+        Readers compute the numbers from `Batch.starts`.
 
         Args:
-            payload: JSON values joined by `frame.SEPARATOR`, which occurs in none of them.
+            payload: JSON values joined by `frame.SEPARATOR`; no value contains it.
             count: of the records.
             data_bytes: their decoded size.
             now_ms: the time; never goes back within a shard, whatever is given.
 
-        Raises LogClosed, LogFull: then none is in the log.
+        Raises LogClosed, LogFull: then no record of the batch is in the log.
         """
         with self.lock:
             segment, arrival_ms = self._next(now_ms)
@@ -179,7 +179,7 @@ class ShardLog:
         return number
 
     def _next(self, now_ms: int) -> tuple[Segment, int]:
-        """Return where the next records go, and the time that they get. The caller holds `lock`."""
+        """Return the index and the arrival time of the next records. The caller holds `lock`."""
         if self.closed:
             raise LogClosed
         segment = self._segments[-1]
@@ -188,7 +188,7 @@ class ShardLog:
     def _write(
         self, segment: Segment, payload: bytes, count: int, data_bytes: int, arrival_ms: int
     ) -> None:
-        """Write one frame, into a new segment when it is time. The caller holds `lock`."""
+        """Write one frame, into a new segment when one is due. The caller holds `lock`."""
         index = segment.end_index
         try:
             frame_bytes = frame.FRAME_HEADER_BYTES + len(payload)
@@ -200,7 +200,7 @@ class ShardLog:
             raise LogFull(os.strerror(error.errno or 0)) from error
 
     def _number_zero(self, arrival_ms: int) -> int:
-        """The sequence number of index 0 at that time: made once a second, not once a batch."""
+        """The sequence number of index 0 at that time: computed once a second, not once a batch."""
         second = arrival_ms // 1000
         if second != self._zero_second:
             self._zero_second, self._zero = second, self.base.first_of(0, arrival_ms)
@@ -216,15 +216,15 @@ class ShardLog:
 
     def _roll(self, full: Segment) -> Segment:
         following = Segment.create(self.folder, full.end_index, self._identity)
-        # Sealed but perhaps not on the disk: `sync` covers it too.
+        # The sealed segment may not be on the disk yet: `sync` covers it too.
         self._unsynced = [*self._unsynced, full]
-        # A new list: readers go over the old one undisturbed.
+        # A new list, since readers may be iterating over the old one.
         self._segments = [*self._segments, following]
         full.seal()
         return following
 
     def sync(self) -> None:
-        """Put every append that has returned on the disk. One thread at a time. Raises OSError."""
+        """Write every append that has returned to the disk. For one thread at a time. Raises OSError."""
         with self.lock:
             sealed, self._unsynced = self._unsynced, []
             tail = self._segments[-1]
@@ -233,7 +233,7 @@ class ShardLog:
             for segment in (*sealed, tail):
                 segment.sync()
             if sealed or not self._folder_synced:
-                # The files' names last only when their folders do.
+                # A file's name is on the disk only when its folder has been synced too.
                 for folder in (self.folder, *self.folder.parents[:2]):
                     sync_path(folder)
                 self._folder_synced = True
@@ -247,17 +247,17 @@ class ShardLog:
     # --- reading ------------------------------------------------------------------------------
 
     def read(self, index: int, max_records: int, max_data_bytes: int) -> Batch:
-        """Return records from `index` on (from the oldest, when retention took it).
+        """Return records from `index` on (from the oldest one, when retention has deleted that record).
 
-        At least one record when there is one, however large. Raises LogDamaged when the first is lost or damaged;
-        what stands before such a record is returned first. Losses that were accepted are passed over.
+        Returns at least one record when there is one, however large. Raises LogDamaged when the first record is lost or
+        damaged; records before such a record are returned first. Losses that were accepted are skipped.
         """
         while True:
             segments = self._segments
             try:
                 return self._read(segments, index, max_records, max_data_bytes)
             except SegmentDeleted:
-                # Retention was faster, and what is left begins later; or the whole stream was deleted.
+                # Retention has deleted the segment meanwhile, or the whole stream was deleted.
                 if segments is not self._segments:
                     continue
                 if self.closed and not self.folder.exists():
@@ -271,7 +271,7 @@ class ShardLog:
     ) -> Batch:
         index = max(index, self._start_index)
         if index >= segments[-1].end_index:
-            # Who waits for records reads here most of the time.
+            # Consumers that wait for new records end here most of the time.
             return Batch([], [], 0, 0, index, None)
         at = max(0, bisect_right(segments, index, key=_FIRST_INDEX) - 1)
         payloads: list[bytes | memoryview] = []
@@ -310,7 +310,7 @@ class ShardLog:
         except LogDamaged as error:
             if not count:
                 raise self._damage.logged(error) from None
-            # Whoever reads on from here gets the error again.
+            # The next read starts here and raises the error.
         return Batch(payloads, starts, count, data_bytes, index, last_arrival)
 
     def _pass_gap(self, index: int, following: int) -> int:
@@ -318,13 +318,13 @@ class ShardLog:
         return end_of_gap(index, following, self.losses, self.folder, self.describe)
 
     def describe(self, loss: Loss) -> str:
-        """Say in one sentence which records are missing, and where they were."""
+        """Return one sentence: which records are missing, and where they were."""
         return describe(loss, self.folder.name, self.base, self._segments)
 
     def index_at(self, timestamp_ms: int) -> int:
         """Return the index of the first record that arrived at or after `timestamp_ms`.
 
-        Where records are lost that may have been the first, that of the first of them.
+        When lost records may have arrived then, the index of the first of these.
         """
         following = self.next_index
         for segment in self._segments:
@@ -339,12 +339,12 @@ class ShardLog:
                 return loss.first_index
         return following
 
-    # --- the end of things --------------------------------------------------------------------
+    # --- trimming and closing -----------------------------------------------------------------
 
     def trim(self, horizon_ms: int) -> int:
-        """Delete whole segments whose every record arrived before `horizon_ms`; return how many.
+        """Delete the segments whose records all arrived before `horizon_ms`; return how many.
 
-        Appends go on meanwhile: `before_trim`, which writes to the database, is called without `lock`.
+        Appends continue meanwhile: `before_trim`, which writes to the database, is called without `lock`.
         """
         with self._trim_lock:
             with self.lock:
@@ -355,7 +355,7 @@ class ShardLog:
             if self.before_trim is not None:
                 self.before_trim(following)
             with self.lock:
-                # Only `trim` takes from the front, and appends add at the end.
+                # Only `trim` removes segments at the front; appends add them at the end.
                 gone, self._segments = self._segments[:old], self._segments[old:]
                 self._start_index = following
                 self.losses = [loss for loss in self.losses if loss.end_index > following]
@@ -364,7 +364,7 @@ class ShardLog:
         return len(gone)
 
     def _old_segments(self, horizon_ms: int) -> int:
-        """Return how many segments of the front are old; one more begins where all are. The caller holds `lock`."""
+        """Return how many segments at the front are old; when all are, begin a new one. The caller holds `lock`."""
         old = 0
         for segment in self._segments[:-1]:
             if segment.last_arrival_ms >= horizon_ms:
@@ -389,11 +389,11 @@ class ShardLog:
         return True
 
     def end(self) -> None:
-        """Take no more records; what is there stays readable. The caller holds `lock`."""
+        """Take no more records; existing ones stay readable. The caller holds `lock`."""
         self.closed = True
         self._segments[-1].close()
 
     def close_files(self) -> None:
-        """Close the files; no append may follow."""
+        """Close the files; append nothing after this."""
         for segment in self._segments:
             segment.close()

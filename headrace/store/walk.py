@@ -1,4 +1,4 @@
-"""Walks over the frames of a segment: checks each one, and reports damage or passes over it."""
+"""Iterates over the frames of a segment: checks each one, and reports damage or skips it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ READ_CHUNK_BYTES = 1024 * 1024
 def frames(
     segment: Segment, offset: int, from_index: int | None
 ) -> Iterator[tuple[FrameHeader, bytes | memoryview]]:
-    """Yield (header, payload) of the frames that hold `from_index` and what follows.
+    """Yield (header, payload) of the frames from the one that holds `from_index` on.
 
     Every payload is compared with its checksum: damaged records are never served. Frames before `from_index` are
-    stepped over by what their headers say; when that leads nowhere, or past it, one of them was damaged, and they are
-    gone over again, each checked. Damage before `from_index` is passed over, and, when that is None, all damage.
-    Raises LogDamaged, SegmentDeleted.
+    skipped by the lengths in their headers, unchecked. When this leads to no frame, or past `from_index`, one of those
+    headers was damaged, and the frames are read again, each checked. Damage before `from_index` is skipped; when it is
+    None, all damage is. Raises LogDamaged, SegmentDeleted.
     """
     end = segment.size_bytes
-    # Up to here all is known to be right, and so is the index of what follows, where there is one.
+    # Everything before `sure` was checked; `expected` is the index of the next record, None when it is unknown.
     sure = offset
     expected = segment.first_index if offset == frame.SEGMENT_HEADER_BYTES else None
     chunk, start = memoryview(b""), offset
     while offset != end:
         try:
             if offset > end:
-                raise CorruptFrame("a header is damaged")  # of one that was stepped over
+                raise CorruptFrame("a header is damaged")  # the header of a skipped frame
             if len(chunk) - (offset - start) < frame.FRAME_HEADER_BYTES:
                 start, chunk = offset, memoryview(segment.read(offset, READ_CHUNK_BYTES))
             header = frame.decode_header(chunk, offset - start)
@@ -45,10 +45,10 @@ def frames(
             payload = chunk[at : at + header.payload_bytes]
             frame.verify(header, payload)
             if offset != sure and from_index is not None and header.first_index > from_index:
-                raise CorruptFrame("a header is damaged")  # of one that was stepped over
+                raise CorruptFrame("a header is damaged")  # the header of a skipped frame
         except CorruptFrame as error:
             offset = sure = _behind_damage(segment, sure, end, from_index, expected, error)
-            chunk, start = memoryview(b""), offset  # perhaps further back
+            chunk, start = memoryview(b""), offset  # the offset may be before the chunk
             continue
         yield header, payload
         expected = header.end_index
@@ -65,7 +65,7 @@ def _behind_damage(
     expected: int | None,
     error: CorruptFrame,
 ) -> int:
-    """Return the offset of the next unharmed frame that is wanted, or `end`; see `frames`. Raises LogDamaged."""
+    """Return the offset of the next undamaged frame that `frames` yields, or `end`. Raises LogDamaged."""
     data, at = segment.read(sure, end), 0
     while True:
         found = frame.find(data, at, expected or 0)
@@ -89,7 +89,7 @@ def _behind_damage(
 def first_arrived_at(segment: Segment, timestamp_ms: int) -> int | None:
     """Return the index of a segment's first record that arrived at or after `timestamp_ms`; None without one.
 
-    Behind damage, the index of the first lost record, which may have arrived then.
+    When damage precedes it, the index of the first lost record, which may have arrived then.
     """
     previous: int | None = None
     offset = segment.index.offset_near_arrival(timestamp_ms)

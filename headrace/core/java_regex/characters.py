@@ -23,7 +23,7 @@ MOST_NESTED = 100
 
 @dataclass(slots=True)
 class Flags:
-    """The modifiers that are on: `(?i)`, `(?m)`, `(?s)`, `(?x)`."""
+    """The modifiers that are set: `(?i)`, `(?m)`, `(?s)`, `(?x)`."""
 
     any_case: bool = False
     lines: bool = False
@@ -31,24 +31,24 @@ class Flags:
     comments: bool = False
 
     def copy(self) -> Flags:
-        """Return flags that can be changed apart from these."""
+        """Return a copy, which can be changed without changing these flags."""
         return Flags(self.any_case, self.lines, self.dot_all, self.comments)
 
 
 @dataclass(slots=True)
 class CharacterReader:
-    """A place in a pattern, and what can be read there of characters. Its methods raise BadPattern."""
+    """Reads characters, escapes and sets from the current position of a pattern. Its methods raise BadPattern."""
 
     text: str
     at: int = 0
     flags: Flags = field(default_factory=Flags)
 
     def fail(self, why: str) -> BadPattern:
-        """Return the error for a pattern that is wrong at this place."""
+        """Return the error for a pattern that is wrong at this position."""
         return BadPattern(f"{why} near index {self.at}")
 
     def more(self, ahead: str = "") -> bool:
-        """Whether `ahead` follows, or anything at all."""
+        """Whether `ahead` follows; without `ahead`, whether anything follows."""
         return self.text.startswith(ahead, self.at) if ahead else self.at < len(self.text)
 
     def take(self) -> str:
@@ -59,14 +59,14 @@ class CharacterReader:
         return self.text[self.at - 1]
 
     def taken(self, expected: str) -> bool:
-        """Read `expected` if it follows; whether it did."""
+        """Read `expected` if it follows; return whether it did."""
         if not self.more(expected):
             return False
         self.at += len(expected)
         return True
 
     def until(self, end: str) -> str:
-        """Read up to `end`, which is read too and not returned."""
+        """Read up to and including `end`; return the text before `end`."""
         place = self.text.find(end, self.at)
         if place < 0:
             raise self.fail(f"There is no closing {end}")
@@ -75,15 +75,15 @@ class CharacterReader:
         return found
 
     def one(self, ranges: Ranges) -> CharacterSet:
-        """Return the node of any one of these characters."""
+        """Return a node that matches any one of these characters."""
         return CharacterSet(self.cased(ranges))
 
     def cased(self, ranges: Sequence[Range]) -> Ranges:
-        """Return the characters in both cases where case is ignored."""
+        """Return the characters, in both cases when case is ignored."""
         return both_cases(ranges) if self.flags.any_case else merged(ranges)
 
     def escape_in_set(self) -> tuple[Ranges, str]:
-        """Read what follows a backslash where it stands for characters: (ranges, or a property)."""
+        """Read the escape after a backslash, where it stands for characters: (ranges, or a property)."""
         letter = self.take()
         if letter in KINDS:
             return KINDS[letter], ""
@@ -95,7 +95,7 @@ class CharacterReader:
         return ((point, point),), ""
 
     def code_point(self, letter: str) -> int:
-        """Read the one character that an escape stands for; `letter` follows its backslash."""
+        """Return the one character that an escape stands for; `letter` is the character after the backslash."""
         if letter in CONTROL_ESCAPES:
             return CONTROL_ESCAPES[letter]
         match letter:
@@ -171,7 +171,7 @@ class CharacterReader:
         return CharacterSet(ranges, properties, negated)
 
     def set_of(self, depth: int) -> tuple[Ranges, tuple[str, ...], bool]:
-        """Read the rest of `[...]`: ranges, properties, and whether it is all but those."""
+        """Read the rest of `[...]`: ranges, properties, and whether the set is negated."""
         if depth > MOST_NESTED:
             raise self.fail("The pattern is nested too deeply")
         negated = self.taken("^")

@@ -10,16 +10,16 @@ Ranges = tuple[Range, ...]
 
 
 class BadPattern(ValueError):
-    """The text is not a pattern that Java or headrace accepts; the message says why."""
+    """Java or headrace does not accept the pattern; the message says why."""
 
 
 class NotLinear(Exception):
-    """RE2 cannot express the pattern: it looks around, refers back or repeats possessively."""
+    """RE2 cannot express the pattern: it has lookaround, back references or possessive repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterSet:
-    """One character: of these ranges and Unicode properties, or, negated, of none of them."""
+    """One character that is in these ranges and Unicode properties or, when negated, in none of them."""
 
     ranges: Ranges
     properties: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A repeated node; `highest` of None is without end, `mode` greedy (empty), `?` or `+`."""
+    """A repeated node; `highest` None means no limit; `mode` is empty (greedy), `?` or `+`."""
 
     body: Node
     lowest: int
@@ -69,7 +69,7 @@ class Concatenation:
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """Nodes of which one matches."""
+    """Nodes, one of which matches."""
 
     options: tuple[Node, ...]
 

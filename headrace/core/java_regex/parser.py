@@ -91,7 +91,7 @@ class _Parser(CharacterReader):
             elif self.taken("<"):
                 opening = f"(?<{self.name()}>"
             elif self.inline_flags():
-                return None  # until the end of the group around it
+                return None  # until the end of the enclosing group
             else:
                 opening = "(?:"
         body = self.choice(depth + 1)
@@ -107,7 +107,7 @@ class _Parser(CharacterReader):
         return name
 
     def inline_flags(self) -> bool:
-        """Read `i-s)` or `i-s:`; whether it was the former."""
+        """Read `i-s)` or `i-s:`; return whether it ended with `)`."""
         flags, on = self.flags.copy(), True
         while True:
             letter = self.take()
@@ -121,7 +121,7 @@ class _Parser(CharacterReader):
                 case "x":
                     flags.comments = on
                 case "u":
-                    pass  # beyond ASCII no case is folded
+                    pass  # Java folds the case of ASCII letters only
                 case "-":
                     on = False
                 case ")" | ":":

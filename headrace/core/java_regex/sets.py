@@ -8,7 +8,7 @@ from headrace.core.java_regex.nodes import MAX_CODE_POINT, Range, Ranges
 
 
 def merged(ranges: Sequence[Range]) -> Ranges:
-    """Return ranges in order, those that touch made one."""
+    """Return the ranges sorted, with adjacent ones merged."""
     found: list[Range] = []
     for low, high in sorted(ranges):
         if found and low <= found[-1][1] + 1:
@@ -19,7 +19,7 @@ def merged(ranges: Sequence[Range]) -> Ranges:
 
 
 def all_but(ranges: Sequence[Range]) -> Ranges:
-    """Return every code point that is in none of the ranges."""
+    """Return the ranges of every code point that is in none of the given ones."""
     found: list[Range] = []
     at = 0
     for low, high in merged(ranges):
@@ -32,7 +32,7 @@ def all_but(ranges: Sequence[Range]) -> Ranges:
 
 
 def in_both(one: Ranges, other: Ranges) -> Ranges:
-    """Return what is in both."""
+    """Return the ranges of the code points that are in both."""
     return all_but([*all_but(one), *all_but(other)])
 
 
@@ -47,7 +47,7 @@ def both_cases(ranges: Sequence[Range]) -> Ranges:
 
 
 def points(text: str) -> Ranges:
-    """Return the characters of a text."""
+    """Return the characters of a text as ranges."""
     return merged([(ord(letter), ord(letter)) for letter in text])
 
 
@@ -83,7 +83,7 @@ POSIX: dict[str, Ranges] = {
     "XDigit": merged([*_DIGITS, (0x41, 0x46), (0x61, 0x66)]),
     "Space": _SPACE,
 }
-# Java's other names of Unicode's general categories.
+# Java's other names for Unicode's general categories.
 CATEGORIES = {
     "javaLowerCase": "Ll",
     "javaUpperCase": "Lu",

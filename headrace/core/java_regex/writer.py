@@ -19,16 +19,16 @@ from headrace.core.java_regex.nodes import (
     Repeat,
 )
 
-# RE2 takes no higher count; a higher one is written as several in a row.
+# RE2 accepts no higher repeat count; a higher one is written as several repeats in a row.
 RE2_HIGHEST_COUNT = 1000
 MOST_EMITTED_CHARACTERS = 200_000
 MOST_UNROLLED = 10_000
 
 
 def as_one_run(node: Node) -> str | None:
-    """Return the pattern for Python's own `re` when it is one set of characters, some times over.
+    """Return the pattern for Python's own `re` when it is one repeated set of characters.
 
-    Such a pattern has one way to match, so every engine is linear, and `re` is the quickest by far.
+    Such a pattern can match in one way only, so every engine is linear, and `re` is the fastest by far.
     """
     parts = node.parts if isinstance(node, Concatenation) else (node,)
     inner = [part for part in parts if not (isinstance(part, Anchor) and part.kind in "^$")]
@@ -46,7 +46,7 @@ def as_one_run(node: Node) -> str | None:
 
 
 def _is_framed(parts: Sequence[Node], inner: Node) -> bool:
-    """Whether places stand only where they hold anyhow: `^` before and `$` after what is whole."""
+    """Whether the only anchors are a leading `^` and a trailing `$`, which a match of the whole text implies."""
     at = parts.index(inner)
     before, after = parts[:at], parts[at + 1 :]
     return all(isinstance(p, Anchor) and p.kind == "^" for p in before) and all(
@@ -57,7 +57,7 @@ def _is_framed(parts: Sequence[Node], inner: Node) -> bool:
 def for_re2(node: Node, *, highest_point: int = MAX_CODE_POINT) -> str:
     """Return the pattern in RE2's syntax, without captures. Raises NotLinear, BadPattern.
 
-    For texts without characters above `highest_point`, such as ASCII, the pattern is much smaller.
+    The pattern is for texts without characters above `highest_point`: one for ASCII is much smaller.
     """
     return _bounded(_Re2(highest_point).write(node))
 
@@ -70,7 +70,7 @@ def for_backtracking(node: Node) -> str:
 
 
 def _unrolled(node: Node) -> int:
-    """Return how many characters a pattern asks for once its counts are written out."""
+    """Return how many characters a pattern has once its repeat counts are written out."""
     match node:
         case Concatenation(parts):
             return sum(map(_unrolled, parts))
@@ -130,7 +130,7 @@ def _place(kind: str, *, lines: bool, end: str) -> str:
 
 
 def _re2_repeat(body: str, lowest: int, highest: int | None) -> str:
-    """Write a repeat; greed is without meaning where only the whole text counts."""
+    """Write a repeat; greediness has no meaning when the whole text must match."""
     top = RE2_HIGHEST_COUNT
     if lowest <= top and (highest is None or highest <= top):
         return body + _count(lowest, highest)
@@ -177,7 +177,7 @@ def _one(node: CharacterSet, point: Callable[[int], str]) -> str:
         point(low) if low == high else f"{point(low)}-{point(high)}" for low, high in node.ranges
     )
     members += "".join(node.properties)
-    if not members:  # an empty set, which nothing is in
+    if not members:  # an empty set, which matches nothing
         return f"[^{point(0)}-{point(MAX_CODE_POINT)}]"
     return f"[{'^' if node.negated else ''}{members}]"
 

@@ -1,4 +1,4 @@
-"""Any operation of this cloud by name, and the credentials of jobs."""
+"""Ports to call any operation of this cloud by its name, and to get the credentials of jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ControlPlane(Protocol):
     ) -> dict[str, Any]:
         """Run an operation as boto3 would name it (`"lambda"`, `"CreateFunction"`).
 
-        Without `acting`, it is the cloud itself that calls, which may do everything. Blobs are bytes (a streaming body
+        Without `acting` the cloud itself is the caller, which may do everything. Blobs are bytes (a streaming body
         comes back as bytes), timestamps aware datetimes.
         Raises headrace.aws.errors.AwsError.
         """
@@ -46,8 +46,8 @@ class JobCredentials(Protocol):
     ) -> Mapping[str, str]:
         """Return the environment variables of a job's credentials, as a session of its role.
 
-        `role` is a role's ARN, or the name or ARN of an instance profile; without one it is the account itself.
-        `policy` and `policy_arns` are session policies, which limit the role: a document, and managed ones.
+        `role` is a role's ARN, or the name or ARN of an instance profile; without one the credentials are the account's
+        own. `policy` (a document) and `policy_arns` (managed policies) are session policies, which limit the role.
         """
         ...
 
@@ -55,5 +55,5 @@ class JobCredentials(Protocol):
 def any_credentials(
     account: str, role: str, session: str, policy: str = "", policy_arns: tuple[str, ...] = ()
 ) -> Mapping[str, str]:
-    """Return credentials of an account, for services that are built without a cloud around them."""
+    """Return credentials of an account; the `JobCredentials` of services that are built without a cloud."""
     return {"AWS_ACCESS_KEY_ID": account, "AWS_SECRET_ACCESS_KEY": "headrace"}

@@ -1,4 +1,4 @@
-"""Functions as another service invokes them."""
+"""The port through which services invoke Lambda functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FunctionThrottled(Exception):
 
 @dataclass(frozen=True, slots=True)
 class InvokeResult:
-    """What a function answered. `function_error` is None, `Handled` or `Unhandled`."""
+    """The answer of a function. `function_error` is None, `Handled` or `Unhandled`."""
 
     payload: bytes
     function_error: str | None

@@ -1,4 +1,4 @@
-"""Queues, topics and event buses, as another service sends to them or receives."""
+"""The ports through which services use SQS queues, SNS topics and EventBridge buses."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class QueueSender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """A message as it was received.
+    """A message that was received from a queue.
 
     Attributes:
-        attributes: SQS's own.
-        message_attributes: the sender's, in SQS's shape.
-        attributes_md5: of the sender's; empty when there are none.
+        attributes: the message's system attributes, which SQS sets.
+        message_attributes: the sender's attributes, in SQS's shape.
+        attributes_md5: the MD5 of the sender's attributes; empty when there are none.
     """
 
     message_id: str
@@ -40,23 +40,23 @@ class QueueReceiver(Protocol):
     """Receives from SQS queues named by ARN. Every method raises LookupError when there is no queue."""
 
     def visibility_timeout_s(self, queue_arn: str) -> int:
-        """Return for how long a received message is hidden from others."""
+        """Return the queue's visibility timeout: for how long a received message is hidden from other receivers."""
         ...
 
     def is_empty(self, queue_arn: str) -> bool:
-        """Whether `receive` would find nothing now, or nothing is known yet. Costs microseconds; never waits."""
+        """Whether `receive` would return no message now; true while that is unknown. Never waits."""
         ...
 
     def message_count(self, queue_arn: str) -> int:
-        """Return how many messages a queue has: those to be received, delayed ones, and those in flight."""
+        """Return how many messages a queue has: visible, delayed, and in flight."""
         ...
 
     def receive(self, queue_arn: str, *, most: int) -> list[QueueMessage]:
-        """Return up to `most` messages (10 at most), hidden from now on; never waits."""
+        """Return up to `most` messages (10 at most), which are now in flight; never waits."""
         ...
 
     def delete(self, queue_arn: str, receipt_handles: Sequence[str]) -> None:
-        """Remove received messages."""
+        """Delete messages that were received."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Objects as another service reads and writes them."""
+"""The port through which services read and write S3 objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class KeyRefused(Exception):
 
     Attributes:
         code: S3's code, such as `KMS.NotFoundException`.
-        message: its sentence.
+        message: S3's sentence.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -40,7 +40,7 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """S3 without the wire. An object that `put` returned from is durable as the cloud is set."""
+    """S3 without the wire. When `put` returns, the object is as durable as `Config.durability` says."""
 
     def put(
         self,
@@ -55,7 +55,8 @@ class ObjectStore(Protocol):
     ) -> str:
         """Write an object whole or not at all; return its ETag. A `Path` body is copied.
 
-        `kms_key` names the key that encrypts it; "" leaves that to the bucket. Raises BucketNotFound, KeyRefused.
+        `kms_key` names the KMS key that encrypts the object; with "" the bucket's default encryption applies. Raises
+        BucketNotFound, KeyRefused.
         """
         ...
 

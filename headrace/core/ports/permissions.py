@@ -1,4 +1,4 @@
-"""Who acts, and whether a role or a user may do something."""
+"""Names the identity under which a service acts, and asks whether a role or a user may do something."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """The identity under which a service calls another in process, where there is no signed request.
+    """The identity under which a service calls another in process, without a signed request.
 
     Attributes:
-        arn: a role's or a user's, or a service's name such as `events.amazonaws.com`.
+        arn: the ARN of a role or user, or the name of a service such as `events.amazonaws.com`.
         session: the name of a role's session.
-        source_arn: the resource for which a service acts, which a resource's policy may ask for.
-        source_account: the account of that resource, where its ARN does not say it, as a bucket's.
+        source_arn: the resource for which a service acts: the condition key aws:SourceArn.
+        source_account: the account of that resource when its ARN names none, such as a bucket's.
     """
 
     arn: str
@@ -34,20 +34,20 @@ class Guard(Protocol):
     def denial(
         self, acting: Acting, action: str, resource: str, context: Keys | None = None
     ) -> str:
-        """Return the sentence with which AWS refuses an action, such as `kinesis:GetRecords`; empty to go on.
+        """Return AWS's sentence that refuses an action, such as `kinesis:GetRecords`; empty when it is allowed.
 
-        Empty too where a refusal is only noted (`--iam report`). After the first call it costs a dictionary's lookup.
-        `context`: values of condition keys, in lower case, beyond those that the caller and the resource have.
+        Empty too when a refusal is only noted (`--iam report`). After the first call it costs one dictionary lookup.
+        `context`: further condition keys, in lower case, beyond those of the caller and the resource.
         """
         ...
 
     def note(self, acting: Acting, action: str, resource: str) -> None:
-        """Note an action for the report, also where all others are enforced. Never blocks."""
+        """Note an action for the report without refusing it, even with `--iam enforce`. Never blocks."""
         ...
 
 
 class NoGuard:
-    """A `Guard` that lets everything pass, for services that are built without a cloud around them."""
+    """A `Guard` that allows everything, for services that are built without a cloud."""
 
     def denial(
         self, acting: Acting, action: str, resource: str, context: Keys | None = None

@@ -1,4 +1,4 @@
-"""Tables of the Glue Data Catalog, as another service reads their schemas."""
+"""The port through which services read table schemas of the Glue Data Catalog."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ class SchemaCatalog(Protocol):
     def table(
         self, database: str, table: str, *, account: str, region: str, version: str = "LATEST"
     ) -> TableSchema:
-        """Return a table's schema, of the latest or another version. Raises SchemaNotFound."""
+        """Return a table's schema, of the latest version or of the one that is named. Raises SchemaNotFound."""
         ...

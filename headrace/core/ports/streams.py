@@ -1,4 +1,4 @@
-"""A stream as another service reads it: positions, records, shards."""
+"""The port through which services read streams: positions, records, shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class TrimHorizon:
-    """The oldest record that retention has left."""
+    """The oldest record that is within the retention period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class StreamRecord(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ShardInfo:
-    """A shard and its place in the stream's lineage. `closed` shards take no more records."""
+    """A shard, its parents and its range of sequence numbers. `closed` shards take no more records."""
 
     shard_id: str
     parent_ids: tuple[str, ...]
@@ -80,9 +80,9 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """Records, oldest first, and where to go on: `next_position` is None at a closed shard's end.
+    """Records, oldest first, and the position of the next read; `next_position` is None at a closed shard's end.
 
-    `expired` counts the records behind the position that the stream no longer has.
+    `expired` counts the records from the requested position on that retention has removed.
     """
 
     records: list[StreamRecord]
@@ -92,7 +92,7 @@ class ReadResult:
 
 
 class StreamReader(Protocol):
-    """Reads shards of Kinesis streams without the wire. Streams are named by ARN."""
+    """Reads the shards of streams without the wire. Streams are named by ARN."""
 
     def shards(self, stream_arn: str) -> list[ShardInfo]:
         """Return all shards that retention has left, open and closed. Raises StreamNotFound."""
@@ -120,9 +120,9 @@ class StreamReader(Protocol):
         ...
 
     def consumer_status(self, consumer_arn: str) -> str | None:
-        """Return a registered consumer's status in AWS's word, None when there is no such consumer."""
+        """Return AWS's status of a registered consumer, None when there is no such consumer."""
         ...
 
     def subscribe(self, stream_arn: str, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` (quick, from any thread) after each append or reshard; returns the undo."""
+        """Call `wake` (quick, from any thread) after each append or reshard; return a function that ends this."""
         ...

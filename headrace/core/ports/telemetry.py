@@ -1,4 +1,4 @@
-"""Metrics and logs, as the services report what they do."""
+"""The ports through which services report metrics and log lines."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One CloudWatch datum: a value, or many as their statistics.
+    """One CloudWatch datum: a value, or the statistics of many values.
 
     Attributes:
-        statistics: count, sum, least and most; then `value` is not sent.
+        statistics: sample count, sum, minimum and maximum; when they are set, `value` is not sent.
     """
 
     namespace: str
@@ -41,7 +41,7 @@ class LogLine:
 
 
 class LogSink(Protocol):
-    """Takes log lines for CloudWatch Logs; makes group and stream. Never raises, never blocks."""
+    """Takes log lines for CloudWatch Logs; creates the log group and stream. Never raises, never blocks."""
 
     def put(
         self, group: str, stream: str, lines: Sequence[LogLine], *, account: str, region: str

@@ -118,7 +118,7 @@ def test_a_repair_of_the_database_that_was_killed_is_finished(tmp_path: Path):
     Database(tmp_path / "state.sqlite").close()
     (tmp_path / "state.sqlite").rename(tmp_path / "state.sqlite.repaired")
     (tmp_path / "state.sqlite").write_bytes(b"damaged")
-    assert "did not come to its end" in refused("up", tmp_path)
+    assert "was interrupted; run it again" in refused("up", tmp_path)
     code, out, _ = run("check", "--repair", "--data-dir", str(tmp_path))
     assert (code, "is finished" in out) == (0, True)
     assert run("check", "--data-dir", str(tmp_path))[1] == f"{tmp_path} is sound\n"

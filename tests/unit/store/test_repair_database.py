@@ -93,7 +93,7 @@ def test_rows_on_other_pages_are_saved(path: Path, table: str):
 def test_a_file_without_its_first_page_is_left_as_it_is(path: Path):
     spoil(path, 1)
     before = path.read_bytes()
-    with pytest.raises(Hopeless, match="can read nothing of it"):
+    with pytest.raises(Hopeless, match="cannot read anything from it"):
         list(repair_database(path))
     assert path.read_bytes() == before
 
