@@ -260,7 +260,7 @@ class Gateway:
             operation, params = operation_parser.operation_of(service, request)
             call.permit.ask(service, operation, params, account=call.account, region=call.region)
         except operation_parser.Unreadable:
-            return None  # what is wrong with it, the service says
+            return None  # the service reports what is wrong with it
         except AwsError as error:
             return error_answer(request, service, error, call.request_id)
         return None

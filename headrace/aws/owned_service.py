@@ -1,4 +1,4 @@
-"""Answers the requests of an owned service: by its own hook, else by parse, run (`operations`) and serialise."""
+"""Answers the requests of an owned service: by its raw hook, or by parsing, running (`operations`) and serializing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 class OwnedService:
     """Answers the requests of one owned service. Thread-safe.
 
-    With `strict`, parameters that would be ignored are refused.
+    With `strict`, it refuses parameters that headrace would ignore.
 
     Attributes:
         operations: validates and runs a parsed request.

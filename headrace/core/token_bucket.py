@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TokenBucket:
-    """Holds up to one second's worth. A larger amount passes when the bucket is full, and leaves a debt."""
+    """A token bucket of one second. A larger amount may be taken when the bucket is full, and leaves a debt."""
 
     __slots__ = ("_at_ms", "_level", "_per_s")
 

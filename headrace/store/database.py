@@ -4,8 +4,8 @@ WAL mode. A statement is committed before its method returns, so what was acknow
 with `fsync=True` it survives a power cut too. Thread-safe: one connection behind one lock, since writes are
 small and rare beside the data plane.
 
-When the disk is full nothing is written and DiskFull (an OSError) is raised, except for what gives room back: DELETE
-statements and `transaction(frees=True)` go on, in the space that `headrace.store.disk_space` reserves for them.
+When the disk is full, nothing is written and DiskFull (an OSError) is raised. Statements that free space still work:
+DELETE and `transaction(frees=True)` use the space that `headrace.store.disk_space` reserves for them.
 """
 
 from __future__ import annotations

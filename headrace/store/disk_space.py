@@ -40,7 +40,7 @@ def free_bytes(folder: Path) -> int:
 
 
 class DiskReserve:
-    """The room kept for one state database. Used under the database's lock."""
+    """The disk space reserved for one state database. Used with the database's lock held."""
 
     def __init__(self, database: Path) -> None:
         self._folder = database.parent

@@ -63,7 +63,7 @@ class Segment:
 
     Attributes:
         index: where to begin reading for a record or a time.
-        first_index: of the first record it may hold; the file's name.
+        first_index: the index of the first record that it may hold, and the file's name.
         end_index: one past the last record.
         size_bytes: the bytes that readers may see; bytes beyond are a write in progress.
         last_arrival_ms: when its last record arrived; 0 when it is empty.
@@ -160,7 +160,7 @@ class Segment:
             segment._take(extent)
         else:
             segment.index = SparseIndex()
-            # It must not be taken for right once the segment has grown past what it says.
+            # The index file must not be trusted once the segment has grown past the end that it names.
             segment._index_path.unlink(missing_ok=True)
         dropped = segment._scan(file)
         if dropped:
