@@ -84,7 +84,7 @@ def page() -> str:
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     lines += [
         "",
-        "## Why not the others",
+        "## Why the others are not replayed",
         "",
         "| service | reason | recordings |",
         "| --- | --- | --- |",

@@ -287,11 +287,11 @@ class _Flights:
                 batch = json.loads(message["Body"])["KinesisBatchInfo"]
                 place = (batch["shardId"], int(batch["startSequenceNumber"]))
                 if batch["batchSize"] != 1 or place in good:
-                    raise PromiseBroken(f"the failure queue names what is no poison: {batch}")
+                    raise PromiseBroken(f"the failure queue names good records: {batch}")
                 named.add(place)
         missing = {(shard, int(n)) for n, shard in self.told.poison.items()} - named
         if missing:
-            raise PromiseBroken(f"poison is named in no failure message: {sorted(missing)}")
+            raise PromiseBroken(f"no failure message names these poison records: {sorted(missing)}")
 
 
 def _user_records(data: bytes) -> list[bytes]:

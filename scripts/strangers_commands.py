@@ -249,12 +249,14 @@ def _write_page(files: Sequence[Path]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run the cases and print how many pass."""
     parser = argparse.ArgumentParser(prog="scripts.strangers_commands", description=__doc__)
-    parser.add_argument("cases", nargs="*", help="all without any")
-    parser.add_argument("--port", type=int, default=free_port(), help="by default one that is free")
+    parser.add_argument("cases", nargs="*", help="the cases to run; default: all")
+    parser.add_argument("--port", type=int, default=free_port(), help="default: a free port")
     parser.add_argument("--at-a-time", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="a folder for what each line printed")
-    parser.add_argument("--results", type=Path, help="a file for what became of each, as JSON")
-    parser.add_argument("--page", type=Path, nargs="+", help="only write the page, from results")
+    parser.add_argument("--keep", type=Path, help="keep each command's output in this folder")
+    parser.add_argument("--results", type=Path, help="write each case's result to this JSON file")
+    parser.add_argument(
+        "--page", type=Path, nargs="+", help="only write the page, from these results"
+    )
     options = parser.parse_args(arguments)
     if options.page:
         return _write_page(options.page)

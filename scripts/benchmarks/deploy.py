@@ -89,7 +89,7 @@ def ended(cfn: Any, name: str) -> None:
         if not status.endswith("IN_PROGRESS"):
             raise Failed(f"{name} is {status}")
         time.sleep(LOOK_EVERY_S)
-    raise Failed(f"{name} is not made after {WITHIN_S:.0f} s")
+    raise Failed(f"{name} is not created after {WITHIN_S:.0f} s")
 
 
 def took_s(started_s: float) -> float:
@@ -148,7 +148,7 @@ def app_rows(port: int) -> Iterator[tuple[str, float]]:
             cfn.create_change_set(TemplateBody=body, **changes)
             found = cfn.describe_change_set(StackName=name, ChangeSetName="again")
             if found["Status"] != "FAILED":
-                raise Failed(f"{name} is said to change: {found['Changes']}")
+                raise Failed(f"{name} has unexpected changes: {found['Changes']}")
         yield "the same again, without a change", took_s(started_s)
 
 

@@ -318,7 +318,9 @@ def measure_cases(records: int, only: str | None, table: Table) -> dict[str, flo
 
 @click.command()
 @click.option("--records", default=600_000, show_default=True)
-@click.option("--elsewhere", default=10_000, show_default=True, help="Most records for others.")
+@click.option(
+    "--elsewhere", default=10_000, show_default=True, help="Most records for other clouds."
+)
 @click.option("--only", help="Only the cases that begin with this, such as 'direct GZIP'.")
 @click.option("--peers/--no-peers", default=True, help="Also LocalStack and ministack.")
 @click.option("--memory/--no-memory", default=True, help="Also delay, and memory of partitions.")

@@ -168,14 +168,14 @@ def _check(connections: dict[str, Connection], requests: dict[str, bytes], name:
     default=400,
     show_default=True,
     type=click.IntRange(20),
-    help="Of each call, at each start.",
+    help="Rounds of each call, at each start.",
 )
 @click.option(
     "--starts",
     default=7,
     show_default=True,
     type=click.IntRange(1),
-    help="Of clouds of every mode.",
+    help="Starts of the clouds of all modes.",
 )
 @click.option("--strict", is_flag=True, help="Fail when report mode costs more than its goal.")
 def main(rounds: int, starts: int, *, strict: bool) -> None:

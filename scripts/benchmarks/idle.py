@@ -107,10 +107,12 @@ def cost_of(server: Running, seconds: float) -> Cost:
 
 
 @click.command()
-@click.option("--mappings", default="0,200,1000", show_default=True, help="How many, by commas.")
+@click.option("--mappings", default="0,200,1000", show_default=True, help="Comma-separated counts.")
 @click.option("--source", type=click.Choice(["kinesis", "sqs"]), multiple=True)
 @click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(1))
-@click.option("--against", type=click.Path(exists=True, file_okay=False), help="Another checkout.")
+@click.option(
+    "--against", type=click.Path(exists=True, file_okay=False), help="Another checkout's folder."
+)
 def main(mappings: str, source: tuple[str, ...], seconds: float, against: str | None) -> None:
     """Measure idle clouds."""
     targets = ["headrace"]

@@ -126,7 +126,7 @@ Results = dict[str, dict[str, list[dict[str, Any]]]]
 
 @click.command()
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians of so many."
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Rounds of the medians."
 )
 @click.option(
     "--seconds", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Per workload."
@@ -138,12 +138,15 @@ Results = dict[str, dict[str, list[dict[str, Any]]]]
     show_default=True,
     help="Comma-separated. Empty: headrace alone.",
 )
-@click.option("--only", default="", help="Only the workloads whose name holds this.")
+@click.option("--only", default="", help="Only workloads with this in their name.")
 @click.option(
     "--restart/--no-restart", "with_restart", default=True, help="Kill and restart with 10 million."
 )
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Write all rounds there too."
+    "--json",
+    "json_path",
+    type=click.Path(path_type=Path),
+    help="Also write all rounds to this file.",
 )
 def main(
     rounds: int,

@@ -212,7 +212,7 @@ def _restarted(server: Running, writes: int) -> Figures:
     sqs_s = time.perf_counter() - started
     client.connection.close()
     if last["Item"]["leaseCounter"]["N"] != str(writes - 1):
-        raise RuntimeError("a lease is not what was acknowledged")
+        raise RuntimeError("a lease differs from its acknowledged state")
     if left["ApproximateNumberOfMessages"] != "0":
         raise RuntimeError("deleted messages are there again")
     return {"s to DynamoDB": dynamodb_s, "s to SQS": sqs_s, "MB": server.rss_mb(), "records": 1e9}
@@ -234,7 +234,7 @@ RESTART_GOALS = {
 
 @click.command()
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians of so many."
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Rounds of the medians."
 )
 @click.option(
     "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1), help="Per workload."

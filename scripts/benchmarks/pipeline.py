@@ -157,7 +157,7 @@ def started(name: str) -> Generator[Started]:
     installation = Installation(ROOT / ".localstack")
     if host.running(installation) is not None:
         raise CannotStart(
-            "it is up already: `scripts/localstack down`, so that it is measured from its start"
+            "LocalStack runs already: run `scripts/localstack down`, so that its start is measured"
         )
     try:
         installation.install()
@@ -304,14 +304,18 @@ def with_goals(rows: list[Row], ours: str, theirs: str) -> list[Row]:
 
 @click.command()
 @click.option(
-    "--records", default=RECORDS, show_default=True, type=click.IntRange(500), help="On headrace."
+    "--records",
+    default=RECORDS,
+    show_default=True,
+    type=click.IntRange(500),
+    help="Records on headrace.",
 )
 @click.option(
     "--elsewhere",
     default=RECORDS_ELSEWHERE,
     show_default=True,
     type=click.IntRange(500),
-    help="On the others.",
+    help="Records on the other clouds.",
 )
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(2))
 @click.option("--cloud", "clouds", multiple=True, type=click.Choice(CLOUDS), help="Only these.")

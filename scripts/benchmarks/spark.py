@@ -188,13 +188,15 @@ def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bo
 
 @click.command()
 @click.option("--records", default=3_200_000, show_default=True, help="Backlog of 100 B records.")
-@click.option("--slow-records", default=100_000, show_default=True, help="Of the alternative.")
+@click.option(
+    "--slow-records", default=100_000, show_default=True, help="The alternative's backlog."
+)
 @click.option("--sink-records", default=600_000, show_default=True, help="Rows to write.")
 @click.option("--puts", default=15, show_default=True, help="Single records for the latencies.")
 @click.option(
     "--spark",
     "which",
-    help=f"Compare Sparks, installed at first need: all, or some of {', '.join(MATRIX)} with commas.",
+    help=f"Compare Sparks, installed on first use: all, or, comma-separated, some of {', '.join(MATRIX)}.",
 )
 def main(
     records: int,
