@@ -264,7 +264,7 @@ def observe() -> dict[str, Any]:
             check=False,
         )
         if done.returncode:
-            raise SystemExit("the API tests of Kinesis fail: the table was left as it is")
+            raise SystemExit("the API tests of Kinesis fail: the page is unchanged")
         return json.loads(out.read_text())
 
 

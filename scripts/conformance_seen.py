@@ -101,7 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that names the service and the output file."""
     parser.addoption(
         "--conformance",
-        help="PREFIX=FILE: write what was seen of the service with that target prefix",
+        help="PREFIX=FILE: write the recorded exchanges of the service with that target prefix",
     )
 
 

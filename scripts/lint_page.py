@@ -18,7 +18,7 @@ ABOUT = ROOT / "scripts" / "lint_about.md"
 
 def page() -> str:
     """Return the whole page."""
-    lines = [ABOUT.read_text(), "## The rules", "", "| id | what it finds |", "|---|---|"]
+    lines = [ABOUT.read_text(), "## The rules", "", "| id | finding |", "|---|---|"]
     lines += [f"| [{rule.id}](#{rule.id.lower()}) | {rule.shortdesc} |" for rule in RULES]
     for rule in RULES:
         lines += ["", *_rule(rule)]

@@ -51,12 +51,12 @@ def replayed() -> dict[str, set[str]]:
     return found
 
 
-def left_out(told: dict[str, Any]) -> Counter[str]:
+def left_out(entry: dict[str, Any]) -> Counter[str]:
     """Return how many recordings of a file are not replayed, by reason."""
     return Counter(
         {
             reason: names if isinstance(names, int) else sum(names.values())
-            for reason, names in told["not replayed"].items()
+            for reason, names in entry["not replayed"].items()
         }
     )
 
@@ -65,11 +65,11 @@ def page() -> str:
     """Return the whole page."""
     services: dict[str, Counter[str]] = defaultdict(Counter)
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
-    for file, told in recordings().items():
+    for file, entry in recordings().items():
         service = file.partition("/")[0].rstrip("_")
-        missing = left_out(told)
-        services[service]["recorded"] += told["recorded"]
-        services[service]["replayed"] += told["recorded"] - missing.total()
+        missing = left_out(entry)
+        services[service]["recorded"] += entry["recorded"]
+        services[service]["replayed"] += entry["recorded"] - missing.total()
         services[service]["empty"] += missing.pop(NOTHING, 0)
         services[service]["left"] += missing.total()
         reasons[service] += missing
@@ -84,7 +84,7 @@ def page() -> str:
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     lines += [
         "",
-        "## Why not the others",
+        "## Why the others are not replayed",
         "",
         "| service | reason | recordings |",
         "| --- | --- | --- |",

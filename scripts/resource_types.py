@@ -20,14 +20,14 @@ PAGE = ROOT / "docs" / "conformance" / "resource-types.md"
 HEAD = """# CloudFormation resource types
 
 Written by `python -m scripts.resource_types` from the types; do not edit. A template with any other type is refused
-before anything is made, with all of its unknown types in one sentence. Custom resources (`Custom::*`) are run.
+before anything is created, with all of its unknown types in one sentence. Custom resources (`Custom::*`) run.
 
-*Stored* properties are kept and shown by the service's own API, and nothing acts on them; *ignored* ones go nowhere,
-and `headrace up --strict` refuses them. `/_headrace/fidelity` shows both for the stacks that are deployed.
+*Stored* properties have no effect, but the service's API shows them; *ignored* ones are dropped, and
+`headrace up --strict` refuses them. `/_headrace/fidelity` shows both for the deployed stacks.
 
-*Drift* is checked of the types that say so: what their properties are now is read back. A property that the service
-does not show, and of declared types also a part of one, counts as it is in the template; a resource of which nothing
-can be compared, and any other type's, is NOT_CHECKED. *Imported* are the types that are read back by their identifier.
+*Drift*: headrace reads back the current properties of these types and compares them. A property that the service does
+not show counts as in the template (for declared types also a part of a property). A resource without any comparable
+property, and every resource of another type, is NOT_CHECKED. *Imported*: headrace reads these types by identifier.
 """
 
 
@@ -58,15 +58,15 @@ def page() -> str:
         HEAD,
         f"## Written by hand ({len(TYPES)})",
         "",
-        "Of the services that headrace owns, and of those that streaming stacks lean on.",
+        "Types of headrace's own services, and of other services that streaming stacks need.",
         "",
         *_table(list(TYPES.values())),
         "",
         f"## Declared ({len(declared)})",
         "",
-        "Of other services that moto runs in process: the resource is made, read, changed and deleted by the service's",
-        "own API. Required, read-only and replacing properties are from AWS's published schemas. A property that no",
-        "call changes makes a new resource, or, where the name is the id, the resource is made again under its name.",
+        "Types of moto's services: headrace creates, reads, updates and deletes the resource by the service's API.",
+        "Required, read-only and replacing properties are from AWS's published schemas. If no call changes a property,",
+        "headrace replaces the resource, or, if the name is the id, creates it again under the same name.",
         "",
         *_table(declared),
     ]

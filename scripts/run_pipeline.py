@@ -73,21 +73,21 @@ ELSEWHERE = ROOT / ".localstack" / "pipeline"
 def parse(arguments: list[str]) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(prog="make run", description=__doc__)
-    parser.add_argument("--all", action="store_true", help="the whole year, 336,776 flights")
+    parser.add_argument("--all", action="store_true", help="replay the whole year, 336,776 flights")
     parser.add_argument("--month", type=int, choices=range(1, 13), default=JANUARY, metavar="1-12")
     parser.add_argument(
-        "--flights", type=int, help="only the first so many: for clouds that are slow or cost"
+        "--flights", type=int, help="replay only this many flights: for slow or costly clouds"
     )
     parser.add_argument("--once", action="store_true", help="stop the cloud at the end")
-    parser.add_argument("--speed", default="max", help="max, or times real time: 3600x")
+    parser.add_argument("--speed", default="max", help="max, or a multiple of real time: 3600x")
     parser.add_argument(
         "--cloud",
         default=HEADRACE,
-        help="headrace, localstack, http://host:port of one that is up, or aws",
+        help="headrace, localstack, http://host:port of a running cloud, or aws",
     )
-    parser.add_argument("--yes", action="store_true", help="agree to what a run on AWS costs")
-    parser.add_argument("--port", type=int, help=f"of headrace or LocalStack; {PORT}")
-    parser.add_argument("--data-dir", type=Path, help="of headrace; .headrace")
+    parser.add_argument("--yes", action="store_true", help="agree to the cost of a run on AWS")
+    parser.add_argument("--port", type=int, help=f"port of headrace or LocalStack; {PORT}")
+    parser.add_argument("--data-dir", type=Path, help="headrace's data directory; .headrace")
     options = parser.parse_args(arguments)
     try:
         options.speed = parse_speed(options.speed)
@@ -96,14 +96,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.error(str(error))
     if options.cloud in (MINISTACK, MOTO):
         parser.error(
-            f"{options.cloud} is not started here: start it, and name its address, http://host:port"
+            f"{options.cloud} is not started by this command: start it, and give its address, http://host:port"
         )
     if options.flights is not None and options.flights < 1:
         parser.error(f"--flights must be 1 or more, and {options.flights} is not")
     if options.data_dir is not None and options.cloud != HEADRACE:
         parser.error("--data-dir is headrace's: another cloud keeps its data itself")
     if options.port is not None and options.cloud not in (HEADRACE, LOCALSTACK):
-        parser.error(f"--port is for a cloud that is started here, and {options.cloud} is not")
+        parser.error(f"--port is for a cloud that this command starts, and {options.cloud} is not")
     options.data_dir = options.data_dir or ROOT / ".headrace"
     options.port = PORT if options.port is None else options.port
     return options

@@ -1,15 +1,15 @@
-# Sourced by run, test, check and bench: finds the tools, makes .venv and node_modules, or says what to install.
-# Installs only when pyproject.toml or a lock file has changed since the last time.
+# Sourced by run, test, check and bench: finds the tools, makes .venv and node_modules, or names what to install.
+# It installs only if pyproject.toml or a lock file has changed since the last time.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Where headrace and its tools are installed; scripts/test --python has another folder for each version.
+# The environment of headrace and its tools; scripts/test --python has another folder for each version.
 VENV=.venv
 
-# Bytecode is kept, whatever the shell says: without it each worker of the tests, and each cloud, compiles everything anew.
+# Keep bytecode, whatever the shell's settings: without it each test worker and each cloud compiles everything again.
 unset PYTHONDONTWRITEBYTECODE
 
-# Also where an installer has its own idea of how to end.
+# Also stop on Ctrl-C if an installer handles it and continues.
 trap 'exit 130' INT
 
 die() { printf 'headrace: %s\n' "$1" >&2; exit 1; }
@@ -31,7 +31,7 @@ python_of() {
   for candidate in "python$1" \
       "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/"$1"*/bin/"python$1" \
       "${XDG_DATA_HOME:-${HOME:-}/.local/share}"/uv/python/cpython-"$1".*/bin/"python$1"; do
-    # A shim of pyenv is there for versions that are not.
+    # pyenv has shims for versions that are not installed.
     if command -v "$candidate" >/dev/null 2>&1 && "$candidate" -c '' >/dev/null 2>&1; then
       command -v "$candidate"; return
     fi
@@ -62,7 +62,7 @@ need_node() {
     die "Node.js 20 or newer is needed for $purpose, not Node.js $major; install a newer one."
 }
 
-# what_to_try LOG: prints what may help, judged by what an installer has printed.
+# what_to_try LOG: prints advice, chosen by the installer's output.
 what_to_try() {
   local printed
   printed=$(cat "$1")
@@ -73,10 +73,10 @@ what_to_try() {
     *EACCES*|*EPERM*|*"permission denied"*)
       printf 'a file there belongs to somebody else, maybe since an earlier run as root: make this folder yours again.' ;;
     *"no module named pip"*|*ensurepip*)
-      printf 'the environment is not whole: remove %s, and run this again (Debian: apt-get install python3-venv).' "$VENV" ;;
+      printf 'the environment is incomplete: remove %s, and run this again (Debian: apt-get install python3-venv).' "$VENV" ;;
     *ENOTFOUND*|*EAI_AGAIN*|*ETIMEDOUT*|*ECONNREFUSED*|*ECONNRESET*|*"name resolution"*|*"connection error"*|\
     *"timed out"*|*"max retries"*|*unreachable*|*proxy*|*certificate*|*"could not find a version"*)
-      printf 'the registry was not reached, or lacks what is asked for: see "pip config list", "npm config get registry" and HTTPS_PROXY; run this again.' ;;
+      printf 'the registry cannot be reached, or lacks a package: see "pip config list", "npm config get registry" and HTTPS_PROXY; run this again.' ;;
     *)
       printf 'run the command by hand; or remove %s, cdk/node_modules and tests/clients/js/node_modules, and run this again.' "$VENV" ;;
   esac
@@ -84,7 +84,7 @@ what_to_try() {
 }
 
 # install STAMP SOURCES... -- COMMAND...: runs COMMAND unless it ran before with the same SOURCES.
-# What it prints is kept to itself, warnings and all, and shown when it fails.
+# Its output goes to a log, and is shown only if it fails.
 install() {
   local stamp="$1" sum; shift
   local sources=()
@@ -96,9 +96,9 @@ install() {
   { : > "$log"; } 2>/dev/null || die "nothing can be written to $(dirname "$stamp"): make this folder yours, and run this again."
   "$@" > "$log" 2>&1 || code=$?
   if [ "$code" -ne 0 ]; then
-    printf 'headrace: installing failed: %s\n' "$*" >&2
+    printf 'headrace: this command failed: %s\n' "$*" >&2
     sed -e '/^WARNING: /d' -e '/^npm warn/d' -e 's/^/  | /' "$log" | tail -n 25 >&2
-    printf 'headrace: exit code %s, all of it in %s; what to try: %s\n' "$code" "$log" "$(what_to_try "$log")" >&2
+    printf 'headrace: exit code %s, its whole output is in %s; what to try: %s\n' "$code" "$log" "$(what_to_try "$log")" >&2
     exit 1
   fi
   rm -f "$log"
@@ -117,7 +117,7 @@ setup_python() {
   export PATH="$PWD/$VENV/bin:$PATH"
 }
 
-# With the lowest versions of the dependencies' ranges, and what the tests of the core need besides.
+# With the lowest allowed versions of the dependencies, and the other packages of the core's tests.
 setup_lowest() {
   VENV=.venv-lowest
   [ -x "$VENV/bin/python" ] || "$(python_of 3.11)" -m venv "$VENV" ||

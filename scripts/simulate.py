@@ -20,10 +20,12 @@ _SEEDS_BETWEEN_COLLECTIONS = 10
 def main() -> int:
     """Run the seeds that the arguments name."""
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many (default: 200)")
-    parser.add_argument("--first-seed", type=int, default=0, help="the first (default: 0)")
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--history", action="store_true", help="print all that happened")
+    parser.add_argument(
+        "--seeds", type=int, default=200, help="how many seeds to run (default: 200)"
+    )
+    parser.add_argument("--first-seed", type=int, default=0, help="the first seed (default: 0)")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--history", action="store_true", help="print the seed's history")
     asked = parser.parse_args()
     if asked.seeds < 1:
         parser.error("--seeds must be at least 1")

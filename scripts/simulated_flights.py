@@ -45,7 +45,7 @@ class PromiseBroken(AssertionError):
 
 
 @dataclass(slots=True)
-class Told:
+class Acknowledgements:
     """The acknowledgements that the producer got: flights by event id, and the sequence numbers of poison records."""
 
     acknowledged: dict[str, str] = field(default_factory=dict[str, str])
@@ -82,7 +82,7 @@ def run(seed: int, *, chances: Chances = ROUGH, enrich: Path | None = None) -> O
             cloud.digest(),
             cloud.crashes,
             len(cloud.history),
-            len(flights.told.acknowledged),
+            len(flights.acknowledgements.acknowledged),
             cloud.history,
         )
 
@@ -92,7 +92,7 @@ class _Flights:
 
     def __init__(self, cloud: SimulatedCloud, chosen: random.Random) -> None:
         self.cloud = cloud
-        self.told = Told()
+        self.acknowledgements = Acknowledgements()
         self._chosen = chosen
         self._numbers: dict[str, int] = dict.fromkeys(CARRIERS, 0)
         self._kinesis = cloud.client("kinesis")
@@ -128,9 +128,9 @@ class _Flights:
                 if "ErrorCode" not in result:
                     number = result["SequenceNumber"]
                     if event_id is None:
-                        self.told.poison[number] = result["ShardId"]
+                        self.acknowledgements.poison[number] = result["ShardId"]
                     else:
-                        self.told.acknowledged[event_id] = number
+                        self.acknowledgements.acknowledged[event_id] = number
             left = [one for one, result in pairs if "ErrorCode" in result]
 
     def _record(self, carrier: str) -> tuple[dict[str, Any], str | None]:
@@ -244,11 +244,11 @@ class _Flights:
     def _check_end(self) -> None:
         flights, enriched = self._stored(FLIGHTS), self._enriched()
         ids = {_event_id(record.data) for _, record in flights}
-        lost = sorted(set(self.told.acknowledged) - ids)
+        lost = sorted(set(self.acknowledgements.acknowledged) - ids)
         if lost:
             raise PromiseBroken(f"acknowledged flights are lost: {lost}")
         done = {_event_id(record.data) for _, record in enriched}
-        lost = sorted(set(self.told.acknowledged) - done)
+        lost = sorted(set(self.acknowledgements.acknowledged) - done)
         if lost:
             raise PromiseBroken(f"acknowledged flights were never enriched: {lost}")
         self._check_order(enriched)
@@ -287,11 +287,11 @@ class _Flights:
                 batch = json.loads(message["Body"])["KinesisBatchInfo"]
                 place = (batch["shardId"], int(batch["startSequenceNumber"]))
                 if batch["batchSize"] != 1 or place in good:
-                    raise PromiseBroken(f"the failure queue names what is no poison: {batch}")
+                    raise PromiseBroken(f"the failure queue names good records: {batch}")
                 named.add(place)
-        missing = {(shard, int(n)) for n, shard in self.told.poison.items()} - named
+        missing = {(shard, int(n)) for n, shard in self.acknowledgements.poison.items()} - named
         if missing:
-            raise PromiseBroken(f"poison is named in no failure message: {sorted(missing)}")
+            raise PromiseBroken(f"no failure message names these poison records: {sorted(missing)}")
 
 
 def _user_records(data: bytes) -> list[bytes]:

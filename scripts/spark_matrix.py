@@ -119,8 +119,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="scripts/test --spark", description=main.__doc__)
     parser.add_argument("version", choices=MATRIX, nargs="?")
     parser.add_argument("--list", action="store_true", help="print all versions, and do nothing")
-    parser.add_argument("--core", action="store_true", help="only what make test runs on it")
-    parser.add_argument("--install", action="store_true", help="only make its environment")
+    parser.add_argument(
+        "--core", action="store_true", help="run only the core tests, as make test does"
+    )
+    parser.add_argument("--install", action="store_true", help="only install its environment")
     given, rest = parser.parse_known_args(arguments)
     if given.list:
         print(*MATRIX)

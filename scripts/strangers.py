@@ -223,13 +223,13 @@ def started(folder: Path, port: int) -> subprocess.Popen[bytes]:
 def main(arguments: Sequence[str]) -> int:
     """Run the cases and print the table."""
     parser = argparse.ArgumentParser(prog="scripts.strangers", description=__doc__)
-    parser.add_argument("cases", nargs="*", help="all without any")
-    parser.add_argument("--port", type=int, default=free_port(), help="by default one that is free")
-    parser.add_argument("--cdk-out", type=Path, help="where the app is synthesised, or was before")
+    parser.add_argument("cases", nargs="*", help="the cases to run; default: all")
+    parser.add_argument("--port", type=int, default=free_port(), help="default: a free port")
     parser.add_argument(
-        "--results", type=Path, help="where what became of each is written, as JSON"
+        "--cdk-out", type=Path, help="the synthesised app's folder; reused if it exists"
     )
-    parser.add_argument("--log", type=Path, help="where the cloud's log is kept")
+    parser.add_argument("--results", type=Path, help="write each case's result to this JSON file")
+    parser.add_argument("--log", type=Path, help="keep the cloud's log in this file")
     parser.add_argument("--at-a-time", type=int, default=4)
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="strangers-") as name:

@@ -42,14 +42,16 @@ class Unexpected(Exception):
 class CommandCase(strangers.Outcome):
     """The commands of a case, and the case's result."""
 
-    def __init__(self, name: str, told: Mapping[str, Any], folder: Path) -> None:
-        super().__init__(name, [each.replace("$CASE", name) for each in told.get("flow", [])])
-        self._told, self._folder = told, folder / name
+    def __init__(self, name: str, definition: Mapping[str, Any], folder: Path) -> None:
+        super().__init__(name, [each.replace("$CASE", name) for each in definition.get("flow", [])])
+        self._definition, self._folder = definition, folder / name
 
     def run(self, cloud: strangers_flows.Cloud) -> None:
         """Run the commands, put data in, and remove everything."""
         shutil.copytree(
-            HERE / self._told["folder"], self._folder, ignore=shutil.ignore_patterns("cdk.out")
+            HERE / self._definition["folder"],
+            self._folder,
+            ignore=shutil.ignore_patterns("cdk.out"),
         )
         self.deploys = self._typed(cloud, "lines")
         if self.deploys and self.flow:
@@ -57,7 +59,7 @@ class CommandCase(strangers.Outcome):
         self.destroys = self._typed(cloud, "then") and self._is_gone(cloud)
 
     def _feed(self, cloud: strangers_flows.Cloud) -> None:
-        stack = f"{self.name}{self._told.get('stack', '')}"
+        stack = f"{self.name}{self._definition.get('stack', '')}"
         try:
             why = strangers_flows.feed(cloud, stack, self.flow)
         except Exception as error:  # noqa: BLE001 - the table shows every error
@@ -65,7 +67,7 @@ class CommandCase(strangers.Outcome):
         self.flows, self.why = not why, self.why or why
 
     def _typed(self, cloud: strangers_flows.Cloud, which: str) -> bool:
-        for each in self._told.get(which, []):
+        for each in self._definition.get(which, []):
             line = {"run": each} if isinstance(each, str) else each
             try:
                 _run(line, self._folder, self._environment(cloud))
@@ -106,7 +108,9 @@ class CommandCase(strangers.Outcome):
 
 def _case_of(stack: str) -> str:
     """Return the case of a stack: the longest case name with which the stack's name begins."""
-    return max((name for name in told() if f"{stack}-".startswith(f"{name}-")), key=len, default="")
+    return max(
+        (name for name in all_cases() if f"{stack}-".startswith(f"{name}-")), key=len, default=""
+    )
 
 
 def _run(line: Mapping[str, Any], folder: Path, environment: Mapping[str, str]) -> None:
@@ -151,7 +155,7 @@ def _printed(text: str, folder: Path, environment: Mapping[str, str]) -> tuple[i
     return process.returncode, printed
 
 
-def told() -> dict[str, dict[str, Any]]:
+def all_cases() -> dict[str, dict[str, Any]]:
     """Return all cases by name, with the folder that each one copies."""
     found: dict[str, dict[str, Any]] = {}
     for file in sorted(HERE.glob("*.toml")):
@@ -179,14 +183,14 @@ def survey(
     wanted: Sequence[str], port: int, at_a_time: int, keep: Path | None
 ) -> list[CommandCase]:
     """Run the chosen cases on a separate cloud, and print a line for each."""
-    names = [name for name in told() if strangers.is_wanted(name, wanted)]
+    names = [name for name in all_cases() if strangers.is_wanted(name, wanted)]
     if not names:
         return []
     install(names)
     with tempfile.TemporaryDirectory(prefix="strangers-") as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        found = [CommandCase(name, told()[name], folder / "cases") for name in names]
+        found = [CommandCase(name, all_cases()[name], folder / "cases") for name in names]
         process = strangers.started(folder / "data", port)
         try:
             cloud = strangers_flows.Cloud(f"http://127.0.0.1:{port}")
@@ -241,7 +245,7 @@ def _write_page(files: Sequence[Path]) -> int:
     rows: dict[str, Mapping[str, Any]] = {}
     for file in files:
         rows.update({row["name"]: row for row in json.loads(file.read_text())})
-    PAGE.write_text(page([rows[name] for name in told() if name in rows]))
+    PAGE.write_text(page([rows[name] for name in all_cases() if name in rows]))
     print(f"{PAGE}: {len(rows)} cases")
     return 0
 
@@ -249,12 +253,14 @@ def _write_page(files: Sequence[Path]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Run the cases and print how many pass."""
     parser = argparse.ArgumentParser(prog="scripts.strangers_commands", description=__doc__)
-    parser.add_argument("cases", nargs="*", help="all without any")
-    parser.add_argument("--port", type=int, default=free_port(), help="by default one that is free")
+    parser.add_argument("cases", nargs="*", help="the cases to run; default: all")
+    parser.add_argument("--port", type=int, default=free_port(), help="default: a free port")
     parser.add_argument("--at-a-time", type=int, default=2)
-    parser.add_argument("--keep", type=Path, help="a folder for what each line printed")
-    parser.add_argument("--results", type=Path, help="a file for what became of each, as JSON")
-    parser.add_argument("--page", type=Path, nargs="+", help="only write the page, from results")
+    parser.add_argument("--keep", type=Path, help="keep each command's output in this folder")
+    parser.add_argument("--results", type=Path, help="write each case's result to this JSON file")
+    parser.add_argument(
+        "--page", type=Path, nargs="+", help="only write the page, from these results"
+    )
     options = parser.parse_args(arguments)
     if options.page:
         return _write_page(options.page)

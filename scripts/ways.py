@@ -275,7 +275,7 @@ class Ways:
         end_s = time.monotonic() + _LONGEST_S
         while not is_so():
             if time.monotonic() > end_s:
-                raise SystemExit("the cloud does not get on: nothing is counted")
+                raise SystemExit("the cloud makes no progress: nothing is counted")
             time.sleep(_PAUSE_S)
 
 
@@ -307,7 +307,7 @@ def main() -> None:
     """Run a tree's paths and print their figures."""
     arguments = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     arguments.add_argument("tree", nargs="?", type=Path, default=Path(__file__).parent.parent)
-    arguments.add_argument("--show", metavar="WAY", help="also print this way, file by file")
+    arguments.add_argument("--show", metavar="WAY", help="also print this path, file by file")
     given = arguments.parse_args()
     tree = given.tree.resolve()
     sys.path.insert(0, str(tree))

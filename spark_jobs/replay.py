@@ -16,7 +16,9 @@ NEEDS_SPARK = "3.5"
 
 def main(argv: list[str]) -> int:
     """Run the job; see the module."""
-    arguments = options.parse(options.parser("replay", "The view of all flights, anew."), argv)
+    arguments = options.parse(
+        options.parser("replay", "Computes the view of all flights again."), argv
+    )
     arguments.since = None
     return queries.run_stream_job("replay", speed_view.run, arguments)
 

@@ -1,1 +1,1 @@
-"""Benchmarks: `scripts/bench NAME`."""
+"""The benchmarks, run by `scripts/bench NAME`."""

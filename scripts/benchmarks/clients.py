@@ -1,4 +1,4 @@
-"""boto3 clients of a benchmark's cloud."""
+"""boto3 clients for a benchmark's cloud."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACCOUNT = "000000000000"
 
 
 def client_of(service: str, port: int, **config: Any) -> Any:
-    """Return a client of the cloud on `port` that never retries; `config` goes to botocore's `Config`."""
+    """Return a client for the cloud on `port` that never retries; `config` goes to botocore's `Config`."""
     make: Any = cast("Any", boto3).client
     return make(
         service,

@@ -1,7 +1,7 @@
-"""How long CloudFormation takes: the stacks of `cdk/`, 200 resources with few dependencies, a template of 500.
+"""Measures deployments by CloudFormation: the stacks of `cdk/`, 200 resources with few dependencies, 500 resources.
 
-headrace beside moto's server and ministack, a cloud at a time; the stacks of `cdk/` are deployed to headrace alone.
-Each figure is the time from the request to the end of the operation, as a client sees it that looks every 20 ms.
+headrace beside moto's server and ministack, one cloud at a time; only headrace gets the stacks of `cdk/`. Each figure
+is the time from the request to the end of the operation, for a client that polls every 20 ms.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TRUST = {
         }
     ],
 }
-# Types that all three clouds make.
+# Resource types that all three clouds support.
 _KINDS: list[tuple[str, dict[str, Any]]] = [
     ("AWS::SQS::Queue", {}),
     ("AWS::SNS::Topic", {}),
@@ -54,11 +54,11 @@ _KINDS: list[tuple[str, dict[str, Any]]] = [
 
 
 class Failed(Exception):
-    """A stack that was not made; the sentence says why."""
+    """A stack was not created; the sentence says why."""
 
 
 def few() -> str:
-    """Return a template of 200 resources, of which every tenth waits for the one before."""
+    """Return a template of 200 resources, where every tenth depends on the one before."""
     resources: dict[str, Any] = {}
     for number in range(FEW):
         kind, properties = _KINDS[number % len(_KINDS)]
@@ -80,7 +80,7 @@ def many() -> str:
 
 
 def ended(cfn: Any, name: str) -> None:
-    """Wait until a stack is made. Raises Failed."""
+    """Wait until a stack is created. Raises Failed."""
     deadline_s = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline_s:
         status = cfn.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"]
@@ -89,7 +89,7 @@ def ended(cfn: Any, name: str) -> None:
         if not status.endswith("IN_PROGRESS"):
             raise Failed(f"{name} is {status}")
         time.sleep(LOOK_EVERY_S)
-    raise Failed(f"{name} is not made after {WITHIN_S:.0f} s")
+    raise Failed(f"{name} is not created after {WITHIN_S:.0f} s")
 
 
 def took_s(started_s: float) -> float:
@@ -98,7 +98,7 @@ def took_s(started_s: float) -> float:
 
 
 def small_rows(port: int, templates: str) -> Iterator[tuple[str, float]]:
-    """Yield the figures that every cloud can give; `templates` is the bucket's address. Raises Failed, ClientError."""
+    """Yield the figures that every cloud has; `templates` is the bucket's URL. Raises Failed, ClientError."""
     s3, cfn = client_of("s3", port), client_of("cloudformation", port)
     s3.create_bucket(Bucket="bench-templates")
     for name, body in (("few", few()), ("many", many())):
@@ -118,7 +118,7 @@ def small_rows(port: int, templates: str) -> Iterator[tuple[str, float]]:
 
 
 def app_rows(port: int) -> Iterator[tuple[str, float]]:
-    """Yield what the stacks of `cdk/` take, and take again without a change. Raises Failed, ClientError."""
+    """Yield the time to deploy the stacks of `cdk/`, and again without a change. Raises Failed, ClientError."""
     from cdk.app import build, new_app
 
     cfn, s3 = client_of("cloudformation", port), client_of("s3", port)
@@ -148,7 +148,7 @@ def app_rows(port: int) -> Iterator[tuple[str, float]]:
             cfn.create_change_set(TemplateBody=body, **changes)
             found = cfn.describe_change_set(StackName=name, ChangeSetName="again")
             if found["Status"] != "FAILED":
-                raise Failed(f"{name} is said to change: {found['Changes']}")
+                raise Failed(f"{name} has unexpected changes: {found['Changes']}")
         yield "the same again, without a change", took_s(started_s)
 
 
@@ -174,7 +174,7 @@ def _zipped(folder: Path) -> bytes:
 
 
 def _in_order(out: Path) -> list[str]:
-    """Return the names of the stacks, each after those that it depends on."""
+    """Return the names of the stacks, each after its dependencies."""
     artifacts = json.loads((out / "manifest.json").read_text())["artifacts"]
     stacks = {
         name: [each for each in value.get("dependencies", ()) if not each.endswith(".assets")]
@@ -188,12 +188,12 @@ def _in_order(out: Path) -> list[str]:
 
 
 def measured(cloud: str) -> dict[str, float | str]:
-    """Return a cloud's figures, in seconds, and the reason for one that it does not give."""
+    """Return a cloud's figures, in seconds, and the reason for a missing one."""
     found: dict[str, float | str] = {}
     rows: list[tuple[str, Callable[[int], Iterator[tuple[str, float]]]]] = [
         (
             f"{FEW} and {MANY} resources",
-            # moto finds a bucket by AWS's address alone.
+            # moto finds a bucket only by AWS's URL.
             lambda port: small_rows(
                 port,
                 "https://bench-templates.s3.amazonaws.com/"

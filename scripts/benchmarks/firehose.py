@@ -1,10 +1,10 @@
-"""Firehose from put to object: records a second, the delay over the buffer's interval, and memory.
+"""Measures Firehose from put to object: records per second, the delay beyond the buffer's interval, and memory.
 
-Puts by prebuilt requests over sockets, so that the client costs little (`client` is its share of a processor while it
-puts); the time runs from the first put until the last record is in an object, the last buffer's interval of a second
-included. Each case runs twice: with direct puts, and with a Kinesis stream as the source. LocalStack and ministack,
-which take direct puts too, stand beside in the same run: both write an object at each put, so each gets as many
-requests as it takes in half a minute. Read ratios rather than figures.
+The client puts prebuilt requests over sockets, so that it costs little (`client` is its share of a processor while it
+puts); the time runs from the first put until the last record is in an object, which includes the last buffer's interval
+of a second. Each case runs twice: with direct puts, and with a Kinesis stream as the source. LocalStack and ministack
+run direct puts in the same run: both write an object at each put, so each gets as many requests as it handles in half a
+minute. Read ratios rather than figures.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from scripts.benchmarks.wire import Connection
 CLIENTS = 2
 WITHIN_S = 300.0
 LOOK_EVERY_S = 0.02
-# 500 partitions are active at once, which is AWS's limit; their buffers of 64 MiB are not full.
+# 500 active partitions are AWS's limit; their buffers of 64 MiB are not full.
 MOST_PARTITIONS, LARGE_BYTES = 500, 5_000
-# What is put into them, in MB: the last is more than all buffers of a stream may hold.
+# The amounts of data put, in MB: the last is more than all buffers of a stream may hold.
 PUT_MB = (100, 400, 1_500)
-# Far more partitions than may be active: what is beyond the limit goes to the error output.
+# Far more partitions than may be active: records beyond the limit go to the error output.
 MANY_PARTITIONS = 10_000
 OTHERS_S, SLOW_ANSWER_S = 30.0, 120.0
 
 
 def put_for(port: int, made: list[bytes], seconds: float) -> int:
-    """Send requests one after the other, for so long at most; return how many. Raises what a connection raises."""
+    """Send requests one after the other, for a limited time; return how many. Raises the connection's errors."""
     connection = Connection(port)
-    # A slow cloud takes longer for one request than a connection of the bench waits.
+    # A slow cloud takes longer for one request than the benchmark's connections wait.
     connection.socket.settimeout(SLOW_ANSWER_S)
     try:
         began_s = time.monotonic()
@@ -74,7 +74,7 @@ def put_for(port: int, made: list[bytes], seconds: float) -> int:
 
 
 def put_all(port: int, made: list[bytes]) -> None:
-    """Send all requests over a few connections. Raises what a connection raises."""
+    """Send all requests over a few connections. Raises the connections' errors."""
     failures: list[Exception] = []
 
     def run(mine: list[bytes]) -> None:
@@ -82,7 +82,7 @@ def put_all(port: int, made: list[bytes]) -> None:
         try:
             for body in mine:
                 connection.exchange(body)
-        except (OSError, RuntimeError) as error:  # told by the caller
+        except (OSError, RuntimeError) as error:  # the caller reports it
             failures.append(error)
         finally:
             connection.close()
@@ -97,7 +97,7 @@ def put_all(port: int, made: list[bytes]) -> None:
 
 
 def status(port: int) -> dict[str, Any]:
-    """Return headrace's own account of the stream."""
+    """Return headrace's own status of the delivery stream."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/_headrace/firehose") as answer:
         return json.loads(answer.read())[0]
 
@@ -109,7 +109,7 @@ def delivered_bytes(s3: Any) -> int:
 
 
 def wait(condition: Callable[[], bool], pid: Callable[[], float]) -> tuple[float, float]:
-    """Wait; return the seconds, and the most memory in MB that was seen."""
+    """Wait until all is delivered; return the seconds, and the peak memory in MB."""
     start_s, most_mb = time.monotonic(), 0.0
     while not condition():
         if time.monotonic() - start_s > WITHIN_S:
@@ -120,7 +120,7 @@ def wait(condition: Callable[[], bool], pid: Callable[[], float]) -> tuple[float
 
 
 def prepare(port: int, destination: dict[str, Any], *, of_stream: bool = False) -> Any:
-    """Make the bucket, what the destination needs, and the delivery stream; return a client of S3."""
+    """Create the bucket, the destination's needs, and the delivery stream; return an S3 client."""
     s3 = client_of("s3", port)
     s3.create_bucket(Bucket=BUCKET)
     if "DataFormatConversionConfiguration" in destination:
@@ -153,7 +153,7 @@ def prepare(port: int, destination: dict[str, Any], *, of_stream: bool = False) 
             **destination,
         },
     )
-    # LocalStack makes it in the background.
+    # LocalStack creates it in the background.
     deadline_s = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline_s:
         found = firehose.describe_delivery_stream(DeliveryStreamName=STREAM)
@@ -164,7 +164,7 @@ def prepare(port: int, destination: dict[str, Any], *, of_stream: bool = False) 
 
 
 def make_function(port: int) -> None:
-    """Make the function that gives records back as they are, and have it started."""
+    """Create the function that returns records unchanged, and start it."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("index.py", PASS)
@@ -182,7 +182,7 @@ def make_function(port: int) -> None:
 
 
 def measure(case: Case, made: list[bytes], count: int, *, of_stream: bool) -> dict[str, float]:
-    """Return headrace's figures of a case, whose records come by direct puts or from a Kinesis stream."""
+    """Return headrace's figures for a case, with direct puts or with a Kinesis stream as the source."""
     with running("headrace") as target:
         prepare(target.port, case.destination, of_stream=of_stream)
         pid = target.pid
@@ -204,7 +204,8 @@ def measure(case: Case, made: list[bytes], count: int, *, of_stream: bool) -> di
         _, most_mb = wait(is_done, lambda: rss_mb(pid))
         whole_s = delivered[-1]
         if case.destination["BufferingHints"]["IntervalInSeconds"] >= 60:
-            # AWS's least interval is no work: the time until all is in its buffer, and that of all deliveries.
+            # AWS's shortest interval is not work, so leave it out: add the time until all records are buffered to the
+            # time of all deliveries.
             whole_s = sorted_s + delivered[-1] - delivered[0]
         return {
             "puts/s": count / put_s,
@@ -215,7 +216,7 @@ def measure(case: Case, made: list[bytes], count: int, *, of_stream: bool) -> di
 
 
 def measure_delay(rounds: int) -> float:
-    """Return the milliseconds that a record waits longer than the buffer's interval of a second; the median."""
+    """Return the median of the milliseconds that a record waits beyond the buffer's interval of a second."""
     found: list[float] = []
     with running("headrace") as target:
         prepare(target.port, CASES[0].destination)
@@ -233,7 +234,7 @@ def measure_delay(rounds: int) -> float:
 
 @dataclass(frozen=True)
 class Partitions:
-    """What partitions took: `put_mb` of data were put, of which `held_mb` waited in buffers at the most."""
+    """The memory of partitions: for `put_mb` of data, of which at most `held_mb` waited in buffers."""
 
     active: int
     put_mb: float
@@ -242,7 +243,7 @@ class Partitions:
 
 
 def measure_partitions(put_mb: int, keys: int, size_bytes: int) -> Partitions:
-    """Return what so much data in so many partitions takes of memory; nothing is due before 15 minutes."""
+    """Return the memory for this much data in this many partitions; no buffer is due before 15 minutes."""
     case = next(case for case in CASES if case.name.startswith("JQ"))
     hints = {"SizeInMBs": 64, "IntervalInSeconds": 900}
     rounds = max(1, round(put_mb * 1e6 / (keys * size_bytes)))
@@ -273,9 +274,9 @@ def measure_partitions(put_mb: int, keys: int, size_bytes: int) -> Partitions:
 
 
 def measure_other(name: str, count: int) -> dict[str, float]:
-    """Return another cloud's figures of the plain case: its objects are counted by size.
+    """Return another cloud's figures for the plain case, measured by the size of its objects.
 
-    It gets requests for half a minute, and is given its time to deliver what it took.
+    It gets requests for half a minute, and then time to deliver them.
     """
     made = bodies(count)
     with started(name) as target:
@@ -290,7 +291,7 @@ def measure_other(name: str, count: int) -> dict[str, float]:
 
 
 def measure_cases(records: int, only: str | None, table: Table) -> dict[str, float]:
-    """Measure headrace's cases; return the figures of the plain one with direct puts, none when it is left out."""
+    """Measure headrace's cases; return the figures of the plain case with direct puts, None if it is left out."""
     plain: dict[str, float] = {}
     for of_stream in (False, True):
         source = "Kinesis" if of_stream else "direct"
@@ -317,7 +318,9 @@ def measure_cases(records: int, only: str | None, table: Table) -> dict[str, flo
 
 @click.command()
 @click.option("--records", default=600_000, show_default=True)
-@click.option("--elsewhere", default=10_000, show_default=True, help="Most records for others.")
+@click.option(
+    "--elsewhere", default=10_000, show_default=True, help="Most records for other clouds."
+)
 @click.option("--only", help="Only the cases that begin with this, such as 'direct GZIP'.")
 @click.option("--peers/--no-peers", default=True, help="Also LocalStack and ministack.")
 @click.option("--memory/--no-memory", default=True, help="Also delay, and memory of partitions.")

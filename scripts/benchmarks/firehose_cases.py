@@ -1,4 +1,4 @@
-"""What the Firehose benchmark measures: the delivery streams, their records, and the requests that put them."""
+"""The cases of the Firehose benchmark: the delivery streams, their records, and the put requests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ RECORDS_PER_PUT, KEYS = 500, 100
 
 @dataclass(frozen=True)
 class Case:
-    """What a delivery stream does with its records; `goal` in records a second, 0 for none.
+    """A delivery stream's processing of its records; `goal` in records per second, 0 for none.
 
     Attributes:
-        share: of the records, how many this case gets.
+        share: this case's share of the records.
     """
 
     name: str
@@ -85,7 +85,7 @@ CASES = (
 
 
 def bodies(count: int, *, keys: int = KEYS, size_bytes: int = 100) -> list[bytes]:
-    """Return the requests of `count` records."""
+    """Return the requests that put `count` records."""
     made: list[bytes] = []
     for start in range(0, count, RECORDS_PER_PUT):
         records = [
@@ -122,6 +122,6 @@ def stream_bodies(count: int) -> list[bytes]:
 
 
 def record(number: int, keys: int = KEYS, size_bytes: int = 100) -> bytes:
-    """Return a JSON record of so many bytes."""
+    """Return a JSON record of this many bytes."""
     given = json.dumps({"n": number, "c": f"c{number % keys}", "a": number * 7 % 1000})
     return f'{given[:-1]}, "p": "{"x" * (size_bytes - len(given) - 9)}"}}'.encode()

@@ -1,9 +1,9 @@
-"""What permissions cost a call: the same calls of a role, with `--iam off`, `report` and `enforce`, in one run.
+"""Measures the cost of permissions per call: a role's calls with `--iam off`, `report` and `enforce`, in one run.
 
-Clouds of all modes run at once, and the same request goes to each in turn, so that whatever else this machine does
-meets all of them. Two processes of one program differ by a tenth here, for as long as they live: so the clouds are
-started several times, the figure is the median of the ratios of all starts, and a second cloud with `off` shows how
-far two that are alike stand apart. Calls of the account itself ask for no permission: they are not measured.
+Clouds of all modes run at once, and the same request goes to each in turn, so that other load on this machine affects
+all of them. Two processes of one program differ by a tenth here, for their whole life: so the benchmark starts the
+clouds several times and takes the median of the ratios of all starts; a second cloud with `off` shows the difference
+between equal clouds. Calls of the account itself need no permission: they are not measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from scripts.benchmarks.servers import PROGRAMS, Program, running
 from scripts.benchmarks.wire import Connection
 
 MODES = ("off", "off again", "report", "enforce")
-# What report mode may cost, as issue 16 says it.
+# The goal for report mode, from issue 16.
 MOST_RATIO = 1.05
 STREAM, BUCKET, FUNCTION, ROLE = "flights", "bench-permissions", "bench", "bench"
 _NEEDED = [
@@ -37,7 +37,7 @@ _NEEDED = [
 
 @dataclass(frozen=True)
 class Call:
-    """A request that is sent over and over: method, path, body, and the headers that make it one of a service."""
+    """A repeated request: method, path, body, and the headers that name its service."""
 
     name: str
     service: str
@@ -47,7 +47,7 @@ class Call:
     headers: dict[str, str]
 
     def signed(self, keys: dict[str, Any]) -> bytes:
-        """Return the bytes of the request as a session sends it; without `--auth` nobody verifies the signature."""
+        """Return the bytes of a session's request; without `--auth` nobody verifies the signature."""
         scope = f"{keys['AccessKeyId']}/20260101/us-east-1/{self.service}/aws4_request"
         lines = {
             "Host": "127.0.0.1",
@@ -78,7 +78,7 @@ def _put(count: int) -> Call:
 
 
 def calls_of(iterator: str) -> list[Call]:
-    """Return what is measured of a cloud, whose stream is read from `iterator`."""
+    """Return the calls to measure; `iterator` is the shard iterator for GetRecords."""
     path = f"/2015-03-31/functions/{FUNCTION}/invocations"
     return [
         _put(1),
@@ -92,7 +92,7 @@ def calls_of(iterator: str) -> list[Call]:
 
 
 def prepared(port: int) -> list[tuple[str, bytes]]:
-    """Make in a cloud what the calls need, and the role; return each call's name and request."""
+    """Create the role and the calls' resources in a cloud; return each call's name and request."""
     iam, kinesis, lambda_, s3, sts = (
         client_of(name, port) for name in ("iam", "kinesis", "lambda", "s3", "sts")
     )
@@ -126,10 +126,10 @@ def _policy(statement: dict[str, Any]) -> str:
 def measured(
     connections: dict[str, Connection], requests: dict[str, bytes], rounds: int
 ) -> dict[str, float]:
-    """Return the median seconds of a call by its mode; each round asks all of them, each time in another order."""
+    """Return a call's median seconds by mode; each round calls all modes, each time in another order."""
     seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
     warming = max(rounds // 5, 20)
-    # Whom a request follows counts for a fifth of it: so each order comes as often as any other.
+    # The request before has an influence of a fifth: so each order occurs equally often.
     shuffled = random.Random(16)
     for number in range(rounds + warming):
         for mode in shuffled.sample(MODES, len(MODES)):
@@ -168,14 +168,14 @@ def _check(connections: dict[str, Connection], requests: dict[str, bytes], name:
     default=400,
     show_default=True,
     type=click.IntRange(20),
-    help="Of each call, at each start.",
+    help="Rounds of each call, at each start.",
 )
 @click.option(
     "--starts",
     default=7,
     show_default=True,
     type=click.IntRange(1),
-    help="Of clouds of every mode.",
+    help="Starts of the clouds of all modes.",
 )
 @click.option("--strict", is_flag=True, help="Fail when report mode costs more than its goal.")
 def main(rounds: int, starts: int, *, strict: bool) -> None:

@@ -1,6 +1,6 @@
-"""What a cloud costs that has nothing to do: threads, processor and memory with 0, 200 and 1,000 mappings.
+"""Measures the cost of an idle cloud: threads, processor and memory with 0, 200 and 1,000 mappings.
 
-Each mapping has a queue of its own, or shares a stream with few others, and nothing is ever put. `--against` measures
+Each mapping has its own queue, or shares a stream with a few others, and nothing is ever put. `--against` also measures
 another checkout of headrace (`git worktree add FOLDER COMMIT`) in the same run.
 """
 
@@ -32,7 +32,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Cost:
-    """What an idle cloud occupies: threads, a share of one processor (0 to 1), and memory."""
+    """The resources of an idle cloud: threads, a share of one processor (0 to 1), and memory."""
 
     threads: int
     processor: float
@@ -40,7 +40,7 @@ class Cost:
 
 
 def make_functions(lambda_: Any) -> None:
-    """Make functions for the mappings: a stream may be mapped to each of them once."""
+    """Create functions for the mappings: a stream may have one mapping to each function."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("app.py", "def handler(event, context):\n    return None\n")
@@ -55,7 +55,7 @@ def make_functions(lambda_: Any) -> None:
 
 
 def add_mappings(port: int, source: str, count: int) -> None:
-    """Make `count` mappings and what they read."""
+    """Create `count` mappings and their sources."""
     lambda_, kinesis, sqs = (
         client_of(name, port, max_pool_connections=AT_ONCE) for name in ("lambda", "kinesis", "sqs")
     )
@@ -77,7 +77,7 @@ def add_mappings(port: int, source: str, count: int) -> None:
             **({"StartingPosition": "LATEST"} if source == "kinesis" else {}),
         )
 
-    # An account has 500 shards, as on AWS.
+    # An account has at most 500 shards, as on AWS.
     each = SHARED_BY if source == "kinesis" else 1
     with ThreadPoolExecutor(AT_ONCE) as pool:
         arns = list(pool.map(add_source, range(-(-count // each))))
@@ -85,18 +85,18 @@ def add_mappings(port: int, source: str, count: int) -> None:
 
 
 def processor_s(pid: int) -> float:
-    """Return the processor time that a process has used."""
+    """Return a process's processor time."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def threads(pid: int) -> int:
-    """Return how many threads a process has."""
+    """Return the number of a process's threads."""
     return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
 
 
 def cost_of(server: Running, seconds: float) -> Cost:
-    """Leave a cloud alone for a while and return what it took."""
+    """Leave a cloud idle for a while, and return its cost."""
     pid = server.pid
     time.sleep(SETTLE_S)
     began_s, used_s = time.perf_counter(), processor_s(pid)
@@ -107,10 +107,12 @@ def cost_of(server: Running, seconds: float) -> Cost:
 
 
 @click.command()
-@click.option("--mappings", default="0,200,1000", show_default=True, help="How many, by commas.")
+@click.option("--mappings", default="0,200,1000", show_default=True, help="Comma-separated counts.")
 @click.option("--source", type=click.Choice(["kinesis", "sqs"]), multiple=True)
 @click.option("--seconds", default=15.0, show_default=True, type=click.FloatRange(1))
-@click.option("--against", type=click.Path(exists=True, file_okay=False), help="Another checkout.")
+@click.option(
+    "--against", type=click.Path(exists=True, file_okay=False), help="Another checkout's folder."
+)
 def main(mappings: str, source: tuple[str, ...], seconds: float, against: str | None) -> None:
     """Measure idle clouds."""
     targets = ["headrace"]

@@ -1,4 +1,4 @@
-"""Kinesis: what headrace does in a second, beside other emulators in the same run.
+"""Measures Kinesis: headrace's throughput and latency beside other emulators in the same run.
 
 One load client on raw sockets with prebuilt bodies, on the second processor; one server at a time on the first,
 each in an empty folder. Read ratios rather than figures: machines differ, and are shared.
@@ -50,7 +50,7 @@ RATE = "records/s"
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload; `goals` are the metrics that are shown, with what they should reach."""
+    """A workload; `goals` are the metrics to show, with their goals."""
 
     name: str
     run: Callable[[Load], Result]
@@ -112,7 +112,7 @@ WORKLOADS = (
         {"p50 ms": report.at_most(5, "ms"), "p99 ms": None},
     ),
 )
-# By itself, on a fresh server: what the others leave behind is not what it is about.
+# Alone, on a fresh server, so that the data of other workloads does not count.
 RESIDENT = Workload(
     "1 million records of 100 B",
     lambda load: resident(load, "resident"),
@@ -120,13 +120,13 @@ RESIDENT = Workload(
 )
 RESTART_GOALS = {"seconds to healthy": report.at_most(2, "s"), "MB": report.at_most(200, "MB")}
 
-# By workload and target: a result a round.
+# By workload and target: a result for each round.
 Results = dict[str, dict[str, list[dict[str, Any]]]]
 
 
 @click.command()
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians of so many."
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Rounds of the medians."
 )
 @click.option(
     "--seconds", default=2.0, show_default=True, type=click.FloatRange(0.1), help="Per workload."
@@ -138,12 +138,15 @@ Results = dict[str, dict[str, list[dict[str, Any]]]]
     show_default=True,
     help="Comma-separated. Empty: headrace alone.",
 )
-@click.option("--only", default="", help="Only the workloads whose name holds this.")
+@click.option("--only", default="", help="Only workloads with this in their name.")
 @click.option(
     "--restart/--no-restart", "with_restart", default=True, help="Kill and restart with 10 million."
 )
 @click.option(
-    "--json", "json_path", type=click.Path(path_type=Path), help="Write all rounds there too."
+    "--json",
+    "json_path",
+    type=click.Path(path_type=Path),
+    help="Also write all rounds to this file.",
 )
 def main(
     rounds: int,
@@ -155,14 +158,14 @@ def main(
     quick: bool,
     with_restart: bool,
 ) -> None:
-    """Measure Kinesis, and how many times faster headrace is than the best of its peers."""
+    """Measure Kinesis, and compare headrace with the best of its peers."""
     targets = [report.US, FSYNC, *filter(None, peers.split(","))]
     unknown = set(targets) - set(PROGRAMS)
     if unknown:
         raise click.UsageError(f"no such target: {', '.join(sorted(unknown))}")
     rounds, seconds = (1, min(seconds, 1.0)) if quick else (rounds, seconds)
     chosen = [each for each in (*WORKLOADS, RESIDENT) if only in each.name]
-    # The drains read what the puts before them have put.
+    # The drains read the records of the puts before them.
     chosen = [*_needed(chosen), *chosen]
     started = time.monotonic()
     results = measure(chosen, targets, rounds, seconds)
@@ -176,7 +179,7 @@ def main(
         workload: {target: report.median_of(found) for target, found in by_target.items()}
         for workload, by_target in results.items()
     }
-    # Piped into a file, a table has no terminal whose width it could take.
+    # Piped into a file, a table has no terminal width to use.
     console = Console(width=None if sys.stdout.isatty() else 180)
     title = f"Kinesis, {SHARDS} shards, medians of {rounds} x {seconds:g} s"
     console.print(report.table(lines, targets, medians, title))
@@ -254,7 +257,7 @@ def measure(
 def _run(
     workloads: Sequence[Workload], target: str, seconds: float, server_cpu: int
 ) -> list[tuple[Workload, dict[str, Any]]]:
-    """Run workloads on one server. A server that breaks is not started again: the rest fail too."""
+    """Run workloads on one server. A server that breaks is not started again: the other workloads fail too."""
     found: list[tuple[Workload, dict[str, Any]]] = []
     try:
         with running(target, server_cpu) as server:
@@ -262,7 +265,7 @@ def _run(
             for each in workloads:
                 try:
                     found.append((each, dict(each.run(load))))
-                except Exception as error:  # noqa: BLE001 - whatever a peer answers is its result
+                except Exception as error:  # noqa: BLE001 - any answer of a peer is its result
                     found.append((each, {"error": _sentence(error)}))
     except CannotStart as error:
         found.extend((each, {"error": _sentence(error)}) for each in workloads[len(found) :])

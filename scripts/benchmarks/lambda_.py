@@ -1,6 +1,6 @@
-"""Lambda: warm and cold invocations of headrace, beside ministack's local executor in the same run.
+"""Measures Lambda: warm and cold invocations on headrace, beside ministack's local executor in the same run.
 
-Three ways in: a call in process (what Firehose, mappings and other services of the cloud do), and Invoke over HTTP of
+It measures calls in process (as Firehose, mappings and other services of the cloud make them), and Invoke over HTTP on
 both clouds, one request at a time. The function does nothing. Read ratios rather than figures.
 """
 
@@ -28,7 +28,7 @@ from scripts.benchmarks.lambda_rows import RUNTIME, Row, exit_if_missed, show
 from scripts.benchmarks.servers import CannotStart, running, version
 
 FUNCTION = "def handler(event, context):\n    return None\n"
-# A cloud that has just started still loads what other services need.
+# A cloud that has just started still loads modules of other services.
 WARM_UP_S = 2.0
 AUTHORIZATION = (
     "AWS4-HMAC-SHA256 Credential=000000000000/20260101/us-east-1/lambda/aws4_request, "
@@ -56,7 +56,7 @@ def package() -> bytes:
 
 
 def function(name: str) -> dict[str, object]:
-    """Return the members of CreateFunction but its code."""
+    """Return the members of CreateFunction except the code."""
     return {
         "FunctionName": name,
         "Runtime": RUNTIME,
@@ -144,7 +144,7 @@ def invoke_rows(target: Target, seconds: float, *, goals: bool) -> list[Row]:
 
 
 def cold_rows(target: Target, rounds: int, *, goals: bool) -> list[Row]:
-    """Measure first invocations: each of a function that has never run."""
+    """Measure first invocations, each of a new function."""
     times_ms: list[float] = []
     for number in range(rounds):
         target.create(f"cold-{number}")
@@ -157,7 +157,7 @@ def cold_rows(target: Target, rounds: int, *, goals: bool) -> list[Row]:
 
 
 def measure(seconds: float, rounds: int, console: Console) -> list[Row]:
-    """Run everything, a target at a time."""
+    """Measure everything, one target at a time."""
     rows: list[Row] = []
     ways = [
         (in_process, True),
@@ -182,7 +182,7 @@ def measure(seconds: float, rounds: int, console: Console) -> list[Row]:
 @click.option("--streams/--no-streams", default=True, help="Kinesis mappings too.")
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 def main(seconds: float, rounds: int, *, streams: bool, strict: bool) -> None:
-    """Measure Lambda's invocations, and the way from a stream to a function (alone: lambda_streams)."""
+    """Measure Lambda's invocations, and the path from a stream to a function (alone: lambda_streams)."""
     console = Console()
     rows = measure(seconds, rounds, console)
     if streams:

@@ -1,4 +1,4 @@
-"""What Lambda's two benchmarks share: a figure with its goal, the table of figures, the runtime of the functions."""
+"""Shared parts of Lambda's two benchmarks: a figure with its goal, the table of figures, the functions' runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RUNTIME = "python3.12"
 
 @dataclass(frozen=True)
 class Row:
-    """A figure of a target, and the goal that it should reach; without a goal it is there for comparison."""
+    """A figure of a target, and its goal; a figure without a goal is for comparison."""
 
     what: str
     target: str
@@ -30,7 +30,7 @@ class Row:
 
 
 def show(rows: list[Row], console: Console) -> None:
-    """Print the figures as a table, those of one kind together."""
+    """Print the figures as a table, grouped by kind."""
     table = Table("what", "target", "value", "goal", "met")
     for what in dict.fromkeys(row.what for row in rows):
         for row in (each for each in rows if each.what == what):

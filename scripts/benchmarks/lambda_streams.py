@@ -1,7 +1,7 @@
-"""Kinesis to Lambda: from PutRecord to the handler, and 100-record batches through a handler that does nothing.
+"""Measures Kinesis to Lambda: from PutRecord to the handler, and 100-record batches through a no-op handler.
 
-headrace and ministack over HTTP, in the same run. The handler itself takes the time and leaves it in a file: what
-is measured is what a function sees. Read ratios rather than figures.
+headrace and ministack over HTTP, in the same run. The handler itself takes the time and writes it to a file, so the
+figures are as a function sees them. Read ratios rather than figures.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Target:
         self.lambda_ = client_of("lambda", port, read_timeout=WITHIN_S)
 
     def stream(self, name: str) -> str:
-        """Make a stream of one shard; return its ARN."""
+        """Create a stream of one shard; return its ARN."""
         self.kinesis.create_stream(StreamName=name, ShardCount=1)
 
         def summary() -> Any:
@@ -75,7 +75,7 @@ class Target:
         return summary()["StreamARN"]
 
     def map(self, name: str, source: str, arn: str, **environment: str) -> Path:
-        """Make a function that reads a stream in batches; return the file that it writes."""
+        """Create a function that reads a stream in batches; return the file that it writes."""
         out = self._folder / f"{name}.out"
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -100,7 +100,7 @@ class Target:
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of a condition. Raises CannotStart when there is none in time."""
+    """Wait for a condition's first true value, and return it. Raises CannotStart on a timeout."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         value = condition()
@@ -111,7 +111,7 @@ def wait(condition: Callable[[], Any], what: str) -> Any:
 
 
 def lines(file: Path) -> list[str]:
-    """Return what a function has written, whole lines only."""
+    """Return the complete lines that a function has written."""
     text = file.read_text() if file.exists() else ""
     return text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
 
@@ -123,7 +123,7 @@ def latency_rows(target: Target, rounds: int, *, goals: bool) -> list[Row]:
         data = str(time.time_ns()).encode()
         target.kinesis.put_record(StreamName="latency", Data=data, PartitionKey="k")
         wait(lambda n=number: len(lines(out)) > n, f"{target.name}: record {number} in the handler")
-    # The first ones start the process.
+    # The first records start the process.
     times_ms = [float(line) for line in lines(out)[5:]]
     goal = LATENCY_GOAL_MS if goals else None
     what = "PutRecord to handler entry"
@@ -134,7 +134,7 @@ def latency_rows(target: Target, rounds: int, *, goals: bool) -> list[Row]:
 
 
 def rate_rows(target: Target, records: int, *, goals: bool) -> list[Row]:
-    """Measure how fast a shard that is full already goes through a handler that does nothing."""
+    """Measure how fast a shard's backlog goes through a no-op handler."""
     arn = target.stream("rate")
     entry = {"Data": b"x" * DATA_BYTES, "PartitionKey": "k"}
     for _ in range(records // RECORDS_PER_PUT):
@@ -147,7 +147,7 @@ def rate_rows(target: Target, records: int, *, goals: bool) -> list[Row]:
 
 
 def measure(rounds: int, records: int, console: Console) -> list[Row]:
-    """Run everything, a cloud at a time."""
+    """Measure everything, one cloud at a time."""
     rows: list[Row] = []
     for name in ("headrace", "ministack"):
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
@@ -166,7 +166,7 @@ def measure(rounds: int, records: int, console: Console) -> list[Row]:
 @click.option("--records", default=RECORDS, show_default=True, type=click.IntRange(500))
 @click.option("--strict", is_flag=True, help="Fail when a goal is missed.")
 def main(rounds: int, records: int, strict: bool) -> None:
-    """Measure the way from a Kinesis stream to a Lambda function."""
+    """Measure the path from a Kinesis stream to a Lambda function."""
     console = Console()
     rows = measure(rounds, records - records % RECORDS_PER_PUT, console)
     show(rows, console)

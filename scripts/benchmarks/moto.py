@@ -1,6 +1,6 @@
-"""moto's services in headrace beside moto's own server, which keeps nothing: DynamoDB and SQS, one client.
+"""Measures moto's services in headrace beside moto's own server, which stores nothing: DynamoDB and SQS, one client.
 
-The same load as in the benchmark of Kinesis: raw sockets on the second processor, one server at a time on the first.
+The load client is as in the Kinesis benchmark: raw sockets on the second processor, one server at a time on the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from scripts.benchmarks.wire import Connection
 
 PEER = "moto"
 LEASES = 300
-# Within 1.5 times moto's own server, with what it writes to the disk.
+# At most 1.5 times as slow as moto's own server, although headrace writes to the disk.
 GOAL = report.times_the_best(1 / 1.5)
 RATE = "requests/s"
 RESTART = "kill -9 and restart"
@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 
 class Client:
-    """One connection that speaks to DynamoDB and SQS."""
+    """One connection for DynamoDB and SQS."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -63,7 +63,7 @@ class Client:
         return bytes(self.connection.buffer[start:stop])
 
     def make(self) -> None:
-        """Make the table and the queue."""
+        """Create the table and the queue."""
         self.dynamodb("CreateTable", **TABLE)
         request = _request("sqs", "AmazonSQS.CreateQueue", {"QueueName": "q"})
         self.url = json.loads(self._ask(request))["QueueUrl"]
@@ -85,14 +85,14 @@ def _lease(number: int) -> dict[str, Any]:
 
 
 def put_item(client: Client, number: int) -> None:
-    """Put one of the leases whole."""
+    """Put one complete lease."""
     checkpoint = {"S": f"4957{number:052}"}
     item = {**_lease(number), "leaseCounter": {"N": str(number)}, "checkpoint": checkpoint}
     client.dynamodb("PutItem", TableName="leases", Item={**item, "leaseOwner": {"S": "worker-1"}})
 
 
 def update_lease(client: Client, number: int) -> None:
-    """Renew a lease as Java's Kinesis client library 1.x does: legacy members, on a condition."""
+    """Renew a lease as the Kinesis Client Library 1.x for Java does: with legacy members and a condition."""
     client.dynamodb(
         "UpdateItem",
         TableName="leases",
@@ -113,14 +113,14 @@ def send_message(client: Client, number: int) -> None:
 
 
 def receive_and_delete(client: Client, _: int) -> None:
-    """Receive a message that was sent before, and delete it: two requests."""
+    """Receive a message that was sent before, and delete it, in two requests."""
     for message in client.sqs("ReceiveMessage", MaxNumberOfMessages=1).get("Messages", ()):
         client.sqs("DeleteMessage", ReceiptHandle=message["ReceiptHandle"])
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A request that is repeated."""
+    """A repeated request."""
 
     name: str
     run: Callable[[Client, int], None]
@@ -170,7 +170,7 @@ def run_all(target: str, seconds: float, say: Callable[[str], None]) -> dict[str
 
 
 def restart(writes: int, say: Callable[[str], None]) -> Figures:
-    """Write so many leases and messages, kill headrace, start it again. Raises CannotStart, RuntimeError."""
+    """Write this many leases and messages, kill headrace, start it again. Raises CannotStart, RuntimeError."""
     first_cpu, _ = processors()
     with running(report.US, first_cpu) as server:
         client = Client(server.port)
@@ -202,7 +202,7 @@ def _ten_messages(client: Client, number: int) -> None:
 
 
 def _restarted(server: Running, writes: int) -> Figures:
-    """Start again; return the seconds until DynamoDB and SQS have answered what they should."""
+    """Start again; return the seconds until DynamoDB and SQS have answered correctly."""
     started = time.perf_counter()
     server.start()
     client = Client(server.port)
@@ -212,7 +212,7 @@ def _restarted(server: Running, writes: int) -> Figures:
     sqs_s = time.perf_counter() - started
     client.connection.close()
     if last["Item"]["leaseCounter"]["N"] != str(writes - 1):
-        raise RuntimeError("a lease is not what was acknowledged")
+        raise RuntimeError("a lease differs from its acknowledged state")
     if left["ApproximateNumberOfMessages"] != "0":
         raise RuntimeError("deleted messages are there again")
     return {"s to DynamoDB": dynamodb_s, "s to SQS": sqs_s, "MB": server.rss_mb(), "records": 1e9}
@@ -234,7 +234,7 @@ RESTART_GOALS = {
 
 @click.command()
 @click.option(
-    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians of so many."
+    "--rounds", default=3, show_default=True, type=click.IntRange(1), help="Rounds of the medians."
 )
 @click.option(
     "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1), help="Per workload."

@@ -1,8 +1,9 @@
-"""A pipeline end to end on several clouds in one run: put -> function -> second stream -> function -> object in S3.
+"""Measures a pipeline end to end on several clouds: put -> function -> second stream -> function -> object in S3.
 
-headrace beside LocalStack (in host mode, `scripts/localstack`) and ministack, a cloud at a time, each deployed from the
-same template by CloudFormation. The functions note when what passes reaches them, and when it is in S3: latencies are
-what a function sees. Read ratios rather than figures; the slow clouds get fewer records (`--elsewhere`).
+headrace beside LocalStack (in host mode, `scripts/localstack`) and ministack, one cloud at a time in one run, each
+deployed from the same template by CloudFormation. The functions record when records reach them, and when they are in
+S3, so the latencies are as a function sees them. Read ratios rather than figures; slow clouds get fewer records
+(`--elsewhere`).
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ def template(out: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Started:
-    """A cloud that is up: its name with its version, its port, how long it took, its process, where functions write."""
+    """A running cloud: its name with version, its port, its start's seconds, its process, the functions' folder."""
 
     title: str
     port: int
@@ -145,7 +146,7 @@ class Started:
 
 @contextlib.contextmanager
 def started(name: str) -> Generator[Started]:
-    """Start a cloud that is empty; stop it at the end. Raises CannotStart."""
+    """Start an empty cloud; stop it at the end. Raises CannotStart."""
     began = time.perf_counter()
     if name != LOCALSTACK:
         with running(name) as server:
@@ -156,7 +157,7 @@ def started(name: str) -> Generator[Started]:
     installation = Installation(ROOT / ".localstack")
     if host.running(installation) is not None:
         raise CannotStart(
-            "it is up already: `scripts/localstack down`, so that it is measured from its start"
+            "LocalStack runs already: run `scripts/localstack down`, so that its start is measured"
         )
     try:
         installation.install()
@@ -173,7 +174,7 @@ def started(name: str) -> Generator[Started]:
 
 
 def wait(condition: Callable[[], Any], what: str) -> Any:
-    """Return the first true value of a condition. Raises CannotStart when there is none in time."""
+    """Wait for a condition's first true value, and return it. Raises CannotStart on a timeout."""
     deadline = time.monotonic() + WITHIN_S
     while time.monotonic() < deadline:
         value = condition()
@@ -209,25 +210,25 @@ def deploy(port: int, out: Path) -> float:
 
 
 def lines(file: Path) -> list[str]:
-    """Return what a function has written, whole lines only."""
+    """Return the complete lines that a function has written."""
     text = file.read_text() if file.exists() else ""
     return text.splitlines() if text.endswith("\n") else text.splitlines()[:-1]
 
 
 def latencies(port: int, out: Path, rounds: int) -> tuple[list[float], list[float]]:
-    """Put records one at a time; return the milliseconds until a function has each, and until each is an object."""
+    """Put records one at a time; return the milliseconds until each is in a function, and in an object."""
     kinesis = client_of("kinesis", port, read_timeout=WITHIN_S)
     functions, objects = out.with_suffix(".latency"), out.with_suffix(".objects")
     for number in range(rounds + 1):
         data = f"t{time.time_ns()}".encode()
         kinesis.put_record(StreamName=SOURCE, Data=data, PartitionKey="k")
         wait(lambda n=number: len(lines(objects)) > n, f"record {number} in S3")
-    # The first one starts the processes.
+    # The first record starts the processes.
     return [float(t) for t in lines(functions)[1:]], [float(t) for t in lines(objects)[1:]]
 
 
 def rate(port: int, out: Path, records: int) -> float:
-    """Put records as quickly as they are taken; return records a second from the first put to the last object."""
+    """Put records at full speed; return records per second from the first put to the last object."""
     kinesis = client_of("kinesis", port, read_timeout=WITHIN_S)
     counts = out.with_suffix(".count")
     before = int(lines(counts)[-1].split()[0])
@@ -280,7 +281,7 @@ def measure(name: str, records: int, rounds: int) -> list[Row]:
 
 
 def with_goals(rows: list[Row], ours: str, theirs: str) -> list[Row]:
-    """Give headrace's rate and deployment the goals that LocalStack's figures make."""
+    """Set the goals of headrace's rate and deployment from LocalStack's figures."""
     goals = {
         TRIGGER: RATE_GOAL,
         "deploy the stack (8 resources)": 1 / DEPLOY_GOAL,
@@ -303,14 +304,18 @@ def with_goals(rows: list[Row], ours: str, theirs: str) -> list[Row]:
 
 @click.command()
 @click.option(
-    "--records", default=RECORDS, show_default=True, type=click.IntRange(500), help="On headrace."
+    "--records",
+    default=RECORDS,
+    show_default=True,
+    type=click.IntRange(500),
+    help="Records on headrace.",
 )
 @click.option(
     "--elsewhere",
     default=RECORDS_ELSEWHERE,
     show_default=True,
     type=click.IntRange(500),
-    help="On the others.",
+    help="Records on the other clouds.",
 )
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(2))
 @click.option("--cloud", "clouds", multiple=True, type=click.Choice(CLOUDS), help="Only these.")

@@ -1,4 +1,4 @@
-"""The figures of a run as a table: ratios against the best peer, and whether the target is met."""
+"""Shows the figures of a run as a table: ratios to the best peer, and whether each goal is met."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from scripts.benchmarks.servers import version
 from scripts.benchmarks.workloads import RESIDENT_RECORDS
 
 US = "headrace"
-# By workload, then by target: its figures, or {"error": sentence}.
+# By workload, then by target: the figures, or {"error": sentence}.
 Medians = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a metric should reach: `text` says it, `is_met` decides from all targets' figures, None without peers."""
+    """A metric's goal: `text` describes it, `is_met` decides from all targets' figures, None without peers."""
 
     text: str
     is_met: Callable[[Mapping[str, float]], bool | None]
 
 
 def times_the_best(factor: float, **than: float) -> Goal:
-    """At least `factor` times the best peer's rate, and `than[peer]` times that of a peer."""
+    """At least `factor` times the best peer's rate, and `than[peer]` times each named peer's rate."""
 
     def is_met(values: Mapping[str, float]) -> bool | None:
         best = best_peer(values, higher_is_better=True)
@@ -46,12 +46,12 @@ def times_the_best(factor: float, **than: float) -> Goal:
 
 
 def at_most(value: float, unit: str) -> Goal:
-    """At most so much."""
+    """At most this value."""
     return Goal(f"< {value:g} {unit}", lambda values: values[US] < value)
 
 
 def no_slower_than_any() -> Goal:
-    """At most what the quickest peer has."""
+    """At most the quickest peer's value."""
 
     def is_met(values: Mapping[str, float]) -> bool | None:
         best = best_peer(values, higher_is_better=False)
@@ -61,14 +61,14 @@ def no_slower_than_any() -> Goal:
 
 
 def share_of(other: str, factor: float) -> Goal:
-    """`other` has at least `factor` of our rate."""
+    """`other` has at least `factor` times our rate."""
     return Goal(
         f"{other} >= {factor:g}x", lambda values: values.get(other, 0.0) >= factor * values[US]
     )
 
 
 def best_peer(values: Mapping[str, float], *, higher_is_better: bool) -> str | None:
-    """Return the peer with the best figure; None when none has one."""
+    """Return the peer with the best figure; None if no peer has a figure."""
     peers = [name for name in values if not name.startswith(US)]
     if not peers:
         return None
@@ -76,7 +76,7 @@ def best_peer(values: Mapping[str, float], *, higher_is_better: bool) -> str | N
 
 
 def median_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the medians of the rounds that went well, or the error when none did."""
+    """Return the medians of the successful rounds, or the error if none succeeded."""
     sound = [one for one in found if "error" not in one]
     if not sound:
         return dict(found[0]) if found else {}
@@ -84,7 +84,7 @@ def median_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def is_rate(metric: str) -> bool:
-    """Whether more of it is better."""
+    """Whether a greater value is better."""
     return metric.endswith("/s")
 
 
@@ -98,7 +98,7 @@ class Line:
 
 
 def outcome(line: Line, medians: Medians) -> dict[str, Any]:
-    """Return our ratio to the best peer, which that is, the goal, and whether it is met."""
+    """Return our ratio to the best peer, the peer's name, the goal, and whether it is met."""
     values = _values(line, medians)
     best = best_peer(values, higher_is_better=is_rate(line.metric))
     ratio = None
@@ -156,7 +156,7 @@ def _cell(figures: Mapping[str, Any] | None, metric: str) -> str:
     value = figures.get(metric)
     if value is None:
         return ""
-    # Not measured but reckoned from fewer records.
+    # Extrapolated from fewer records, not measured.
     about = "~" if metric == "MB" and figures["records"] < RESIDENT_RECORDS else ""
     return about + (f"{value:,.0f}" if is_rate(metric) or metric == "MB" else f"{value:.2f}")
 

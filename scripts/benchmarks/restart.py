@@ -1,4 +1,4 @@
-"""How soon a cloud with many records is back after kill -9, and what it then occupies."""
+"""Measures the restart of a cloud with many records after kill -9, and its memory then."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def restart(target: str, records: int, first_cpu: int, say: Callable[[str], None
 
 
 def _check(server: Running, records: int) -> None:
-    """Raise RuntimeError when the last shard's records are not there."""
+    """Raise RuntimeError if the last shard's records are missing."""
     connection = Connection(server.port)
     iterator = Load(server.port, 0, made={NAME}).iterators(NAME, "TRIM_HORIZON")[0]
     found = connection.ask("GetRecords", {"ShardIterator": iterator, "Limit": 10})

@@ -1,4 +1,4 @@
-"""The clouds that are compared, each in a process of its own, on the first processor."""
+"""The compared clouds, each in a separate process, on the first processor."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from scripts.benchmarks.wire import Connection
 
 START_WITHIN_S = 60.0
 NODE_MODULES = Path(__file__).parent / "node_modules"
-# kinesalite and kinesis-mock refuse streams of 256 shards unless told otherwise.
+# kinesalite and kinesis-mock refuse streams of 256 shards by default.
 SHARD_LIMIT = 2000
 
 
 class CannotStart(Exception):
-    """A cloud that is compared did not come up; the sentence says why."""
+    """A compared cloud did not start; the sentence says why."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """How a cloud is started: a command, and what its environment needs, for a port and a folder."""
+    """How to start a cloud: a command and environment variables, for a port and a folder."""
 
     package: str
     command: Callable[[int, Path], Sequence[str]]
@@ -102,14 +102,14 @@ def version(name: str) -> str:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def processors() -> tuple[int, int]:
-    """Return the processors of the servers and of the load; (-1, -1) when there are not two to choose from."""
+    """Return the processors of the servers and of the load; (-1, -1) if the machine has only one."""
     if not hasattr(os, "sched_getaffinity"):
         return -1, -1
     allowed = sorted(os.sched_getaffinity(0))
@@ -117,7 +117,7 @@ def processors() -> tuple[int, int]:
 
 
 class Running:
-    """A started target: its port, and what its processes occupy."""
+    """A started target: its port and its processes' memory."""
 
     def __init__(self, name: str, folder: Path, first_cpu: int) -> None:
         self.name = name
@@ -135,7 +135,7 @@ class Running:
         environment = {
             **os.environ,
             "LOG_LEVEL": "ERROR",
-            # Functions leave what they measure there.
+            # Functions write their measurements there.
             "HEADRACE_FUNCTION_FOLDERS": str(self.folder),
             **program.environment(self.port),
         }
@@ -177,7 +177,7 @@ class Running:
                 return
 
     def stop(self) -> None:
-        """Stop it, first by asking."""
+        """Stop it: by SIGTERM first."""
         if self._process is None:
             return
         self._process.terminate()
@@ -187,7 +187,7 @@ class Running:
             self.kill()
 
     def kill(self) -> None:
-        """Kill it as a power switch would, as far as it can tell."""
+        """Kill it without warning, as a power failure would."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -199,13 +199,13 @@ class Running:
         return self._process.pid
 
     def rss_mb(self) -> float:
-        """Return the resident memory of the process and its children, in 10^6 bytes; 0 if not told."""
+        """Return the resident memory of the process and its children, in 10^6 bytes; 0 if unknown."""
         assert self._process is not None
         return rss_mb(self._process.pid)
 
 
 def rss_mb(pid: int) -> float:
-    """Return the resident memory of a process and its children, in 10^6 bytes; 0 if not told."""
+    """Return the resident memory of a process and its children, in 10^6 bytes; 0 if unknown."""
     return sum(map(_rss_bytes, _family(pid))) / 1e6
 
 
@@ -230,7 +230,7 @@ def _rss_bytes(pid: int) -> int:
 def running(name: str, first_cpu: int = -1) -> Generator[Running]:
     """Start a target in an empty folder; stop it at the end. Raises CannotStart.
 
-    `first_cpu` is the processor it is kept on, -1 for all.
+    `first_cpu` is the processor that it may use, -1 for all.
     """
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         target = Running(name, Path(folder), first_cpu)

@@ -1,7 +1,7 @@
-"""What a good client notices of bad ones: PutRecord's latency beside idle, slow, silent and flooding clients.
+"""Measures a good client's PutRecord latency beside idle, slow, silent and flooding clients.
 
-Read the ratios: each is of the same run as the figure without bad clients. The tests that hold the bounds count turns
-of the event loop (tests/server/test_turns.py); this shows what they come to.
+Read the ratios: each comes from the same run as the figure without bad clients. The tests of the bounds count turns of
+the event loop (tests/server/test_turns.py); this benchmark shows their effect in time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _open(port: int, count: int, first: bytes = b"") -> list[socket.socket]:
 
 
 def idle(port: int, ready: Event, stop: Event, _: Any) -> None:
-    """A thousand connections that nobody uses."""
+    """A thousand idle connections."""
     made = _open(port, 1000)
     ready.set()
     stop.wait()
@@ -106,7 +106,7 @@ def pings(port: int, ready: Event, stop: Event, _: Any) -> None:
 
 @dataclass(frozen=True)
 class Measured:
-    """The good client's latencies beside one kind of bad clients, and the server's memory then."""
+    """The good client's latencies beside one kind of bad clients, and the server's memory."""
 
     name: str
     median_ms: float
@@ -132,7 +132,7 @@ def put_latencies(server: Running, name: str, requests: int) -> Measured:
 def beside(
     server: Running, kind: Callable[[int, Event, Event, Any], None], extra: Any, requests: int
 ) -> Measured:
-    """Measure while bad clients, in a process of their own, are at work."""
+    """Measure while bad clients run in a separate process."""
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()
     bad = context.Process(target=kind, args=(server.port, ready, stop, extra), daemon=True)
@@ -148,7 +148,7 @@ def beside(
 
 
 def _fill(server: Running) -> tuple[str, list[str]]:
-    """Make the stream, ten megabytes of records and consumers; return an iterator and the consumers' ARNs."""
+    """Create the stream, ten megabytes of records and consumers; return an iterator and the consumers' ARNs."""
     load = Load(server.port, 0)
     load.stream(NAME, shards=1)
     connection = Connection(server.port)
@@ -189,7 +189,7 @@ def measure(requests: int) -> list[Measured]:
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable.")
 @click.option("--strict", is_flag=True, help="Fail when a median is ten times as long, or longer.")
 def main(requests: int, as_json: bool, strict: bool) -> None:
-    """Measure what a good client notices of bad ones."""
+    """Measure a good client's latency beside bad clients."""
     found = measure(requests)
     alone = found[0]
     if as_json:

@@ -1,13 +1,13 @@
-"""Spark: the Kinesis source to a count and the sink, beside what is written without them, in the same run.
+"""Measures Spark: the Kinesis source and sink beside code over boto3, in the same run.
 
-Cloud and Spark share this machine's cores (`local[2]`). A backlog is read and counted: rows a second over the query's
-batches, and where the time goes by the query's own progress; beside it a row-by-row Python source over boto3 (on Spark
-3.5 a foreachBatch). Then rows are written with every key in order, beside a foreachBatch over boto3. Read limits of
-AWS are off: they hold a shard to 2 MiB a second.
+Cloud and Spark share this machine's cores (`local[2]`). A query reads and counts a backlog: rows per second over the
+query's batches, and the time of each part from the query's own progress; beside it a row-by-row Python source over
+boto3 (on Spark 3.5 a foreachBatch). Then a query writes rows with every key in order, beside a foreachBatch over boto3.
+AWS's read limits are off, because they restrict a shard to 2 MiB per second.
 
-Without `--spark` also: single records are put into a running query: the time from the put to the row, without and with
-state; and a step of EMR: what it takes from AddJobFlowSteps to the job's first line, beside a bare `spark-submit` of
-the same job.
+Without `--spark` it also measures single records in a running query (the time from the put to the row, without and with
+state) and an EMR step (the time from AddJobFlowSteps to the job's first line, beside a bare `spark-submit` of the same
+job).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SINK_GOAL = 60_000
 
 
 def parts(bench: Bench, stream: str) -> dict[str, float]:
-    """Return rows a second of the planner's three parts, each alone in one thread: fetching, parsing, spooling."""
+    """Return rows per second of the planner's three parts, each alone in one thread: fetching, parsing, spooling."""
     client = KinesisClient(Options(stream=stream, region=REGION, endpoint_url=bench.endpoint_url))
     iterator = client.iterator(client.shards()[0].shard_id, None, TrimHorizon())
     request = json.dumps({"ShardIterator": iterator, "Limit": 10_000}).encode()
@@ -88,7 +88,7 @@ def _moments(text: str) -> tuple[float, float]:
 
 
 def bare_s(folder: Path) -> tuple[float, float]:
-    """Return the seconds of a bare spark-submit to the job's first line and to its session."""
+    """Return the seconds from a bare spark-submit to the job's first line and to its session."""
     job = folder / "job.py"
     job.write_text(JOB)
     command = [str(find_spark_home() / "bin" / "spark-submit"), "--master", "local[2]", str(job)]
@@ -129,7 +129,7 @@ def step_s(endpoint_url: str) -> tuple[float, float, float]:
 
 
 def measured(python: Path, asked: dict[str, Any]) -> dict[str, float]:
-    """Return the figures of one Spark, by its interpreter. Raises ClickException with the end of what it said."""
+    """Return the figures of one Spark, run by its interpreter. Raises ClickException with the end of its output."""
     program = "from scripts.benchmarks.spark_measures import main; main()"
     done = subprocess.run(
         [str(python), "-W", "ignore", "-c", program, json.dumps(asked)],
@@ -142,12 +142,12 @@ def measured(python: Path, asked: dict[str, Any]) -> dict[str, float]:
 
 
 def compare(console: Console, versions: list[str], records: int, slow: int, sink: int) -> None:
-    """Print a table with a row for each Spark. Raises JobRefused for one that cannot be installed."""
+    """Print a table with a row for each Spark. Raises JobRefused if a Spark cannot be installed."""
     table = Table(
         "Spark", "source, rows/s", "row by row", "times", "sink, rows/s", "over boto3", "times",
         "every key in order",
     )  # fmt: skip
-    # Made before anything is measured, those that are not there.
+    # Install missing environments before any measurement.
     pythons = {version: environment_of(version).interpreter for version in versions}
     with running("headrace") as cloud:
         for version, python in pythons.items():
@@ -166,7 +166,7 @@ def compare(console: Console, versions: list[str], records: int, slow: int, sink
 
 
 def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bool | None]]:
-    """Return the table's rows of the sink."""
+    """Return the table's rows for the sink."""
     frame = bench.rows_to_write(records)
     for form in ("kinesis", "boto3"):
         bench.written(form, f"warm-up-{form}", frame)
@@ -188,13 +188,15 @@ def sink_rows(bench: Bench, records: int) -> list[tuple[str, float, str, str, bo
 
 @click.command()
 @click.option("--records", default=3_200_000, show_default=True, help="Backlog of 100 B records.")
-@click.option("--slow-records", default=100_000, show_default=True, help="Of the alternative.")
+@click.option(
+    "--slow-records", default=100_000, show_default=True, help="The alternative's backlog."
+)
 @click.option("--sink-records", default=600_000, show_default=True, help="Rows to write.")
 @click.option("--puts", default=15, show_default=True, help="Single records for the latencies.")
 @click.option(
     "--spark",
     "which",
-    help=f"Compare Sparks, installed at first need: all, or some of {', '.join(MATRIX)} with commas.",
+    help=f"Compare Sparks, installed on first use: all, or, comma-separated, some of {', '.join(MATRIX)}.",
 )
 def main(
     records: int,

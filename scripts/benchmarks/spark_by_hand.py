@@ -1,4 +1,4 @@
-"""What the Spark benchmark compares with: a source and a sink over boto3, as users write them by hand."""
+"""The Spark benchmark's comparison: a source and a sink over boto3, as users write them by hand."""
 
 # ruff: noqa: B905 - zip has no `strict` on Python 3.9, which Spark 3.5 has
 
@@ -16,7 +16,7 @@ REGION = "us-east-1"
 
 
 def row_by_row(stream: str, endpoint_url: str) -> Any:
-    """Return what a page of documentation leads to: reads a page of each shard with boto3 and makes tuples of it."""
+    """Return a reader as documentation suggests: it reads a page of each shard with boto3 and makes tuples of it."""
 
     def read(start: dict[str, str]) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
         kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)
@@ -54,7 +54,7 @@ def row_by_row_source() -> Any:
             self._read = row_by_row(options["stream"], options["endpointUrl"])
 
         def initialOffset(self) -> dict[str, str]:
-            """Return an offset that names no shard: all begin at the oldest record."""
+            """Return an offset without shards: all begin at the oldest record."""
             return {}
 
         def read(self, start: dict[str, str]) -> tuple[Iterator[tuple[Any, ...]], dict[str, str]]:
@@ -65,7 +65,7 @@ def row_by_row_source() -> Any:
         def readBetweenOffsets(
             self, start: dict[str, str], end: dict[str, str]
         ) -> Iterator[tuple[Any, ...]]:
-            """Return the rows of a batch that is done again; the benchmark does none again."""
+            """Return the rows of a repeated batch; the benchmark repeats none."""
             return self.read(start)[0]
 
     class RowByRowSource(DataSource):
@@ -88,7 +88,7 @@ def row_by_row_source() -> Any:
 
 
 def over_boto3(stream: str, endpoint_url: str) -> Any:
-    """Return what the foreachBatch of many a tutorial does: the rows of a partition by boto3, 500 at a time."""
+    """Return a foreachBatch function as in many tutorials: it puts a partition's rows with boto3, 500 at a time."""
 
     def put(rows: Any) -> None:
         kinesis: Any = boto3.client("kinesis", region_name=REGION, endpoint_url=endpoint_url)

@@ -1,7 +1,7 @@
-"""What the Spark benchmark measures, in the interpreter of the Spark that is measured: needs only what a job has.
+"""The Spark benchmark's measurements, which run in the measured Spark's interpreter, and only need a job's packages.
 
-Used as a module by `scripts.benchmarks.spark`, and as a program by its `--spark`: what is asked for as JSON in, figures
-as JSON out.
+`scripts.benchmarks.spark` uses it as a module, and with `--spark` as a program: the first argument is a JSON request,
+the last line of the output has the figures as JSON.
 """
 
 # ruff: noqa: B905 - zip has no `strict` on Python 3.9, which Spark 3.5 has
@@ -38,12 +38,12 @@ SINK_KEYS = 5_000
 
 
 class Failed(Exception):
-    """Something that was measured did not do what it should."""
+    """A measured operation failed."""
 
 
 @dataclass
 class Run:
-    """What a query did: rows, its batches' seconds, and milliseconds by part."""
+    """A query's result: rows, its batches' seconds, and milliseconds by part."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -66,14 +66,14 @@ class Bench:
         self._queries = 0
 
     def create(self, stream: str) -> None:
-        """Make a stream."""
+        """Create a stream."""
         self.kinesis.create_stream(StreamName=stream, ShardCount=SHARDS)
         self.kinesis.get_waiter("stream_exists").wait(
             StreamName=stream, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
         )
 
     def fill(self, stream: str, records: int, size: int) -> None:
-        """Make a stream that holds `records` of `size` bytes, evenly over its shards."""
+        """Create a stream with `records` of `size` bytes, evenly over its shards."""
         self.create(stream)
         client = KinesisClient(
             SinkOptions(stream=stream, region=REGION, endpoint_url=self.endpoint_url)
@@ -94,7 +94,7 @@ class Bench:
         client.close()
 
     def rows_to_write(self, records: int) -> Any:
-        """Return a streaming frame of rows of 100 B, two files with half of the keys each, in their order."""
+        """Return a streaming frame of rows of 100 B, from two files with half of the keys each, in order."""
         path = str(self.folder / "rows")
         frame = self.spark.range(records).selectExpr(
             "lpad(cast(id as string), 100, '0') data",
@@ -118,7 +118,7 @@ class Bench:
         return _run(query.recentProgress)
 
     def is_in_order(self, stream: str, records: int) -> bool:
-        """Whether a stream has every record that was written to it once, and each key's in their order."""
+        """Whether a stream has every written record once, and each key's records in order."""
         options = Options(
             stream=stream, region=REGION, endpoint_url=self.endpoint_url,
             fetch_interval_ms=0, read_bytes_per_s=10**9,
@@ -155,7 +155,7 @@ class Bench:
         return self.spark.readStream.format(form).options(**named).load()
 
     def checkpoint(self) -> str:
-        """Return a folder of the next query's own."""
+        """Return a new folder for the next query."""
         self._queries += 1
         return str(self.folder / f"checkpoint-{self._queries}")
 
@@ -184,7 +184,7 @@ class Bench:
         return _run(query.recentProgress)
 
     def _count_in_batches(self, stream: str, records: int) -> Run:
-        """Count a backlog by the alternative of Spark 3.5: a foreachBatch that calls boto3."""
+        """Count a backlog with Spark 3.5's alternative: a foreachBatch that calls boto3."""
         read = row_by_row(stream, self.endpoint_url)
         end: dict[str, str] = {}
         run = Run()
@@ -254,7 +254,7 @@ def _run(progress: list[Any]) -> Run:
 
 
 def session() -> Any:
-    """Return a Spark session on two cores, whose Python workers have this interpreter."""
+    """Return a Spark session on two cores; its Python workers use this interpreter."""
     # Before the JVM starts: its Python workers must find pyarrow.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
@@ -278,15 +278,15 @@ def session() -> Any:
 
 
 def fill_once(bench: Bench, stream: str, records: int, size: int) -> None:
-    """Make a stream that holds a backlog, unless another Spark has made it."""
+    """Create a stream with a backlog, unless a run of another Spark has created it."""
     if stream not in bench.kinesis.list_streams(Limit=1000)["StreamNames"]:
         bench.fill(stream, records, size)
 
 
 def counts(bench: Bench, records: int, slow_records: int, size: int) -> tuple[Run, Run]:
-    """Return the counting of a backlog by our source, and by the alternative."""
+    """Return the figures of counting a backlog with our source, and with the alternative."""
     slow = "rowbyrow" if HAS_DATA_SOURCES else "foreachbatch"
-    # The JVM compiles what runs often: both are to be seen after that.
+    # Measure both after the JVM has compiled the hot code.
     for form, count in (("kinesis", 400_000), (slow, 20_000)):
         fill_once(bench, f"warm-up-{count}", count, 100)
         bench.count(form, f"warm-up-{count}", count)
@@ -297,7 +297,7 @@ def counts(bench: Bench, records: int, slow_records: int, size: int) -> tuple[Ru
 
 
 def main() -> None:
-    """Measure what the first argument asks for; print the figures as the last line."""
+    """Measure what the first argument requests; print the figures as the last line."""
     asked = json.loads(sys.argv[1])
     spark = session()
     found: dict[str, float] = {}

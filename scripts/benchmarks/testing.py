@@ -1,4 +1,4 @@
-"""Measures clouds in process: the first call after entering one, later ones; and simulated seeds a second."""
+"""Measures clouds in process (the first call in the first cloud, and in later ones) and simulated seeds per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A load client that costs little: prebuilt requests over raw sockets."""
+"""A cheap load client: prebuilt requests over raw sockets."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def request(operation: str, body: Any) -> bytes:
 
 
 class Connection:
-    """One kept-alive connection; opens itself again when the server closes it after an answer.
+    """One keep-alive connection; it reopens itself when the server closes it after an answer.
 
-    Answers are received into one buffer that is used again and again: fresh memory for each would cost the
-    client more than the server needs to answer.
+    It reuses one buffer for all answers: new memory for each would cost the client more time than the server
+    needs to answer.
     """
 
     def __init__(self, port: int) -> None:
@@ -59,7 +59,7 @@ class Connection:
         self.socket.sendall(data)
 
     def receive(self) -> tuple[int, int] | None:
-        """Take what has arrived; once the answer is whole, return where its body lies in `buffer`.
+        """Receive the data that has arrived; return the body's position in `buffer` once the answer is complete.
 
         Raises RuntimeError when the answer is an error.
         """
@@ -83,7 +83,7 @@ class Connection:
         return where
 
     def is_answered(self) -> bool:
-        """Take what has arrived; whether the answer is whole. Raises RuntimeError when it is an error."""
+        """Receive arrived data; return whether the answer is complete. Raises RuntimeError for an error."""
         if self._received_bytes == 0:
             part_bytes = self.socket.recv_into(self.buffer)
             self._received_bytes = part_bytes
@@ -131,7 +131,7 @@ class Connection:
         return start, stop
 
     def exchange(self, data: bytes) -> tuple[int, int]:
-        """Send a request; return where the answer's body lies in `buffer`."""
+        """Send a request; return the position of the answer's body in `buffer`."""
         self.send(data)
         while True:
             where = self.receive()
@@ -144,7 +144,7 @@ class Connection:
         return bytes(self.buffer[start:stop])
 
     def ask(self, operation: str, body: Any) -> Any:
-        """Call an operation; for set-up, where speed does not matter."""
+        """Call an operation, for set-up, where speed does not matter."""
         return json.loads(self.call(request(operation, body)) or b"{}")
 
 
@@ -162,8 +162,8 @@ def _unchunk(rest: bytes) -> bytes:
 def closed_loop(port: int, clients: int, requests: Sequence[bytes], seconds: float) -> list[float]:
     """Let each client send one request after another; return every request's latency in seconds.
 
-    An answer that comes whole in one piece, as nearly all do, costs the client some ten microseconds: it must
-    not be what is measured. Raises RuntimeError when an answer is an error.
+    An answer in one piece, as nearly all are, costs the client only some ten microseconds, so that the client does not
+    dominate the measurement. Raises RuntimeError when an answer is an error.
     """
     latencies: list[float] = []
     connections = {
@@ -191,7 +191,7 @@ def closed_loop(port: int, clients: int, requests: Sequence[bytes], seconds: flo
                 at = now()
                 latencies.append(at - sent.pop(fd))
                 if connection.socket is not before:
-                    # It was closed after the answer, and opened again; perhaps under the same number.
+                    # The connection was closed after the answer and reopened, perhaps with the same file descriptor.
                     del connections[fd]
                     fd = connection.socket.fileno()
                     connections[fd] = connection

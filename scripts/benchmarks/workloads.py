@@ -1,4 +1,4 @@
-"""What a Kinesis is loaded with: each workload takes a running target and returns its figures."""
+"""The workloads of the Kinesis benchmark: each one runs on a started target and returns its figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANY_SHARDS = 256
 RECORDS_A_REQUEST = 500
 CLIENTS = 32
 READERS = 5
-# Few enough to be built in a moment; enough that partition keys are many.
+# Few enough to build quickly; enough for many partition keys.
 BODIES = 32
 POLL_EVERY_S = 0.001
 PUT_EVERY_S = 0.005
@@ -33,7 +33,7 @@ Result = dict[str, float]
 
 @dataclass
 class Load:
-    """A running target, and how long to load it. `rss_mb` tells the memory of its processes."""
+    """A running target, and the duration of the load. `rss_mb` returns its processes' memory."""
 
     port: int
     seconds: float
@@ -41,7 +41,7 @@ class Load:
     made: set[str] = field(default_factory=set[str])
 
     def stream(self, name: str, shards: int = SHARDS) -> None:
-        """Make a stream and wait until it takes records."""
+        """Create a stream and wait until it is ACTIVE."""
         connection = Connection(self.port)
         connection.ask("CreateStream", {"StreamName": name, "ShardCount": shards})
         deadline = time.monotonic() + ACTIVE_WITHIN_S
@@ -56,7 +56,7 @@ class Load:
         self.made.add(name)
 
     def iterators(self, name: str, kind: str) -> list[str]:
-        """Return an iterator of each shard. Raises RuntimeError when the stream was not made."""
+        """Return an iterator for each shard. Raises RuntimeError if the stream was not created."""
         if name not in self.made:
             raise RuntimeError("what should be read could not be put")
         connection = Connection(self.port)
@@ -73,7 +73,7 @@ class Load:
 
 
 def put_bodies(name: str, data_bytes: int, count: int = BODIES) -> list[bytes]:
-    """Return requests of 500 records each, with keys that are spread over the shards."""
+    """Return requests of 500 records each, with keys spread over the shards."""
     return [
         request(
             "PutRecords",
@@ -103,7 +103,7 @@ def put_records(load: Load, name: str, data_bytes: int, shards: int = SHARDS) ->
 
 
 def drain(load: Load, name: str) -> Result:
-    """GetRecords from the beginning of each shard to its end, again and again until time is up."""
+    """GetRecords from the beginning of each shard to its end, repeated until the time is up."""
     connection = Connection(load.port)
     firsts = load.iterators(name, "TRIM_HORIZON")
     count = 0
@@ -127,7 +127,7 @@ def drain(load: Load, name: str) -> Result:
 
 
 def readers_of_one_shard(load: Load, name: str) -> Result:
-    """Five clients that each read one shard from its beginning to its end, again and again, together."""
+    """Five clients that read one shard from its beginning to its end at once, repeatedly."""
     first = load.iterators(name, "TRIM_HORIZON")[0]
     counts = [0] * READERS
     failures: list[str] = []
@@ -148,7 +148,7 @@ def readers_of_one_shard(load: Load, name: str) -> Result:
         except (RuntimeError, OSError) as error:
             failures.append(str(error))
 
-    # Threads: nearly all of a client's time is the kernel's copying, which they do side by side.
+    # Threads suffice: nearly all of a client's time is copying in the kernel, which runs in parallel.
     threads = [threading.Thread(target=read, args=(number,)) for number in range(READERS)]
     for thread in threads:
         thread.start()
@@ -165,7 +165,7 @@ def _get_records(iterator: str) -> bytes:
 
 
 def page(connection: Connection, iterator: str) -> tuple[int, str | None]:
-    """Get records; return (how many, next iterator), without parsing them. None at the end of the shard."""
+    """Get records; return (count, next iterator) without parsing the records. None at the end of the shard."""
     start, stop = connection.exchange(_get_records(iterator))
     found = connection.buffer.count(b'"SequenceNumber"', start, stop)
     return found, next_iterator(connection.buffer, start, stop) if found else None
@@ -177,7 +177,7 @@ def next_iterator(buffer: bytearray | bytes, start: int, stop: int) -> str | Non
     if at < 0:
         return None
     quote = buffer.find(b'"', at + 19)
-    # Parsed: moto's iterators hold newlines, escaped.
+    # Parsed as JSON, because moto's iterators contain escaped newlines.
     return json.loads(buffer[quote : buffer.index(b'"', quote + 1) + 1])
 
 
@@ -196,7 +196,7 @@ def put_record(load: Load, name: str, clients: int, shards: int = SHARDS) -> Res
 
 
 class Producer(threading.Thread):
-    """Puts a record every few milliseconds into a stream's first shard, and notes when."""
+    """Puts a record every few milliseconds into a stream's first shard, and records the times."""
 
     def __init__(self, load: Load, name: str) -> None:
         super().__init__()
@@ -207,7 +207,7 @@ class Producer(threading.Thread):
         self.is_done = threading.Event()
 
     def run(self) -> None:
-        """Put until time is up, or until a put fails."""
+        """Put until the time is up, or until a put fails."""
         try:
             self._put_on()
         except (RuntimeError, OSError) as error:
@@ -229,7 +229,7 @@ class Producer(threading.Thread):
 
 
 def put_to_seen(load: Load, name: str) -> Result:
-    """From the moment a PutRecord is sent until a poller (1 ms between polls) has the record."""
+    """Measure from the sending of a PutRecord until a poller (1 ms between polls) has the record."""
     load.stream(name)
     # All keys go to one shard: one poller.
     iterator: str | None = load.iterators(name, "LATEST")[0]
@@ -243,7 +243,7 @@ def put_to_seen(load: Load, name: str) -> Result:
         try:
             body = connection.call(_get_records(iterator))
         except RuntimeError as error:
-            # A peer that fails when a put and a get meet is still measured.
+            # Also measure a peer that fails when a put and a get overlap.
             producer.failures.append(str(error))
             connection.close()
             connection = Connection(load.port)
@@ -260,7 +260,7 @@ def put_to_seen(load: Load, name: str) -> Result:
 
 
 def put_to_subscriber(load: Load, name: str) -> Result:
-    """From the moment a PutRecord is sent until a subscriber (SubscribeToShard) has the record."""
+    """Measure from the sending of a PutRecord until a subscriber (SubscribeToShard) has the record."""
     load.stream(name)
     connection = Connection(load.port)
     summary = connection.ask("DescribeStreamSummary", {"StreamName": name})
@@ -313,7 +313,7 @@ def _watch(connection: Connection, producer: Producer, pending: bytes) -> list[f
         for match in _DATA.finditer(pending):
             seen.append(now - producer.sent[match[1]])
             end = match.end()
-        # What may be the beginning of a record's data stays.
+        # Keep the end of the data, which may be the beginning of a record.
         pending = pending[max(end, len(pending) - 4096) :]
     return seen
 
@@ -325,7 +325,7 @@ def _seen(seen: list[float], producer: Producer) -> Result:
 
 
 def resident(load: Load, name: str) -> Result:
-    """Memory with a million records of 100 B; of a target too slow for that, from what it took in some seconds."""
+    """Memory with a million records of 100 B; for a slow target, extrapolated from its records of some seconds."""
     load.stream(name)
     before_mb = load.rss_mb()
     bodies = put_bodies(name, 100)

@@ -20,8 +20,12 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         prog="scripts/localstack", description="LocalStack on this machine, without Docker."
     )
     parser.add_argument("action", choices=("up", "down", "status"))
-    parser.add_argument("--port", type=int, default=PORT, help="4566; 0 takes any free one")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="its environment and its data")
+    parser.add_argument(
+        "--port", type=int, default=PORT, help="port, by default 4566; 0: any free one"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=FOLDER, help="the folder of its environment and data"
+    )
     options = parser.parse_args(arguments)
     if not 0 <= options.port <= 65_535:
         parser.error(f"--port must lie between 0 and 65535, and {options.port} does not")

@@ -41,7 +41,7 @@ LOOK_EVERY_S = 0.5
 NOT_HERE: dict[str, dict[str, str]] = {
     LOCALSTACK: {
         DELIVERY: "its Firehose writes no Parquet, and reads a stream only with a Java program that it downloads",
-        ANALYTICS: "its open edition has no EMR; behind it moto keeps steps as state and runs none",
+        ANALYTICS: "its open edition has no EMR; its moto only stores steps and runs none",
     },
     MINISTACK: {
         DELIVERY: "its Firehose writes Parquet only where DuckDB is installed, and an object for each record",
@@ -109,7 +109,7 @@ def _refuse_what_stands(run: Run) -> None:
     )
     if there:
         raise StageError(
-            f"The pipeline stands there already ({', '.join(there)}):"
+            f"The pipeline is already deployed there ({', '.join(there)}):"
             " destroy it with `cdk destroy --all`, and try again."
         )
 
@@ -130,7 +130,9 @@ def may_spend(sentence: str) -> bool:
     """Ask for consent to the cost; without a terminal the answer is no."""
     print(sentence)
     if not sys.stdin.isatty():
-        print("Nobody can be asked here: nothing is deployed. Say --yes to agree.")
+        print(
+            "There is no terminal to ask for consent to the cost, so nothing is deployed: pass --yes to agree."
+        )
         return False
     return input("Go on? Type yes: ").strip().lower() == "yes"
 

@@ -108,5 +108,5 @@ def invitations(run: Run) -> list[str]:
         )
     if run.target.is_aws:
         app = run.data_dir / "cdk.out"
-        lines.append(f"cdk/node_modules/.bin/cdk destroy --all --app {app}   # stops what it costs")
+        lines.append(f"cdk/node_modules/.bin/cdk destroy --all --app {app}   # ends the costs")
     return lines

@@ -1,5 +1,5 @@
 // Stacks as strangers write them: aws-cdk-lib's streaming constructs, and AWS Solutions Constructs with their default props.
-// `python -m scripts.strangers` synthesises, deploys, feeds and destroys them; flows.json says what goes in and where it arrives.
+// `python -m scripts.strangers` synthesises, deploys, feeds and destroys them; flows.json names each case's input and its destination.
 const cdk=require('aws-cdk-lib'); const A=cdk;
 const {aws_kinesis:k,aws_lambda:l,aws_lambda_event_sources:es,aws_s3:s3,aws_sqs:sqs,aws_sns:sns,aws_sns_subscriptions:subs,aws_s3_notifications:n,aws_events:ev,aws_events_targets:t,aws_dynamodb:ddb,aws_kinesisfirehose:fh,aws_stepfunctions:sfn,aws_stepfunctions_tasks:tasks,aws_scheduler:sch,aws_scheduler_targets:scht,aws_pipes:pipes,aws_iam:iam,aws_logs:logs,aws_logs_destinations:ld,aws_apigateway:ag,aws_apigatewayv2:ag2,aws_lambda_destinations:dst,aws_glue:glue,aws_cloudwatch:cw,aws_kms:kms,aws_cloudwatch_actions:cwa}=cdk;
 const app=new cdk.App({outdir:process.argv[2],analyticsReporting:false,context:{'availability-zones:account=000000000000:region=us-east-1':['us-east-1a','us-east-1b','us-east-1c'],'@aws-cdk/customresources:installLatestAwsSdkDefault':false}});
@@ -112,7 +112,7 @@ S('pipe-kinesis-sfn',s=>{const m=sm(s,new tasks.SqsSendMessage(s,'I',{queue:q(s)
 S('ev-transform',s=>rule(s,new t.SqsQueue(q(s),{message:ev.RuleTargetInput.fromObject({n:ev.EventField.fromPath('$.detail.a')})})));
 S('ev-destination',s=>{const c1=new ev.Connection(s,'C',{authorization:ev.Authorization.apiKey('k',cdk.SecretValue.unsafePlainText('v'))});rule(s,new t.ApiDestination(new ev.ApiDestination(s,'D',{connection:c1,endpoint:'https://example.com'})));});
 S('iot-rule',s=>{const st1=st(s);const r=new iam.Role(s,'R',{assumedBy:new iam.ServicePrincipal('iot.amazonaws.com')});st1.grantWrite(r);new iot.CfnTopicRule(s,'I',{topicRulePayload:{sql:"SELECT * FROM 'a'",actions:[{kinesis:{roleArn:r.roleArn,streamName:st1.streamName,partitionKey:'a'}}]}});});
-// what stands around
+// neighbouring resources
 S('vpc-lambda',s=>{const v=new ec2.Vpc(s,'V',{maxAzs:2,natGateways:1});fn(s);new ec2.SecurityGroup(s,'G',{vpc:v});});
 S('fargate',s=>{const v=new ec2.Vpc(s,'V',{maxAzs:2,natGateways:0});const c1=new ecs.Cluster(s,'C',{vpc:v});const d=new ecs.FargateTaskDefinition(s,'D');d.addContainer('x',{image:ecs.ContainerImage.fromRegistry('busybox'),logging:ecs.LogDrivers.awsLogs({streamPrefix:'x'})});new ecs.FargateService(s,'S',{cluster:c1,taskDefinition:d,desiredCount:0});});
 S('alb',s=>{const v=new ec2.Vpc(s,'V',{maxAzs:2,natGateways:0});const a=new elb.ApplicationLoadBalancer(s,'A',{vpc:v});const li=a.addListener('L',{port:80,defaultAction:elb.ListenerAction.fixedResponse(200)});li.addAction('R',{priority:1,conditions:[elb.ListenerCondition.pathPatterns(['/x'])],action:elb.ListenerAction.fixedResponse(404)});});

@@ -24,7 +24,7 @@ module.exports = function ({ S, fn, st, q, bk, tb, rule, sm }) {
   });
   const failing = s => inline(s, 'Fails', 'def h(e, c):\n  raise Exception("no")');
   const topic = s => new sns.Topic(s, 'T', { topicName: s.stackName });
-  // Named so that what is sent goes elsewhere, and what arrives is looked for here.
+  // Its name makes the survey send data elsewhere and look for its arrival here.
   const out = s => q(s, 'Out');
   const delivery = (s, b, more = {}) => new fh.DeliveryStream(s, 'D', {
     deliveryStreamName: s.stackName, destination: new fh.S3Bucket(b, { bufferingInterval: second, ...more }),

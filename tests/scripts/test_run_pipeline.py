@@ -67,8 +67,14 @@ def test_a_folder_of_somebody_elses_is_named_and_left_alone(tmp_path: Path) -> N
         (["--cloud", "http://127.0.0.1"], "names no port"),
         (["--cloud", "localstack", "--data-dir", "x"], "--data-dir is headrace's"),
         (["--flights", "0"], "--flights must be 1 or more"),
-        (["--cloud", "http://127.0.0.1:1", "--port", "2"], "--port is for a cloud that is started"),
-        (["--cloud", "ministack"], "ministack is not started here: start it, and name its address"),
+        (
+            ["--cloud", "http://127.0.0.1:1", "--port", "2"],
+            "--port is for a cloud that this command starts",
+        ),
+        (
+            ["--cloud", "ministack"],
+            "ministack is not started by this command: start it, and give its address",
+        ),
     ],
 )
 def test_options_that_make_no_sense_are_refused(

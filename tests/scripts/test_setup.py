@@ -142,12 +142,12 @@ def test_a_failed_install_shows_the_tools_last_lines_and_what_to_try(tmp_path: P
     assert (done.returncode, done.stdout) == (1, "")
     log = tmp_path / "stamp.log"
     assert done.stderr.splitlines() == [
-        "headrace: installing failed: npm ci --prefix cdk",
+        "headrace: this command failed: npm ci --prefix cdk",
         "  | npm error code ENOTFOUND",
         "  | npm error network request to the registry failed",
         (
-            f"headrace: exit code 7, all of it in {log}; what to try: the registry was not reached, or lacks what is "
-            "asked for: see "
+            f"headrace: exit code 7, its whole output is in {log}; what to try: the registry cannot be "
+            "reached, or lacks a package: see "
             '"pip config list", "npm config get registry" and HTTPS_PROXY; run this again.'
         ),
     ]
@@ -185,8 +185,8 @@ def test_an_install_that_succeeds_says_nothing_and_is_not_repeated(tmp_path: Pat
     [
         ("OSError: [Errno 28] No space left on device", "there is no space left on the disk"),
         ("npm error code EACCES", "a file there belongs to somebody else"),
-        (".venv/bin/python: No module named pip", "the environment is not whole: remove .venv"),
-        ("Could not fetch URL: connection error", "the registry was not reached, or lacks"),
+        (".venv/bin/python: No module named pip", "the environment is incomplete: remove .venv"),
+        ("Could not fetch URL: connection error", "the registry cannot be reached, or lacks"),
         ("something else", "run the command by hand; or remove .venv,"),
     ],
 )

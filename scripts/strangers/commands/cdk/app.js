@@ -1,4 +1,4 @@
-// Two stacks as a stranger writes them: a stream, and the function that reads it. CASE names them; context says what differs.
+// Two stacks as a stranger writes them: a stream, and the function that reads it. CASE names them; the context sets variants.
 const cdk = require('aws-cdk-lib');
 const { aws_ec2: ec2, aws_iam: iam, aws_kinesis: kinesis, aws_lambda: lambda, aws_lambda_event_sources: sources, aws_sqs: sqs,
   aws_ssm: ssm, aws_stepfunctions: states } = cdk;
