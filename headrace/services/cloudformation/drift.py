@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
+from headrace.aws.shapes.cloudformation import PropertyDifference
 from headrace.core.system_tags import is_system
 from headrace.services.cloudformation import stack_tags
 from headrace.services.cloudformation.ports import Ports
@@ -14,7 +15,7 @@ from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.resources.declared_calls import TAGS
 from headrace.services.cloudformation.resources.reading import ABSENT, as_wanted
 from headrace.services.cloudformation.resources.values_to_api import tags_of
-from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.state import Drift, Resource, Stack
 
 # Statuses in which a stack's drift can be detected: .../using-cfn-stack-drift.html (documented).
 CHECKED_IN = (
@@ -29,24 +30,28 @@ CHECKED_IN = (
 _NOTHING = "null"
 
 
-def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -> dict[str, Any]:
-    """Return a resource's drift: a StackResourceDrift without its timestamp. Raises AwsError."""
-    about: dict[str, Any] = {
+def about(stack: Stack, resource: Resource, status: str) -> Drift:
+    """Return the members that every StackResourceDrift has."""
+    return {
         "StackId": stack.stack_id,
         "LogicalResourceId": resource.logical_id,
         "PhysicalResourceId": resource.physical_id,
         "ResourceType": resource.type,
+        "StackResourceDriftStatus": status,
     }
+
+
+def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -> Drift:
+    """Return a resource's drift: a StackResourceDrift without its timestamp. Raises AwsError."""
     kind = resource_type(resource.type)
     if kind is None or kind.reading is None or not resource.physical_id:
-        return {**about, "StackResourceDriftStatus": "NOT_CHECKED"}
+        return about(stack, resource, "NOT_CHECKED")
     wanted = resource.properties
     seen = kind.reading.read(context, resource.physical_id, wanted)
     if seen is None:
         return {
-            **about,
+            **about(stack, resource, "DELETED"),
             "ExpectedProperties": _json(wanted),
-            "StackResourceDriftStatus": "DELETED",
         }
     if "Tags" in wanted and stack_tags.follows(resource.type):
         seen["Tags"] = _tags(ports, stack, resource)
@@ -55,14 +60,13 @@ def drift_of(ports: Ports, context: Context, stack: Stack, resource: Resource) -
             seen[name] = _own(seen[name], wanted.get(name), stack)
     compared = {name: value for name, value in wanted.items() if name in seen}
     if not compared and wanted:
-        return {**about, "StackResourceDriftStatus": "NOT_CHECKED"}
+        return about(stack, resource, "NOT_CHECKED")
     found = list(differences(compared, seen))
     return {
-        **about,
+        **about(stack, resource, "MODIFIED" if found else "IN_SYNC"),
         "ExpectedProperties": _json(compared),
         "ActualProperties": _json(_present(seen)),
         "PropertyDifferences": found,
-        "StackResourceDriftStatus": "MODIFIED" if found else "IN_SYNC",
     }
 
 
@@ -97,7 +101,7 @@ def _own(seen: Any, wanted: Any, stack: Stack) -> Any:
     ]
 
 
-def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[dict[str, str]]:
+def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[PropertyDifference]:
     """Yield the PropertyDifferences of two values; ABSENT stands for a missing value."""
     if isinstance(wanted, dict) and isinstance(seen, dict):
         left, right = cast("dict[str, Any]", wanted), cast("dict[str, Any]", seen)
@@ -122,7 +126,7 @@ def differences(wanted: Any, seen: Any, path: str = "") -> Iterator[dict[str, st
         yield _difference(path, "NOT_EQUAL", wanted, seen)
 
 
-def _difference(path: str, kind: str, wanted: Any, seen: Any) -> dict[str, str]:
+def _difference(path: str, kind: str, wanted: Any, seen: Any) -> PropertyDifference:
     return {
         "PropertyPath": path,
         "ExpectedValue": _text(wanted),
@@ -151,12 +155,12 @@ def _present(value: Any) -> Any:
     return value
 
 
-def stack_status(drifts: list[dict[str, Any]]) -> str:
+def stack_status(drifts: Iterable[Drift]) -> str:
     """Return a stack's drift status, derived from its resources' statuses."""
     found = {drift["StackResourceDriftStatus"] for drift in drifts}
     return "DRIFTED" if found & {"MODIFIED", "DELETED"} else "IN_SYNC"
 
 
-def drifted(drifts: list[dict[str, Any]]) -> int:
+def drifted(drifts: Iterable[Drift]) -> int:
     """Return how many resources have drifted."""
     return sum(d["StackResourceDriftStatus"] in ("MODIFIED", "DELETED") for d in drifts)

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.services.cloudformation.drift import drift_of, stack_status
+from headrace.services.cloudformation.drift import about, drift_of, stack_status
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import Context
-from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.state import Drift, Resource, Stack
 
 Change = dict[str, Any]
-Drift = dict[str, Any]
 _DEPLOYED = ("physical_id", "properties", "attributes")
 
 
@@ -45,12 +44,14 @@ class LiveState:
 
     def properties(self, resource: Resource) -> dict[str, Any] | None:
         """Return a resource's live properties; None: it is deleted."""
-        drift = self.drifts.get(resource.logical_id, {})
-        match drift.get("StackResourceDriftStatus"):
+        drift = self.drifts.get(resource.logical_id)
+        if drift is None:
+            return resource.properties
+        match drift["StackResourceDriftStatus"]:
             case "DELETED":
                 return None
             case "MODIFIED":
-                actual: dict[str, Any] = json.loads(drift["ActualProperties"])
+                actual: dict[str, Any] = json.loads(drift.get("ActualProperties", "{}"))
                 names = _drifted_in(drift)
                 kept = {k: v for k, v in resource.properties.items() if k not in names}
                 return {**kept, **{name: actual[name] for name in names if name in actual}}
@@ -105,7 +106,7 @@ class LiveState:
             "AfterValueFrom": "TEMPLATE",
         }
         if name in _drifted_in(drift):
-            actual = json.loads(drift["ActualProperties"]).get(name)
+            actual = json.loads(drift.get("ActualProperties", "{}")).get(name)
             state["Drift"] = {
                 "PreviousValue": _text(resource.properties.get(name)),
                 "ActualValue": _text(actual),
@@ -124,7 +125,7 @@ def live_state(
         try:
             drifts[name] = drift_of(ports, context(stack, resource), stack, resource)
         except AwsError:
-            drifts[name] = {"StackResourceDriftStatus": "UNKNOWN"}
+            drifts[name] = about(stack, resource, "UNKNOWN")
     return LiveState(drifts, now_ms)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.ports import Acting
 
 # The session name with which CloudFormation assumes a stack's role (observed in CloudTrail by many users).
@@ -13,6 +14,33 @@ ROLE_SESSION = "AWSCloudFormation"
 IN_PROGRESS = "_IN_PROGRESS"
 STACK_TYPE = "AWS::CloudFormation::Stack"
 EXECUTED = "EXECUTE_COMPLETE"
+
+
+class ParameterValue(TypedDict):
+    """A parameter's value, as a stack keeps it; `resolved`: what is at the name in the parameter store."""
+
+    value: str
+    no_echo: bool
+    resolved: NotRequired[str | None]
+
+
+class Drift(TypedDict):
+    """AWS's StackResourceDrift without its time."""
+
+    StackId: str
+    LogicalResourceId: str
+    PhysicalResourceId: str
+    ResourceType: str
+    StackResourceDriftStatus: str
+    ExpectedProperties: NotRequired[str]
+    ActualProperties: NotRequired[str]
+    PropertyDifferences: NotRequired[list[shapes.PropertyDifference]]
+
+
+class DetectedDrift(Drift):
+    """AWS's StackResourceDrift, its time in milliseconds since 1970."""
+
+    Timestamp: int
 
 
 @dataclass(slots=True)

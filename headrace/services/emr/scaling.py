@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from typing import Any, cast
 
+from headrace.aws.shapes import emr as shapes
 from headrace.services.emr.errors import invalid_request, validation
 from headrace.services.emr.state import Cluster
 
@@ -13,32 +12,39 @@ from headrace.services.emr.state import Cluster
 _CLUSTER_ID = "${emr.clusterId}"
 
 
-def check_constraints(policy: Mapping[str, Any]) -> None:
+def check_constraints(policy: shapes.AutoScalingPolicy) -> None:
     """Raise AwsError when an automatic scaling policy's minimum exceeds its maximum; the sentence is assumed."""
     bounds = policy["Constraints"]
     if not 0 <= bounds["MinCapacity"] <= bounds["MaxCapacity"]:
         raise validation("MinCapacity must be at least 0 and not greater than MaxCapacity.")
 
 
-def described_policy(cluster: Cluster, policy: Mapping[str, Any]) -> Any:
+def described_policy(
+    cluster: Cluster, policy: shapes.AutoScalingPolicy
+) -> shapes.AutoScalingPolicyDescription:
     """Return a group's AutoScalingPolicyDescription for this cluster."""
-    shown = copy.deepcopy(dict(policy))
+    shown = copy.deepcopy(policy)
     for rule in shown["Rules"]:
         alarm = rule["Trigger"]["CloudWatchAlarmDefinition"]
-        for dimension in cast("list[dict[str, Any]]", alarm.get("Dimensions") or []):
+        for dimension in alarm.get("Dimensions") or []:
             if dimension.get("Value") == _CLUSTER_ID:
                 dimension["Value"] = cluster.id
     state = "DETACHED" if cluster.ending else "ATTACHED"
-    reason = {"Code": "USER_REQUEST", "Message": ""}
-    return {"Status": {"State": state, "StateChangeReason": reason}, **shown}
+    return {
+        "Status": {
+            "State": state,
+            "StateChangeReason": {"Code": "USER_REQUEST", "Message": ""},
+        },
+        **shown,
+    }
 
 
-def check_managed(policy: Mapping[str, Any], *, fleets: bool) -> None:
+def check_managed(policy: shapes.ManagedScalingPolicy, *, fleets: bool) -> None:
     """Raise AwsError when a managed scaling policy has contradictory limits or the wrong units for the cluster.
 
     Documented: API_ComputeLimits (fleets take InstanceFleetUnits, groups Instances or VCPU); the sentences are assumed.
     """
-    limits: Mapping[str, Any] | None = policy.get("ComputeLimits")
+    limits = policy.get("ComputeLimits")
     if limits is None:
         return
     least, most = limits["MinimumCapacityUnits"], limits["MaximumCapacityUnits"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
+
+from headrace.aws.shapes import emr as shapes
 
 
 class ClusterState(StrEnum):
@@ -39,6 +41,35 @@ ENDED_STEP = frozenset(
 STEP_UNDER_WAY = frozenset({StepState.RUNNING, StepState.CANCEL_PENDING})
 
 
+class InstanceGroup(shapes.InstanceGroupConfig):
+    """An instance group as it was asked for, with its id; `created_ms` when it came after the cluster."""
+
+    Id: str
+    ShrinkPolicy: NotRequired[shapes.ShrinkPolicy]
+    created_ms: NotRequired[int]
+
+
+class InstanceFleet(shapes.InstanceFleetConfig):
+    """An instance fleet as it was asked for; `created_ms` when it came after the cluster."""
+
+    created_ms: NotRequired[int]
+
+
+class PublicAccess(TypedDict):
+    """An account's setting of block public access, and who made it when."""
+
+    configuration: shapes.BlockPublicAccessConfiguration
+    created_ms: int
+    created_by: str
+
+
+class SecurityConfiguration(TypedDict):
+    """A security configuration: JSON text that nothing acts on."""
+
+    text: str
+    created_ms: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Cluster:
     """A cluster. `request` is RunJobFlow's; times are epoch milliseconds."""
@@ -66,6 +97,17 @@ class Cluster:
     instance_groups: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     # Whether it ends TERMINATED_WITH_ERRORS.
     failed: bool = False
+
+    # The next two are typed views: msgspec, which reads stored clusters, would check and copy typed fields.
+    @property
+    def groups(self) -> list[InstanceGroup]:
+        """Its instance groups; none for a cluster of fleets."""
+        return cast("list[InstanceGroup]", self.instance_groups)
+
+    @property
+    def fleets(self) -> list[InstanceFleet]:
+        """Its instance fleets; none for a cluster of groups."""
+        return cast("list[InstanceFleet]", self.request["Instances"].get("InstanceFleets") or [])
 
     @property
     def log_uri(self) -> str | None:

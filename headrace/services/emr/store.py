@@ -10,12 +10,19 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from headrace.core.clock import Clock
-from headrace.services.emr.state import Cluster, ClusterState, StateChange, Step, StepState
+from headrace.services.emr.state import (
+    Cluster,
+    ClusterState,
+    PublicAccess,
+    SecurityConfiguration,
+    StateChange,
+    Step,
+    StepState,
+)
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -165,17 +172,19 @@ class Store:
 
     # --- block public access ------------------------------------------------------------------
 
-    def public_access(self, account: str, region: str) -> dict[str, Any] | None:
+    def public_access(self, account: str, region: str) -> PublicAccess | None:
         """Return an account's block-public-access setting, or None when it was never set."""
         return self._access_documents.get(f"{account}/{region}")
 
-    def put_public_access(self, value: dict[str, Any], *, account: str, region: str) -> None:
+    def put_public_access(self, value: PublicAccess, *, account: str, region: str) -> None:
         """Store an account's block-public-access setting."""
         self._access_documents.put(f"{account}/{region}", value)
 
     # --- security configurations --------------------------------------------------------------
 
-    def security_configurations(self, account: str, region: str) -> dict[str, dict[str, Any]]:
+    def security_configurations(
+        self, account: str, region: str
+    ) -> dict[str, SecurityConfiguration]:
         """Return an account's security configurations, sorted by name."""
         prefix = f"{account}/{region}/"
         return {
@@ -183,7 +192,7 @@ class Store:
         }
 
     def put_security_configuration(
-        self, name: str, value: dict[str, Any] | None, *, account: str, region: str
+        self, name: str, value: SecurityConfiguration | None, *, account: str, region: str
     ) -> None:
         """Store a security configuration; None removes it."""
         key = f"{account}/{region}/{name}"

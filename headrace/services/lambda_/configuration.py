@@ -32,7 +32,7 @@ from headrace.services.lambda_.runtime.environment import (
     check_runtime,
     runtime_remark,
 )
-from headrace.services.lambda_.state import Transition, Version
+from headrace.services.lambda_.state import LayerVersion, Transition, Version
 
 log = logging.getLogger(__name__)
 
@@ -215,7 +215,7 @@ def _check_variables(variables: Mapping[str, str]) -> None:
 
 def find_layers(
     arns: list[str] | None, layers: LayerStore, account: str, region: str
-) -> list[dict[str, Any]] | None:
+) -> list[LayerVersion] | None:
     """Return the layer versions that a function of an account and region asks for. Raises AwsError."""
     if arns is None:
         return None
@@ -234,7 +234,7 @@ def find_layers(
                 "Two different versions of the same layer are not allowed to be referenced in the same function. "
                 f"{other} and {arn} are versions of the same layer."
             )
-    found: list[dict[str, Any]] = []
+    found: list[LayerVersion] = []
     for arn in arns:
         layer = layers.find(arn)
         if layer is None:
@@ -245,10 +245,13 @@ def find_layers(
     return found
 
 
-def _shares(layer: Mapping[str, Any], account: str) -> bool:
+def _shares(layer: LayerVersion, account: str) -> bool:
     """Whether a layer version's policy lets another account use it."""
     principals = [statement["Principal"] for statement in layer.get("policy", {}).values()]
-    return any(p == "*" or account in p.get("AWS", "").split(":") for p in principals)
+    return any(
+        p == "*" if isinstance(p, str) else account in p.get("AWS", "").split(":")
+        for p in principals
+    )
 
 
 def _logging(

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
 
 from headrace.core.wildcards import glob_matches
-from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.state import Function, PolicyStatement
 
 INVOKE = "lambda:InvokeFunction"
 INVOKE_URL = "lambda:InvokeFunctionUrl"
@@ -44,7 +43,7 @@ def allows(function: Function, qualifier: str | None, action: str, caller: Calle
     return any(_grants(statement, action, caller) for statement in statements.values())
 
 
-def _grants(statement: Mapping[str, Any], action: str, caller: Caller) -> bool:
+def _grants(statement: PolicyStatement, action: str, caller: Caller) -> bool:
     return (
         glob_matches(str(statement["Action"]).lower(), action.lower())
         and _is_principal(statement["Principal"], caller)
@@ -52,13 +51,12 @@ def _grants(statement: Mapping[str, Any], action: str, caller: Caller) -> bool:
     )
 
 
-def _is_principal(principal: Any, caller: Caller) -> bool:
-    if principal == "*":
-        return True
-    named = cast("Mapping[str, str]", principal)
-    if "Service" in named:
-        return named["Service"] == caller.service
-    who = named.get("AWS", "")
+def _is_principal(principal: str | dict[str, str], caller: Caller) -> bool:
+    if isinstance(principal, str):
+        return principal == "*"
+    if "Service" in principal:
+        return principal["Service"] == caller.service
+    who = principal.get("AWS", "")
     if who == "*":
         return True
     return bool(caller.account) and caller.account in who.split(":")

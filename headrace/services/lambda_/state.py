@@ -7,11 +7,70 @@ about has fields of its own.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
+from headrace.aws.shapes.lambda_ import Cors, DestinationConfig
 from headrace.core.ports import FunctionNotFound
 from headrace.services.lambda_.limits import SANDBOXES_AT_MOST, SANDBOXES_PER_FUNCTION
 from headrace.services.lambda_.names import LATEST, FunctionRef
+
+
+class PolicyStatement(TypedDict):
+    """A statement of the policy of a function or of a layer version."""
+
+    Sid: str
+    Effect: str
+    Principal: str | dict[str, str]
+    Action: str
+    Resource: str
+    Condition: NotRequired[dict[str, dict[str, str]]]
+
+
+class LayerDescription(TypedDict):
+    """The members of PublishLayerVersion that a layer version shows as they were given."""
+
+    Description: str
+    CompatibleRuntimes: NotRequired[list[str]]
+    LicenseInfo: NotRequired[str]
+    CompatibleArchitectures: NotRequired[list[str]]
+
+
+class LayerVersion(LayerDescription):
+    """AWS's LayerVersionsListItem with the digest of the package; `policy` is by statement id."""
+
+    LayerArn: str
+    LayerVersionArn: str
+    Version: int
+    CreatedDate: str
+    digest: str
+    size_bytes: int
+    policy: NotRequired[dict[str, PolicyStatement]]
+    policy_revision: NotRequired[str]
+
+
+class AsyncSettings(TypedDict, total=False):
+    """How asynchronous invocations are tried again, and where their records go."""
+
+    MaximumRetryAttempts: int
+    MaximumEventAgeInSeconds: int
+    DestinationConfig: DestinationConfig
+
+
+class EventInvokeConfig(AsyncSettings):
+    """AWS's FunctionEventInvokeConfig, as it is stored."""
+
+    last_modified_ms: int
+
+
+class UrlConfig(TypedDict):
+    """AWS's FunctionUrlConfig, as it is stored; `id` is in the URL."""
+
+    id: str
+    AuthType: str
+    Cors: Cors
+    InvokeMode: NotRequired[str]
+    CreationTime: str
+    LastModifiedTime: str
 
 
 @dataclass(slots=True)
@@ -89,14 +148,16 @@ class Function:
     name: str
     versions: dict[str, Version]
     aliases: dict[str, Alias] = field(default_factory=dict[str, Alias])
-    policies: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    event_invoke: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    policies: dict[str, dict[str, PolicyStatement]] = field(
+        default_factory=dict[str, dict[str, PolicyStatement]]
+    )
+    event_invoke: dict[str, EventInvokeConfig] = field(default_factory=dict[str, EventInvokeConfig])
     tags: dict[str, str] = field(default_factory=dict[str, str])
     reserved_concurrency: int | None = None
     last_version: int = 0
     provisioned: dict[str, int] = field(default_factory=dict[str, int])
     provisioned_ms: dict[str, int] = field(default_factory=dict[str, int])
-    urls: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    urls: dict[str, UrlConfig] = field(default_factory=dict[str, UrlConfig])
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     key: str = field(init=False, repr=False, compare=False)
 

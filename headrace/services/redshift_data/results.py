@@ -8,6 +8,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.aws.shapes.redshift_data import ColumnMetadata, Field
 from headrace.core.warehouse import Column, Result
 from headrace.services.redshift_data.state import Kept
 
@@ -33,7 +34,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def column_of(column: Column) -> dict[str, Any]:
+def column_of(column: Column) -> ColumnMetadata:
     """Return a column's ColumnMetadata."""
     return {
         "isCaseSensitive": column.type_name in _TEXTS,
@@ -56,12 +57,12 @@ def size_of(kept: Kept) -> int:
     return sum(len(value) if isinstance(value, str) else 8 for row in kept.rows for value in row)
 
 
-def fields_of(row: Sequence[Any]) -> list[dict[str, Any]]:
+def fields_of(row: Sequence[Any]) -> list[Field]:
     """Return a row as typed fields."""
     return [_field(value) for value in row]
 
 
-def _field(value: Any) -> dict[str, Any]:
+def _field(value: Any) -> Field:
     match value:
         case None:
             return {"isNull": True}
@@ -82,7 +83,7 @@ def csv_of(kept: Kept, rows: Sequence[Sequence[Any]], *, first: bool) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     if first:
-        writer.writerow([column["name"] for column in kept.columns])
+        writer.writerow([column.get("name", "") for column in kept.columns])
     for row in rows:
         writer.writerow([_shown(value) for value in row])
     return text.getvalue()

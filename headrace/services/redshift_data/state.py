@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from headrace.aws.shapes.redshift_data import ColumnMetadata
 from headrace.core.warehouse import Login
 
 ENDED = ("FINISHED", "FAILED", "ABORTED")
@@ -85,7 +86,7 @@ class Statement:
 class Kept:
     """A result as it is stored: columns as ColumnMetadata, rows as plain JSON."""
 
-    columns: list[dict[str, Any]]
+    columns: list[ColumnMetadata]
     rows: list[Sequence[Any]]
 
 

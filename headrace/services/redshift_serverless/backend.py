@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import redshift_serverless as shapes
 from headrace.core.ids import Ids
 from headrace.core.system_tags import counted, is_refused
 from headrace.core.warehouse import ClusterSpec, Warehouses, user_of
@@ -48,7 +48,7 @@ class RedshiftServerless:
 
     # --- namespaces ---------------------------------------------------------------------------
 
-    def create_namespace(self, call: Call, given: Mapping[str, Any]) -> Namespace:
+    def create_namespace(self, call: Call, given: shapes.CreateNamespaceRequest) -> Namespace:
         """Create a namespace. Raises AwsError."""
         if given.get("manageAdminPassword"):
             raise not_built("manageAdminPassword")
@@ -67,7 +67,7 @@ class RedshiftServerless:
                 database=str(given.get("dbName") or DATABASE),
                 roles=[str(role) for role in given.get("iamRoles") or ()],
                 default_role=str(given.get("defaultIamRoleArn") or ""),
-                settings={name: given[name] for name in _OF_NAMESPACE if name in given},
+                settings={name: value for name, value in given.items() if name in _OF_NAMESPACE},
                 tags=tags_of(given),
             )
             self._store.put_namespace(namespace)
@@ -87,7 +87,7 @@ class RedshiftServerless:
                 item for key, item in sorted(self._store.namespaces.items()) if _is_of(call, key)
             ]
 
-    def update_namespace(self, call: Call, given: Mapping[str, Any]) -> Namespace:
+    def update_namespace(self, call: Call, given: shapes.UpdateNamespaceRequest) -> Namespace:
         """Change what is given. Raises AwsError."""
         if given.get("manageAdminPassword"):
             raise not_built("manageAdminPassword")
@@ -95,7 +95,7 @@ class RedshiftServerless:
             raise not_built("publishing S3 tables")
         with self._lock:
             present = self.namespace(call, str(given["namespaceName"]))
-            settings = {name: given[name] for name in _OF_NAMESPACE if name in given}
+            settings = {name: value for name, value in given.items() if name in _OF_NAMESPACE}
             namespace = replace(
                 present,
                 admin=str(given.get("adminUsername") or present.admin),
@@ -122,7 +122,7 @@ class RedshiftServerless:
 
     # --- workgroups ---------------------------------------------------------------------------
 
-    def create_workgroup(self, call: Call, given: Mapping[str, Any]) -> Workgroup:
+    def create_workgroup(self, call: Call, given: shapes.CreateWorkgroupRequest) -> Workgroup:
         """Create a workgroup for a namespace. Raises AwsError."""
         key = _key(call, str(given["workgroupName"]))
         with self._lock:
@@ -147,7 +147,7 @@ class RedshiftServerless:
                     "baseCapacity": BASE_CAPACITY,
                     "enhancedVpcRouting": False,
                     "publiclyAccessible": False,
-                    **{name: given[name] for name in _OF_WORKGROUP if name in given},
+                    **{name: value for name, value in given.items() if name in _OF_WORKGROUP},
                 },
                 tags=tags_of(given),
             )
@@ -170,13 +170,13 @@ class RedshiftServerless:
                 item for key, item in sorted(self._store.workgroups.items()) if _is_of(call, key)
             ]
 
-    def update_workgroup(self, call: Call, given: Mapping[str, Any]) -> Workgroup:
+    def update_workgroup(self, call: Call, given: shapes.UpdateWorkgroupRequest) -> Workgroup:
         """Change what is given. Raises AwsError."""
         if "port" in given:
             raise not_built("another port of a workgroup that is there")
         with self._lock:
             present = self.workgroup(call, str(given["workgroupName"]))
-            settings = {name: given[name] for name in _OF_WORKGROUP if name in given}
+            settings = {name: value for name, value in given.items() if name in _OF_WORKGROUP}
             workgroup = replace(present, settings={**present.settings, **settings})
             self._store.put_workgroup(workgroup)
         return workgroup
@@ -254,7 +254,11 @@ class RedshiftServerless:
             self._store.put_workgroup(item)
 
 
-def tags_of(given: Mapping[str, Any]) -> dict[str, str]:
+def tags_of(
+    given: shapes.CreateNamespaceRequest
+    | shapes.CreateWorkgroupRequest
+    | shapes.TagResourceRequest,
+) -> dict[str, str]:
     """Return a request's tags. Raises AwsError."""
     tags = {str(tag["key"]): str(tag["value"]) for tag in given.get("tags") or ()}
     check_tags(tags)

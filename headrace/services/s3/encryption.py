@@ -18,7 +18,7 @@ from headrace.aws.errors import AwsError, malformed_xml
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import ControlPlane
 from headrace.services.s3.errors import invalid_argument, invalid_request
-from headrace.services.s3.state import Bucket, StoredObject
+from headrace.services.s3.state import Bucket, EncryptionMembers, StoredObject
 
 NAME = "BucketEncryption"
 AES256 = "AES256"
@@ -211,13 +211,13 @@ def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None
         )
 
 
-def members(encryption: Mapping[str, str]) -> dict[str, Any]:
+def members(encryption: Mapping[str, str]) -> EncryptionMembers:
     """Return the members of answers that name an object's encryption."""
     if "customer_md5" in encryption:
         return {"SSECustomerAlgorithm": AES256, "SSECustomerKeyMD5": encryption["customer_md5"]}
     if not encryption:
         return {"ServerSideEncryption": AES256}
-    found: dict[str, Any] = {
+    found: EncryptionMembers = {
         "ServerSideEncryption": encryption["algorithm"],
         "SSEKMSKeyId": encryption["key"],
     }

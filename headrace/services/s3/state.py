@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 DEFAULT_CONTENT_TYPE = "binary/octet-stream"
 STANDARD = "STANDARD"
@@ -40,6 +40,38 @@ class Bucket:
         """`Enabled`, `Suspended`, or "" while versions were never kept."""
         kept: dict[str, str] = self.configurations.get("BucketVersioning") or {}
         return kept.get("Status", "")
+
+
+class NamesBucket(TypedDict):
+    """The member by which every request names its bucket."""
+
+    Bucket: str
+
+
+class NamesConfiguration(NamesBucket):
+    """The members by which a request names one of a bucket's many configurations of a kind."""
+
+    Id: str
+
+
+class ObjectFields(TypedDict):
+    """The fields of a StoredObject that a write's parameters give."""
+
+    storage_class: str
+    content_type: str
+    headers: dict[str, str]
+    metadata: dict[str, str]
+    tags: dict[str, str]
+
+
+class EncryptionMembers(TypedDict, total=False):
+    """The members of several answers that name an object's encryption."""
+
+    ServerSideEncryption: str
+    SSEKMSKeyId: str
+    BucketKeyEnabled: bool
+    SSECustomerAlgorithm: str
+    SSECustomerKeyMD5: str
 
 
 @dataclass(frozen=True, slots=True)

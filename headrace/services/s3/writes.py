@@ -19,7 +19,13 @@ from headrace.services.s3.errors import (
     not_implemented,
     precondition_failed,
 )
-from headrace.services.s3.state import DEFAULT_CONTENT_TYPE, STANDARD, Bucket, StoredObject
+from headrace.services.s3.state import (
+    DEFAULT_CONTENT_TYPE,
+    STANDARD,
+    Bucket,
+    ObjectFields,
+    StoredObject,
+)
 
 # Parameters that are stored with an object, and that GetObject returns as headers.
 KEPT_HEADERS = (
@@ -60,7 +66,7 @@ def described_in(
     }
 
 
-def described_by(params: Mapping[str, Any]) -> dict[str, Any]:
+def described_by(params: Mapping[str, Any]) -> ObjectFields:
     """Return the fields of a StoredObject that a write's parameters give. Raises AwsError."""
     given: dict[str, str] = params.get("Metadata") or {}
     metadata = {name.lower(): value for name, value in given.items()}

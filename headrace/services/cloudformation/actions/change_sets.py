@@ -22,7 +22,7 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.live_state import LiveState, live_state
+from headrace.services.cloudformation.live_state import Change, LiveState, live_state
 from headrace.services.cloudformation.live_state import take_over as take_over_live
 from headrace.services.cloudformation.request_checks import check_topics
 from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
@@ -145,9 +145,9 @@ def _note_drift(stack: Stack, change_set: ChangeSet, live: LiveState, mode: str)
     }
 
 
-def _shown(change: dict[str, Any]) -> dict[str, Any]:
+def _shown(change: Change) -> shapes.ResourceChange:
     """Return a change with its times as datetimes."""
-    details: list[dict[str, Any]] = []
+    details: list[Change] = []
     for detail in change["Details"]:
         drift = detail["Target"].get("Drift")
         if drift is not None:
@@ -155,7 +155,7 @@ def _shown(change: dict[str, Any]) -> dict[str, Any]:
             target = {**detail["Target"], "Drift": {**drift, "DriftDetectionTimestamp": at}}
             detail = {**detail, "Target": target}
         details.append(detail)
-    return {**change, "Details": details}
+    return cast("shapes.ResourceChange", {**change, "Details": details})
 
 
 def _decide_imports(

@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
 from headrace.services.cloudformation.parameters import HIDDEN
-from headrace.services.cloudformation.state import STACK_TYPE, Resource, Stack
+from headrace.services.cloudformation.state import STACK_TYPE, ParameterValue, Resource, Stack
 
 MAX_ID = 1 << 62
 # The digits of MAX_ID: a longer token is invalid.
@@ -27,7 +27,7 @@ def tag_list(tags: Mapping[str, str]) -> list[shapes.Tag]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
+def parameter_list(values: Mapping[str, ParameterValue]) -> list[shapes.Parameter]:
     """Return parameters in the API's form; the values of NoEcho parameters are hidden."""
     rows: list[shapes.Parameter] = []
     for name, value in values.items():
@@ -35,8 +35,9 @@ def parameter_list(values: Mapping[str, Any]) -> list[shapes.Parameter]:
             "ParameterKey": name,
             "ParameterValue": HIDDEN if value["no_echo"] else value["value"],
         }
-        if value.get("resolved") is not None:
-            row["ResolvedValue"] = value["resolved"]
+        resolved = value.get("resolved")
+        if resolved is not None:
+            row["ResolvedValue"] = resolved
         rows.append(row)
     return rows
 

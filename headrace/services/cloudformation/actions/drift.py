@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -13,7 +13,7 @@ from headrace.services.cloudformation.actions.describe import start_of
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import stack_missing, validation_error
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.state import DriftDetection, Resource, Stack
+from headrace.services.cloudformation.state import DetectedDrift, DriftDetection, Resource, Stack
 
 
 def _checkable(cfn: CloudFormation, call: Call, name: str) -> Stack:
@@ -37,18 +37,19 @@ def _resource(stack: Stack, logical_id: str) -> Resource:
     return found
 
 
-def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -> dict[str, Any]:
+def _detect(cfn: CloudFormation, call: Call, stack: Stack, resource: Resource) -> DetectedDrift:
     """Detect one resource's drift, and store the result. Raises AwsError."""
     context = cfn.operations.context(stack, resource)
     found = drift.drift_of(cfn.operations.ports, context, stack, resource)
-    resource.drift = {**found, "Timestamp": call.now_ms}
+    detected: DetectedDrift = {**found, "Timestamp": call.now_ms}
+    resource.drift = dict(detected)
     with cfn.lock:
         if stack.resources.get(resource.logical_id) is resource:
             cfn.stacks.save_resource(stack, resource)
-    return resource.drift
+    return detected
 
 
-def _shown(found: dict[str, Any]) -> shapes.StackResourceDrift:
+def _shown(found: DetectedDrift) -> shapes.StackResourceDrift:
     return cast("shapes.StackResourceDrift", {**found, "Timestamp": moment(found["Timestamp"])})
 
 
@@ -60,7 +61,7 @@ def detect_stack_drift(
     stack = _checkable(cfn, call, request["StackName"])
     wanted = listed(request, "LogicalResourceIds") or list(stack.resources)
     resources = [_resource(stack, name) for name in wanted]
-    found: list[dict[str, Any]] = []
+    found: list[DetectedDrift] = []
     failed: list[str] = []
     for resource in resources:
         try:
@@ -133,7 +134,7 @@ def describe_stack_resource_drifts(
         raise stack_missing(request["StackName"])
     filters = listed(request, "StackResourceDriftStatusFilters")
     rows = [
-        resource.drift
+        cast("DetectedDrift", resource.drift)
         for resource in list(stack.resources.values())
         if resource.drift and (not filters or resource.drift["StackResourceDriftStatus"] in filters)
     ]

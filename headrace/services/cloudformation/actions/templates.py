@@ -1,8 +1,7 @@
 """Returns, validates and summarises templates."""
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
@@ -83,7 +82,15 @@ def _parameters(template: Template) -> list[shapes.TemplateParameter]:
     return rows
 
 
-def _capabilities(template: Template) -> dict[str, Any]:
+class Needs(TypedDict, total=False):
+    """The members that say what a request must acknowledge for a template."""
+
+    Capabilities: list[str]
+    CapabilitiesReason: str
+    DeclaredTransforms: list[str]
+
+
+def _capabilities(template: Template) -> Needs:
     """Return Capabilities and CapabilitiesReason, or an empty dictionary when the template needs no capability."""
     needed = needed_capability(template)
     if not needed:
@@ -93,7 +100,7 @@ def _capabilities(template: Template) -> dict[str, Any]:
     return {"Capabilities": [needed], "CapabilitiesReason": reason}
 
 
-def _auto_expand(transforms: list[str]) -> dict[str, Any]:
+def _auto_expand(transforms: list[str]) -> Needs:
     """Return the capability that transforms need; what they produce is not known yet."""
     shown = ", ".join(transforms)
     return {
@@ -130,7 +137,7 @@ def get_template_summary(
         {
             **row,
             "ParameterType": declaration.get("Type", "String"),
-            "ParameterConstraints": _constraints(declaration),
+            "ParameterConstraints": _constraints(declaration.get("AllowedValues")),
         }
         for row, declaration in zip(
             _parameters(template), template.parameters.values(), strict=True
@@ -167,8 +174,7 @@ def _identifiers(kind: str) -> tuple[str, ...]:
     return identifiers_of(kind) if is_importable(kind) else named_in(kind, "identifier")
 
 
-def _constraints(declaration: Mapping[str, Any]) -> dict[str, Any]:
-    allowed = declaration.get("AllowedValues")
+def _constraints(allowed: list[object] | None) -> shapes.ParameterConstraints:
     return {} if allowed is None else {"AllowedValues": [str(value) for value in allowed]}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from typing import Any, TypedDict
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -27,7 +27,7 @@ def describe_type(
     cfn: CloudFormation, call: Call, request: shapes.DescribeTypeInput
 ) -> shapes.DescribeTypeOutput:
     """Return a resource type with its schema, reduced to what headrace uses."""
-    kind = _found(call, cast("Any", request))
+    kind = _found(call, request)
     return {
         "Arn": _arn(call, kind.name),
         "Type": _RESOURCE,
@@ -85,7 +85,7 @@ def list_type_versions(
     cfn: CloudFormation, call: Call, request: shapes.ListTypeVersionsInput
 ) -> shapes.ListTypeVersionsOutput:
     """Return the one version of a resource type."""
-    kind = _found(call, cast("Any", request))
+    kind = _found(call, request)
     if request.get("DeprecatedStatus", "LIVE") != "LIVE":
         return {"TypeVersionSummaries": []}
     return {
@@ -102,7 +102,9 @@ def list_type_versions(
     }
 
 
-def _found(call: Call, request: dict[str, Any]) -> ResourceType:
+def _found(
+    call: Call, request: shapes.DescribeTypeInput | shapes.ListTypeVersionsInput
+) -> ResourceType:
     """Return the type that a request names, by name or ARN. Raises AwsError."""
     name, arn = request.get("TypeName") or "", str(request.get("Arn") or "")
     if not name and not arn:
@@ -124,7 +126,20 @@ def _provisioning(kind: ResourceType) -> str:
     return _REPLACED if kind.update is None else _MUTABLE
 
 
-def _schema(kind: ResourceType) -> dict[str, Any]:
+class TypeSchema(TypedDict):
+    """A resource type's schema, in the members of a CloudFormation registry schema."""
+
+    typeName: str
+    description: str
+    properties: dict[str, dict[str, str]]
+    required: list[str]
+    createOnlyProperties: list[str]
+    readOnlyProperties: list[str]
+    primaryIdentifier: list[str]
+    additionalProperties: bool
+
+
+def _schema(kind: ResourceType) -> TypeSchema:
     """Return a type's schema: its properties' names, which are read-only, required or createOnly; no types."""
     known: dict[str, Any] = schemas().get(kind.name, {})
     read_only = [name.replace(".", "/") for name in known.get("readOnly", ())]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
@@ -19,7 +18,7 @@ def put_auto_scaling_policy(
     emr: Emr, call: Call, request: shapes.PutAutoScalingPolicyInput
 ) -> shapes.PutAutoScalingPolicyOutput:
     """Attach a policy to a core or task group. Source: API_PutAutoScalingPolicy."""
-    policy: dict[str, Any] = copy.deepcopy(dict(request["AutoScalingPolicy"]))
+    policy = copy.deepcopy(request["AutoScalingPolicy"])
     check_constraints(policy)
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)

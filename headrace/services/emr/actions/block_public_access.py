@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
@@ -12,7 +10,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 
 # On by default, with an exception for SSH (documented: emr-block-public-access).
-_DEFAULT: dict[str, Any] = {
+_DEFAULT: shapes.BlockPublicAccessConfiguration = {
     "BlockPublicSecurityGroupRules": True,
     "PermittedPublicSecurityGroupRuleRanges": [{"MinRange": 22, "MaxRange": 22}],
 }
@@ -30,9 +28,7 @@ def get_block_public_access_configuration(
         "created_by": make_arn("iam", "", call.account, "root"),
     }
     return {
-        "BlockPublicAccessConfiguration": cast(
-            "shapes.BlockPublicAccessConfiguration", found["configuration"]
-        ),
+        "BlockPublicAccessConfiguration": found["configuration"],
         "BlockPublicAccessConfigurationMetadata": {
             "CreationDateTime": moment(found["created_ms"]),
             "CreatedByArn": found["created_by"],
@@ -52,7 +48,7 @@ def put_block_public_access_configuration(
             raise invalid_request(f"Port range {least}-{most} is not valid.")
     emr.store.put_public_access(
         {
-            "configuration": dict(configuration),
+            "configuration": configuration,
             "created_ms": call.now_ms,
             "created_by": make_arn("iam", "", call.account, "root"),
         },

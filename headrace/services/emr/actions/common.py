@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes import emr as shapes
 from headrace.core.arn import make_arn
-from headrace.core.values import BadMarker, listed, moment, page_of, present, section
+from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import (
@@ -54,11 +54,24 @@ def instance_status(cluster: Cluster, created_ms: int | None = None) -> Any:
     }
 
 
-def ebs_devices(holder: Mapping[str, Any]) -> list[Any]:
+class EbsVolume(TypedDict):
+    """An EbsBlockDevice whose members are all there."""
+
+    VolumeSpecification: shapes.VolumeSpecification
+    Device: str
+
+
+class HasVolumes(TypedDict):
+    """The member of a group and of a fleet's type that names the volumes of each instance."""
+
+    EbsConfiguration: NotRequired[shapes.EbsConfiguration]
+
+
+def ebs_devices(holder: HasVolumes) -> list[EbsVolume]:
     """Return the EBS volumes of each instance, as ListInstanceGroups shows them."""
     volumes = [
         config["VolumeSpecification"]
-        for config in listed(section(holder, "EbsConfiguration"), "EbsBlockDeviceConfigs")
+        for config in (holder.get("EbsConfiguration") or {}).get("EbsBlockDeviceConfigs") or ()
         for _ in range(config.get("VolumesPerInstance") or 1)
     ]
     return [

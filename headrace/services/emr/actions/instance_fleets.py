@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
@@ -12,7 +11,7 @@ from headrace.services.emr.actions.common import cluster_arn, ebs_devices, insta
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id
 from headrace.services.emr.errors import invalid_request
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceFleet
 
 _SHOWN_OF_TYPES = (
     "BidPrice",
@@ -83,13 +82,15 @@ def modify_instance_fleet(emr: Emr, call: Call, request: shapes.ModifyInstanceFl
         if fleet["InstanceFleetType"] == "MASTER":
             raise invalid_request("The master instance fleet cannot be resized.")
         given = present({name: change.get(name) for name in _CHANGEABLE})
-        if fleet["InstanceFleetType"] == "CORE" and not _capacity({**fleet, **given}):
+        if fleet["InstanceFleetType"] == "CORE" and not _capacity(
+            cast("InstanceFleet", {**fleet, **given})
+        ):
             raise invalid_request("The core instance fleet needs a capacity greater than 0.")
         fleet.update(given)
         emr.store.save(cluster)
 
 
-def _capacity(fleet: Mapping[str, Any]) -> int:
+def _capacity(fleet: shapes.InstanceFleetConfig) -> int:
     return (fleet.get("TargetOnDemandCapacity") or 0) + (fleet.get("TargetSpotCapacity") or 0)
 
 
@@ -105,8 +106,8 @@ def _changeable(
     return cluster
 
 
-def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[str, Any]]:
-    fleets: list[dict[str, Any]] | None = cluster.request["Instances"].get("InstanceFleets")
+def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[InstanceFleet]:
+    fleets = cluster.fleets
     if not fleets:
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -116,7 +117,7 @@ def _fleets(cluster: Cluster, operation_name: str, instead: str) -> list[dict[st
     return fleets
 
 
-def _described(cluster: Cluster, fleet: dict[str, Any]) -> shapes.InstanceFleet:
+def _described(cluster: Cluster, fleet: InstanceFleet) -> shapes.InstanceFleet:
     ended = cluster.state in ENDED_CLUSTER
     on_demand = fleet.get("TargetOnDemandCapacity") or 0
     spot = fleet.get("TargetSpotCapacity") or 0
@@ -140,7 +141,7 @@ def _described(cluster: Cluster, fleet: dict[str, Any]) -> shapes.InstanceFleet:
                         "EbsOptimized": section(config, "EbsConfiguration").get("EbsOptimized"),
                     }
                 )
-                for config in listed(fleet, "InstanceTypeConfigs")
+                for config in fleet.get("InstanceTypeConfigs") or ()
             ],
             "LaunchSpecifications": fleet.get("LaunchSpecifications"),
             "ResizeSpecifications": fleet.get("ResizeSpecifications"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
@@ -13,7 +11,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import ended_job_flow, invalid_request, validation
 from headrace.services.emr.limits import MOST_TASK_GROUPS
 from headrace.services.emr.scaling import check_constraints, described_policy
-from headrace.services.emr.state import ENDED_CLUSTER, Cluster
+from headrace.services.emr.state import ENDED_CLUSTER, Cluster, InstanceGroup
 
 _RESIZABLE = ("CORE", "TASK")
 _OF_FLEETS = {
@@ -31,7 +29,7 @@ def list_instance_groups(
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
         refuse_fleets(cluster, "ListInstanceGroups")
-        return {"InstanceGroups": [_described(cluster, group) for group in cluster.instance_groups]}
+        return {"InstanceGroups": [_described(cluster, group) for group in cluster.groups]}
 
 
 @operation("AddInstanceGroups")
@@ -45,11 +43,11 @@ def add_instance_groups(
             raise ended_job_flow()
         refuse_fleets(cluster, "AddInstanceGroups")
         _check_additions(cluster, request["InstanceGroups"])
-        added: list[dict[str, Any]] = [
+        added: list[InstanceGroup] = [
             {"Id": f"ig-{emr.ids.alnum_upper(13)}", "created_ms": call.now_ms, **config}
             for config in request["InstanceGroups"]
         ]
-        cluster.instance_groups.extend(added)
+        cluster.groups.extend(added)
         emr.store.save(cluster)
     return {
         "JobFlowId": cluster.id,
@@ -76,7 +74,7 @@ def modify_instance_groups(emr: Emr, call: Call, request: shapes.ModifyInstanceG
 
 def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
     """Raise AwsError for a cluster with instance fleets."""
-    if listed(cluster.request["Instances"], "InstanceFleets"):
+    if cluster.fleets:
         instead = _OF_FLEETS[operation_name]
         raise invalid_request(
             "Instance fleets and instance groups are mutually exclusive. The EMR cluster specified in the request "
@@ -86,7 +84,7 @@ def refuse_fleets(cluster: Cluster, operation_name: str) -> None:
 
 
 def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]) -> None:
-    roles = [group["InstanceRole"] for group in cluster.instance_groups]
+    roles = [group["InstanceRole"] for group in cluster.groups]
     for config in configs:
         role, count = config["InstanceRole"], config["InstanceCount"]
         if policy := config.get("AutoScalingPolicy"):
@@ -100,9 +98,7 @@ def _check_additions(cluster: Cluster, configs: list[shapes.InstanceGroupConfig]
         raise validation(f"A cluster can have at most {MOST_TASK_GROUPS} task instance groups.")
 
 
-def _find(
-    emr: Emr, call: Call, wanted: str | None, group_id: str
-) -> tuple[Cluster, dict[str, Any]]:
+def _find(emr: Emr, call: Call, wanted: str | None, group_id: str) -> tuple[Cluster, InstanceGroup]:
     if wanted is None:
         clusters = [
             cluster
@@ -113,14 +109,14 @@ def _find(
         clusters = [emr.cluster(wanted, account=call.account, region=call.region)]
         refuse_fleets(clusters[0], "ModifyInstanceGroups")
     for cluster in clusters:
-        if any(group["Id"] == group_id for group in cluster.instance_groups):
+        if any(group["Id"] == group_id for group in cluster.groups):
             return cluster, group_of(cluster, group_id)
     raise _unknown_group(group_id)
 
 
-def group_of(cluster: Cluster, group_id: str) -> dict[str, Any]:
+def group_of(cluster: Cluster, group_id: str) -> InstanceGroup:
     """Return a cluster's group. Raises AwsError when it has no group with that id."""
-    for group in cluster.instance_groups:
+    for group in cluster.groups:
         if group["Id"] == group_id:
             return group
     raise _unknown_group(group_id)
@@ -131,7 +127,7 @@ def _unknown_group(group_id: str) -> AwsError:
 
 
 def _check_change(
-    cluster: Cluster, group: dict[str, Any], change: shapes.InstanceGroupModifyConfig
+    cluster: Cluster, group: InstanceGroup, change: shapes.InstanceGroupModifyConfig
 ) -> None:
     if cluster.ending:
         raise ended_job_flow()
@@ -145,8 +141,9 @@ def _check_change(
         raise validation(f"Instance count must be at least {least}, not {count}.")
 
 
-def _described(cluster: Cluster, group: dict[str, Any]) -> shapes.InstanceGroup:
+def _described(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroup:
     ended = cluster.state in ENDED_CLUSTER
+    policy = group.get("AutoScalingPolicy")
     return present(
         {
             "Id": group["Id"],
@@ -161,9 +158,7 @@ def _described(cluster: Cluster, group: dict[str, Any]) -> shapes.InstanceGroup:
             "EbsBlockDevices": ebs_devices(group),
             "EbsOptimized": section(group, "EbsConfiguration").get("EbsOptimized"),
             "ShrinkPolicy": group.get("ShrinkPolicy") or {},
-            "AutoScalingPolicy": described_policy(cluster, group["AutoScalingPolicy"])
-            if group.get("AutoScalingPolicy")
-            else None,
+            "AutoScalingPolicy": described_policy(cluster, policy) if policy else None,
             "CustomAmiId": group.get("CustomAmiId"),
             "Status": instance_status(cluster, group.get("created_ms")),
         }

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
-from headrace.core.values import listed, present
-from headrace.services.emr.actions.common import ebs_devices, instance_status, page
+from headrace.core.values import present
+from headrace.services.emr.actions.common import HasVolumes, ebs_devices, instance_status, page
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import INSTANCES_PER_PAGE
-from headrace.services.emr.state import Cluster
+from headrace.services.emr.state import Cluster, InstanceFleet, InstanceGroup
 
 _OF_GROUPS = ("InstanceGroupId", "InstanceGroupTypes")
 _OF_FLEETS = ("InstanceFleetId", "InstanceFleetType")
@@ -27,7 +26,7 @@ def list_instances(
     """Return the instances that the cluster was requested with; their ids are invented but stable."""
     with emr.store.lock:
         cluster = emr.cluster(request["ClusterId"], account=call.account, region=call.region)
-        of_fleets = bool(listed(cluster.request["Instances"], "InstanceFleets"))
+        of_fleets = bool(cluster.fleets)
         wrong = _OF_GROUPS if of_fleets else _OF_FLEETS
         if any(request.get(name) for name in wrong):
             raise invalid_request(
@@ -45,9 +44,9 @@ def list_instances(
 
 def _of_groups(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
     wanted_id, roles = request.get("InstanceGroupId"), request.get("InstanceGroupTypes") or []
-    if wanted_id and wanted_id not in [group["Id"] for group in cluster.instance_groups]:
+    if wanted_id and wanted_id not in [group["Id"] for group in cluster.groups]:
         raise invalid_request(f"Instance group id '{wanted_id}' is not valid.")
-    for group in cluster.instance_groups:
+    for group in cluster.groups:
         if wanted_id not in (None, group["Id"]) or (roles and group["InstanceRole"] not in roles):
             continue
         for number in range(group["InstanceCount"]):
@@ -60,7 +59,7 @@ def _of_groups(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
 
 
 def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator[shapes.Instance]:
-    fleets = listed(cluster.request["Instances"], "InstanceFleets")
+    fleets = cluster.fleets
     wanted_id, kind = request.get("InstanceFleetId"), request.get("InstanceFleetType")
     if wanted_id and wanted_id not in [
         fleet_id(cluster, fleet["InstanceFleetType"]) for fleet in fleets
@@ -71,28 +70,28 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
         if wanted_id not in (None, found_id) or kind not in (None, fleet["InstanceFleetType"]):
             continue
         # All instances are of the fleet's first instance type.
-        configs = listed(fleet, "InstanceTypeConfigs")
-        config: dict[str, Any] = configs[0] if configs else {}
+        configs = fleet.get("InstanceTypeConfigs")
+        config = configs[0] if configs else None
         for market, target in (
             ("ON_DEMAND", "TargetOnDemandCapacity"),
             ("SPOT", "TargetSpotCapacity"),
         ):
-            weight = config.get("WeightedCapacity") or 1
+            weight = (config or {}).get("WeightedCapacity") or 1
             for number in range(math.ceil((fleet.get(target) or 0) / weight)):
                 yield present(
                     {
-                        **_instance(cluster, fleet, config, f"{found_id}/{market}", number),
+                        **_instance(cluster, fleet, config or {}, f"{found_id}/{market}", number),
                         "InstanceFleetId": found_id,
                         "Market": market,
-                        "InstanceType": config.get("InstanceType"),
+                        "InstanceType": config and config["InstanceType"],
                     }
                 )
 
 
 def _instance(
     cluster: Cluster,
-    holder: dict[str, Any],
-    volumes: Mapping[str, Any],
+    holder: InstanceGroup | InstanceFleet,
+    volumes: HasVolumes,
     holder_id: str,
     number: int,
 ) -> shapes.Instance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
@@ -10,7 +10,7 @@ from headrace.core.values import listed, moment, present
 from headrace.services.emr.actions.common import instance_status, job_flows
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.limits import JOB_FLOWS_SHOWN_MS
-from headrace.services.emr.state import Cluster, ClusterState, Step, StepState
+from headrace.services.emr.state import Cluster, ClusterState, InstanceGroup, Step, StepState
 
 # Where the older form's states differ from DescribeCluster's.
 _STATES = {
@@ -109,23 +109,25 @@ def _status(
     ended_ms: int | None,
     reason: str,
     **more_ms: int | None,
-) -> Any:
+) -> shapes.JobFlowExecutionStatusDetail:
     times = {
         "CreationDateTime": created_ms,
         "StartDateTime": begun_ms,
         "EndDateTime": ended_ms,
         **more_ms,
     }
-    return {
-        "State": state,
-        **{name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None},
-        **({"LastStateChangeReason": reason} if reason else {}),
-    }
+    return present(
+        {
+            "State": state,
+            **{name: moment(time_ms) for name, time_ms in times.items() if time_ms is not None},
+            "LastStateChangeReason": reason or None,
+        }
+    )
 
 
-def _instances(cluster: Cluster) -> dict[str, Any]:
+def _instances(cluster: Cluster) -> shapes.JobFlowInstancesDetail:
     instances = cluster.request["Instances"]
-    groups = cluster.instance_groups
+    groups = cluster.groups
     by_role = {group["InstanceRole"]: group["InstanceType"] for group in groups}
     shown = {name: instances.get(name) for name in _OF_INSTANCES}
     return present(
@@ -144,7 +146,7 @@ def _instances(cluster: Cluster) -> dict[str, Any]:
     )
 
 
-def _group(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
+def _group(cluster: Cluster, group: InstanceGroup) -> shapes.InstanceGroupDetail:
     status = instance_status(cluster, group.get("created_ms"))
     ended = status["State"] == "TERMINATED"
     times = dict(status["Timeline"])
@@ -166,7 +168,7 @@ def _group(cluster: Cluster, group: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step) -> shapes.StepDetail:
     state = "RUNNING" if step.state is StepState.CANCEL_PENDING else str(step.state)
     properties = [{"Key": key, "Value": value} for key, value in step.properties.items()]
     jar_step = {
@@ -175,10 +177,13 @@ def _step(step: Step) -> dict[str, Any]:
         "MainClass": step.main_class or None,
         "Args": step.args,
     }
-    config = {
+    config: shapes.StepConfig = {
         "Name": step.name,
         "ActionOnFailure": step.action_on_failure,
         "HadoopJarStep": present(jar_step),
     }
     status = _status(state, step.created_ms, step.started_ms, step.ended_ms, step.reason_message)
-    return {"StepConfig": config, "ExecutionStatusDetail": status}
+    return {
+        "StepConfig": config,
+        "ExecutionStatusDetail": cast("shapes.StepExecutionStatusDetail", status),
+    }

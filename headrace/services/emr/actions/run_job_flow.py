@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -17,7 +16,7 @@ from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import unknown_release, validation
 from headrace.services.emr.limits import MASTERS_OF_HIGH_AVAILABILITY, MOST_CONCURRENT_STEPS
 from headrace.services.emr.scaling import check_constraints, check_managed
-from headrace.services.emr.state import Cluster
+from headrace.services.emr.state import Cluster, InstanceGroup
 
 # Documented: "Amazon EMR 5.7.0 or later" (emr-custom-ami).
 _CUSTOM_AMI_FROM = (5, 7)
@@ -52,8 +51,8 @@ def run_job_flow(emr: Emr, call: Call, request: shapes.RunJobFlowInput) -> shape
         idle_timeout_s=None if idle is None else idle_timeout_s(idle),
         managed_scaling=None if scaling is None else dict(scaling),
         tags={tag.get("Key", ""): tag.get("Value", "") for tag in request.get("Tags") or []},
-        instance_groups=groups,
     )
+    cluster.groups.extend(groups)
     emr.check_roles(cluster)
     steps = new_steps(
         emr,
@@ -83,7 +82,7 @@ def _check_images(request: shapes.RunJobFlowInput) -> None:
         raise validation("Custom AMI is not allowed")
 
 
-def _check_masters(groups: list[dict[str, Any]]) -> bool:
+def _check_masters(groups: list[InstanceGroup]) -> bool:
     """Return whether there are three masters instead of one; such clusters are kept alive and protected.
 
     Documented: emr-plan-ha-launch (three primary nodes, termination protection on, auto-termination off).
@@ -117,15 +116,17 @@ def check_fleets_or_groups(instances: shapes.JobFlowInstancesConfig) -> None:
         raise validation("Instance fleets and instance groups are mutually exclusive.")
 
 
-def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[dict[str, Any]]:
-    configs: list[dict[str, Any]] = listed(instances, "InstanceGroups")
+def _instance_groups(emr: Emr, instances: shapes.JobFlowInstancesConfig) -> list[InstanceGroup]:
+    configs: list[shapes.InstanceGroupConfig] = listed(instances, "InstanceGroups")
     if not configs and "MasterInstanceType" in instances:
         count = int(instances.get("InstanceCount") or 1)
         master = instances["MasterInstanceType"]
-        core = {"InstanceType": instances.get("SlaveInstanceType", master)}
+        core = instances.get("SlaveInstanceType", master)
         configs = [{"InstanceRole": "MASTER", "InstanceType": master, "InstanceCount": 1}]
         if count > 1:
-            configs.append({"InstanceRole": "CORE", "InstanceCount": count - 1, **core})
+            configs.append(
+                {"InstanceRole": "CORE", "InstanceCount": count - 1, "InstanceType": core}
+            )
     for config in configs:
         if policy := config.get("AutoScalingPolicy"):
             check_constraints(policy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
@@ -12,9 +11,10 @@ from headrace.services.emr.actions.common import page, present
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.errors import invalid_request
 from headrace.services.emr.limits import CLUSTERS_PER_PAGE
+from headrace.services.emr.state import SecurityConfiguration
 
 
-def _find(emr: Emr, call: Call, name: str) -> dict[str, Any]:
+def _find(emr: Emr, call: Call, name: str) -> SecurityConfiguration:
     found = emr.store.security_configurations(call.account, call.region).get(name)
     if found is None:
         raise invalid_request(f"Security configuration with name '{name}' does not exist.")

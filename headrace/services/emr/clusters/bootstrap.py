@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any
 
-from headrace.core.values import listed, mapped
+from headrace.aws.shapes.emr import BootstrapActionConfig
+from headrace.core.values import listed
 from headrace.services.emr.clusters.actor import actor_of
 from headrace.services.emr.clusters.instance_ids import master_instance_id
 from headrace.services.emr.ports import Ports
@@ -44,7 +44,7 @@ class Bootstrap:
 
     def done(self) -> bool:
         """Start or watch the next action; return whether all have succeeded. Raises BootstrapFailed."""
-        actions = listed(self._cluster.request, "BootstrapActions")
+        actions: list[BootstrapActionConfig] = listed(self._cluster.request, "BootstrapActions")
         while self._number <= len(actions):
             if self._job is None:
                 action = actions[self._number - 1]
@@ -81,7 +81,7 @@ class Bootstrap:
         cluster = self._cluster
         return self._ports.context.as_role(cluster.account, *actor_of(cluster))
 
-    def _start(self, action: dict[str, Any]) -> SupervisedJob:
+    def _start(self, action: BootstrapActionConfig) -> SupervisedJob:
         try:
             return SupervisedJob.start(
                 self._ports.clock,
@@ -98,9 +98,9 @@ class Bootstrap:
                 f"{self._number} file from S3"
             ) from None
 
-    def _command(self, action: dict[str, Any]) -> Command:
+    def _command(self, action: BootstrapActionConfig) -> Command:
         folder, context, cluster = self._folder, self._context, self._cluster
-        work, script = make_folders(folder), mapped(action, "ScriptBootstrapAction")
+        work, script = make_folders(folder), action["ScriptBootstrapAction"]
         role, session = actor_of(cluster)
         environment = job_environment(
             context,
@@ -115,7 +115,7 @@ class Bootstrap:
             pythons = make_cluster_pythons(release, folder.parents[1])
             environment["PATH"] = f"{pythons}{os.pathsep}{environment['PATH']}"
         local = fetch(context.objects, script["Path"], work)
-        arguments = script_command(str(local), listed(script, "Args"))
+        arguments = script_command(str(local), script.get("Args") or [])
         return Command(arguments, environment, work)
 
     def _store_logs(self) -> None:

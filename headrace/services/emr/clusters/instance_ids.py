@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from headrace.core.values import listed
 from headrace.services.emr.state import Cluster
 
 
@@ -21,10 +20,10 @@ def fleet_id(cluster: Cluster, kind: str) -> str:
 
 def master_instance_id(cluster: Cluster) -> str:
     """Return the master's EC2 instance id, as ListInstances returns it."""
-    for group in cluster.instance_groups:
+    for group in cluster.groups:
         if group["InstanceRole"] == "MASTER":
             return instance_ids(group["Id"], 0)[1]
-    for fleet in listed(cluster.request["Instances"], "InstanceFleets"):
+    for fleet in cluster.fleets:
         if fleet["InstanceFleetType"] == "MASTER":
             market = "ON_DEMAND" if fleet.get("TargetOnDemandCapacity") else "SPOT"
             return instance_ids(f"{fleet_id(cluster, 'MASTER')}/{market}", 0)[1]

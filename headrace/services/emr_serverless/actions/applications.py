@@ -53,7 +53,7 @@ def create_application(
     if engine is None:
         raise validation(f"Unsupported engine {request['type']}")
     _check_release(request["releaseLabel"])
-    made = fingerprint(given)
+    made = fingerprint(request)
     with emr.store.lock:
         application = next(
             (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from headrace.aws.shapes import emr_serverless as shapes
 from headrace.core.values import BadMarker, page_of
 from headrace.services.emr_serverless.errors import validation
 from headrace.services.emr_serverless.limits import LONGEST_PAGE
@@ -19,7 +20,9 @@ def epoch_ms(moment: datetime) -> float:
     return moment.timestamp() * 1000
 
 
-def fingerprint(request: Mapping[str, Any]) -> str:
+def fingerprint(
+    request: shapes.CreateApplicationRequest | shapes.StartJobRunRequest,
+) -> str:
     """Return what must be equal in two requests with the same client token."""
     return json.dumps({k: v for k, v in request.items() if k != "clientToken"}, sort_keys=True)
 

@@ -38,12 +38,13 @@ def _engine(application: Application) -> str:
     return "SPARK" if application.request["type"] == "Spark" else "HIVE"
 
 
-def _summary(application: Application, run: JobRun, attempt: Attempt) -> dict[str, Any]:
+def _summary(application: Application, run: JobRun, attempt: Attempt) -> shapes.JobRunSummary:
     """Return the members that all descriptions of a job run share, for one attempt."""
     newest = attempt is run.attempt
     return present(
         {
             "applicationId": run.application_id,
+            "id": run.id,
             "name": run.request.get("name"),
             "mode": run.request.get("mode", "BATCH"),
             "arn": run.arn,
@@ -212,7 +213,7 @@ def list_job_runs(
             and (before is None or run.created_ms < epoch_ms(before))
         ]
         shown, following = page(found, request.get("nextToken"), request.get("maxResults"))
-        runs = [{"id": run.id, **_summary(application, run, run.attempt)} for run in shown]
+        runs = [_summary(application, run, run.attempt) for run in shown]
     return present({"jobRuns": runs, "nextToken": following})
 
 

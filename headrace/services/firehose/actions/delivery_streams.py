@@ -1,6 +1,5 @@
 """Operations on delivery streams: create, describe, list, update, delete."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -177,7 +176,7 @@ def update_destination(
     """Change a delivery stream's destination. Source: API_UpdateDestination."""
     present = firehose.changeable(call.account, call.region, request["DeliveryStreamName"])
     if request["CurrentDeliveryStreamVersionId"] == str(present.version):
-        kind, destination = _changed(present, cast("dict[str, Any]", request))
+        kind, destination = _changed(present, request)
         # Without the lock, as above; the version id shows whether another update came in between.
         changed = replace(present, destination_kind=kind, destination=destination)
         firehose.check_tables(changed)
@@ -193,7 +192,7 @@ def update_destination(
             )
         if request["DestinationId"] != DESTINATION_ID:
             raise invalid(f"Destination Id {request['DestinationId']} not found")
-        kind, destination = _changed(stream, cast("dict[str, Any]", request))
+        kind, destination = _changed(stream, request)
         firehose.check_destination(kind, destination)
         if (kind, destination) == (stream.destination_kind, stream.destination):
             return {}  # As on AWS, no new version (observed by others, 2026).
@@ -207,7 +206,7 @@ def update_destination(
     return {}
 
 
-def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+def _changed(stream: DeliveryStream, request: UpdateDestinationInput) -> tuple[str, dict[str, Any]]:
     """Return the destination's kind and configuration after an update. Raises AwsError."""
     members = [
         key for key in request if key.endswith("DestinationUpdate") and key != "DestinationUpdate"
@@ -215,7 +214,7 @@ def _changed(stream: DeliveryStream, request: Mapping[str, Any]) -> tuple[str, d
     if len(members) != 1:
         raise invalid("Exactly one destination update is supported for a Firehose")
     kind = _kind_of(members[0].removesuffix("DestinationUpdate"))
-    update = request[members[0]]
+    update = cast("dict[str, Any]", request)[members[0]]
     destination = DESTINATIONS[kind]
     if kind == stream.destination_kind:
         return kind, destination.updated(stream.destination, update)

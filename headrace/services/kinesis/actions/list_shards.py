@@ -1,6 +1,6 @@
 """ListShards, with its filters and its five-minute tokens."""
 
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import ListShardsInput, ListShardsOutput
@@ -15,6 +15,14 @@ MS_PER_HOUR = 3_600_000
 _NAMES = {"StreamName", "StreamARN", "StreamId"}
 
 
+class KeptFilter(TypedDict):
+    """A ShardFilter as tokens keep it: its time in epoch milliseconds."""
+
+    Type: str
+    ShardId: NotRequired[str]
+    Timestamp: NotRequired[int]
+
+
 @operation("ListShards")
 def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListShardsOutput:
     """Return a page of a stream's shards. Source: API_ListShards."""
@@ -25,7 +33,7 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
                 raise invalid_argument(f"NextToken and {name} cannot be provided together.")
         held = kinesis.tokens.open("ListShards", token, call.now_ms)
         stream = _stream_of(kinesis, call, request, held["stream"])
-        after, shard_filter = held["after"], held["filter"]
+        after, shard_filter = held["after"], cast("KeptFilter", held["filter"])
     else:
         if not _NAMES & request.keys():
             # Source: kinesalite (observed).
@@ -66,12 +74,12 @@ def _number(shard_id: str) -> int:
     return -1 if number is None else number
 
 
-def _filter(request: ListShardsInput) -> dict[str, Any]:
+def _filter(request: ListShardsInput) -> KeptFilter:
     given = request.get("ShardFilter")
     if given is None:
         return {"Type": "FROM_TRIM_HORIZON"}
     kind = given["Type"]
-    value: dict[str, Any] = {"Type": kind}
+    value: KeptFilter = {"Type": kind}
     if kind == "AFTER_SHARD_ID":
         if "ShardId" not in given:
             raise invalid_argument(
@@ -88,11 +96,11 @@ def _filter(request: ListShardsInput) -> dict[str, Any]:
     return value
 
 
-def _selected(stream: Stream, shard_filter: dict[str, Any], now_ms: int) -> list[Shard]:
+def _selected(stream: Stream, shard_filter: KeptFilter, now_ms: int) -> list[Shard]:
     kind = shard_filter["Type"]
     horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
     if kind == "AFTER_SHARD_ID":
-        after = _number(shard_filter["ShardId"])
+        after = _number(shard_filter.get("ShardId", ""))
         return [shard for shard in stream.shards if shard.number > after]
     if kind == "AT_LATEST":
         return [shard for shard in stream.shards if shard.closed_ms is None]

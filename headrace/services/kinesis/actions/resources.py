@@ -1,7 +1,6 @@
 """Finding and storing the stream or the consumer that a ResourceARN names."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
@@ -10,8 +9,15 @@ from headrace.services.kinesis.errors import consumer_not_active, invalid_argume
 from headrace.services.kinesis.state import Consumer, Stream
 
 
+class NamesResource(TypedDict):
+    """The members by which a request names a stream or a consumer."""
+
+    ResourceARN: str
+    StreamId: NotRequired[str]
+
+
 def find_resource(
-    kinesis: Kinesis, call: Call, request: Mapping[str, Any]
+    kinesis: Kinesis, call: Call, request: NamesResource
 ) -> tuple[Stream, Stream | Consumer]:
     """Return (the stream, the resource that ResourceARN names). Raises AwsError."""
     arn = request["ResourceARN"]
@@ -29,7 +35,7 @@ def find_resource(
 
 
 def find_active_resource(
-    kinesis: Kinesis, call: Call, request: Mapping[str, Any]
+    kinesis: Kinesis, call: Call, request: NamesResource
 ) -> tuple[Stream, Stream | Consumer]:
     """As `find_resource`, for changes that only an ACTIVE resource takes."""
     stream, resource = find_resource(kinesis, call, request)

@@ -1,7 +1,6 @@
 """SplitShard."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
@@ -11,6 +10,14 @@ from headrace.services.kinesis.errors import invalid_argument, shard_not_found
 from headrace.services.kinesis.quotas import check_shard_quota
 from headrace.services.kinesis.shards.reshard import reshard
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of, shard_number_of
+
+
+class NamesStream(TypedDict):
+    """The members by which a request names a stream."""
+
+    StreamName: NotRequired[str]
+    StreamARN: NotRequired[str]
+    StreamId: NotRequired[str]
 
 
 @operation("SplitShard")
@@ -41,7 +48,7 @@ def check_provisioned(stream: Stream) -> None:
         )
 
 
-def check_shard_id(shard_id: str, request: Mapping[str, Any], call: Call) -> int:
+def check_shard_id(shard_id: str, request: NamesStream, call: Call) -> int:
     """Return the number in a shard's id. Raises AwsError when it has none, before the stream is looked for."""
     number = shard_number_of(shard_id)
     if number is None:
@@ -49,7 +56,7 @@ def check_shard_id(shard_id: str, request: Mapping[str, Any], call: Call) -> int
     return number
 
 
-def stream_name_of(request: Mapping[str, Any]) -> str:
+def stream_name_of(request: NamesStream) -> str:
     """Return the name of the stream that a request names."""
     arn = str(request.get("StreamARN", request.get("StreamId", "")))
     return str(request.get("StreamName", arn.rpartition("/")[2]))

@@ -1,8 +1,7 @@
 """RegisterStreamConsumer, DeregisterStreamConsumer, DescribeStreamConsumer and ListStreamConsumers."""
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -106,7 +105,13 @@ def list_stream_consumers(
     return answer
 
 
-def check_creation(stream: Stream, request: Mapping[str, Any]) -> None:
+class NamesCreation(TypedDict):
+    """The member by which a request tells streams of one name apart."""
+
+    StreamCreationTimestamp: NotRequired[datetime]
+
+
+def check_creation(stream: Stream, request: NamesCreation) -> None:
     """Raise ResourceNotFoundException when the request is for an earlier or later stream of this name."""
     given = request.get("StreamCreationTimestamp")
     # Streams show their creation to the second.
@@ -119,7 +124,9 @@ def check_creation(stream: Stream, request: Mapping[str, Any]) -> None:
 
 
 def find_consumer(
-    kinesis: Kinesis, call: Call, request: Mapping[str, Any]
+    kinesis: Kinesis,
+    call: Call,
+    request: DeregisterStreamConsumerInput | DescribeStreamConsumerInput,
 ) -> tuple[Stream, Consumer]:
     """Return the consumer that ConsumerARN, or StreamARN and ConsumerName, names. Raises AwsError."""
     arn, name = request.get("ConsumerARN"), request.get("ConsumerName")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes.lambda_ import FunctionConfiguration
@@ -29,7 +29,20 @@ _BEING_CREATED, _CREATING = "The function is being created.", "Creating"
 _NOT_LISTED = ("State", "LastUpdateStatus", "RuntimeVersionConfig")
 
 
-def reference(call: Call, request: Mapping[str, Any]) -> FunctionRef:
+class NamesFunction(TypedDict):
+    """The member by which most requests name a function; many have a Qualifier, too."""
+
+    FunctionName: str
+
+
+class AsksPage(TypedDict):
+    """The members by which a List operation asks for a page."""
+
+    Marker: NotRequired[str]
+    MaxItems: NotRequired[int]
+
+
+def reference(call: Call, request: NamesFunction) -> FunctionRef:
     """Return the function that a request names, with its Qualifier. Raises AwsError for one of another region."""
     ref = parse_function(
         request["FunctionName"],
@@ -48,9 +61,8 @@ def unqualified(ref: FunctionRef) -> FunctionRef:
     return replace(ref, qualifier=None)
 
 
-def check_revision(version: Version, request: Mapping[str, Any]) -> None:
+def check_revision(version: Version, wanted: str | None) -> None:
     """Refuse a change that was meant for an older revision. Raises AwsError."""
-    wanted = request.get("RevisionId")
     if wanted and wanted != version.config["RevisionId"]:
         raise precondition_failed()
 
@@ -93,14 +105,12 @@ def publish(
     return version, True
 
 
-def _comparable(version: Version) -> dict[str, Any]:
+def _comparable(version: Version) -> Mapping[str, object]:
     own = ("Version", "FunctionArn", "RevisionId", "LastModified", "Description")
     return {name: value for name, value in version.config.items() if name not in own}
 
 
-def page(
-    items: Sequence[Any], request: Mapping[str, Any], member: str, *, most: int = _MOST_A_PAGE
-) -> Any:
+def page(items: Sequence[Any], request: AsksPage, member: str, *, most: int = _MOST_A_PAGE) -> Any:
     """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.
 
     Args:
@@ -139,10 +149,10 @@ def configuration_of(version: Version, now_ms: int | None = None) -> FunctionCon
     return cast("FunctionConfiguration", config)
 
 
-def listed(version: Version, arn: str) -> dict[str, Any]:
+def listed(version: Version, arn: str) -> FunctionConfiguration:
     """Return a version as lists show it."""
     config = {name: value for name, value in version.config.items() if name not in _NOT_LISTED}
-    return {**config, "FunctionArn": arn}
+    return cast("FunctionConfiguration", {**config, "FunctionArn": arn})
 
 
 def qualified_config(function: Function, ref: FunctionRef, now_ms: int) -> FunctionConfiguration:

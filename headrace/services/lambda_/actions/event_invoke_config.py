@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     DeleteFunctionEventInvokeConfigInput,
+    DestinationConfig,
     FunctionEventInvokeConfig,
     GetFunctionEventInvokeConfigInput,
     ListFunctionEventInvokeConfigsInput,
@@ -22,7 +20,9 @@ from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.destinations import EVERYWHERE
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
-from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.state import EventInvokeConfig, Function
+
+_Writes = PutFunctionEventInvokeConfigInput | UpdateFunctionEventInvokeConfigInput
 
 _SIDES = {"OnSuccess": ("sqs", "sns", "lambda", "events"), "OnFailure": EVERYWHERE}
 _NO_FUNCTION = "The function doesn't exist."
@@ -33,25 +33,28 @@ def _arn(ref: FunctionRef) -> str:
     return f"{ref.arn}:{ref.qualifier or LATEST}"
 
 
-def _find(function: Function | None, ref: FunctionRef) -> dict[str, Any]:
+def _find(function: Function | None, ref: FunctionRef) -> EventInvokeConfig:
     found = None if function is None else function.event_invoke.get(ref.qualifier or LATEST)
     if found is None:
         raise not_found(f"The function {_arn(ref)} doesn't have an EventInvokeConfig")
     return found
 
 
-def _output(ref: FunctionRef, config: dict[str, Any]) -> FunctionEventInvokeConfig:
-    modified = moment(config["last_modified_ms"])
-    members = {name: config[name] for name in _MEMBERS if name in config}
-    sides: dict[str, Any] = {"OnSuccess": {}, "OnFailure": {}}
-    members["DestinationConfig"] = {**sides, **members.get("DestinationConfig", {})}
-    return cast(
-        "FunctionEventInvokeConfig",
-        {"FunctionArn": _arn(ref), "LastModified": modified, **members},
-    )
+def _output(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeConfig:
+    sides: DestinationConfig = {"OnSuccess": {}, "OnFailure": {}}
+    output: FunctionEventInvokeConfig = {
+        "FunctionArn": _arn(ref),
+        "LastModified": moment(config["last_modified_ms"]),
+        "DestinationConfig": {**sides, **config.get("DestinationConfig", {})},
+    }
+    if "MaximumRetryAttempts" in config:
+        output["MaximumRetryAttempts"] = config["MaximumRetryAttempts"]
+    if "MaximumEventAgeInSeconds" in config:
+        output["MaximumEventAgeInSeconds"] = config["MaximumEventAgeInSeconds"]
+    return output
 
 
-def _check(lambda_: Lambda, ref: FunctionRef, request: Mapping[str, Any]) -> None:
+def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
     """Refuse destinations that AWS refuses. Raises AwsError."""
     if not any(name in request for name in _MEMBERS):
         raise invalid_parameter(
@@ -62,7 +65,7 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: Mapping[str, Any]) -> Non
         if not arn:
             continue
         if arn.split(":")[2] not in services:
-            shown = ", ".join(_side(request["DestinationConfig"], each) for each in _SIDES)
+            shown = ", ".join(_side(request.get("DestinationConfig", {}), each) for each in _SIDES)
             raise invalid_parameter(
                 f"The provided destination config DestinationConfig({shown}) is invalid."
             )
@@ -72,7 +75,7 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: Mapping[str, Any]) -> Non
             raise invalid_parameter(f"The destination ARN {arn} is invalid.")
 
 
-def _side(config: Mapping[str, Any], side: str) -> str:
+def _side(config: DestinationConfig, side: str) -> str:
     """Return one side of a DestinationConfig in AWS's words."""
     name = side[0].lower() + side[1:]
     given = config.get(side)
@@ -94,7 +97,7 @@ def _is_function(lambda_: Lambda, arn: str) -> bool:
 
 
 def _store(
-    lambda_: Lambda, call: Call, request: Mapping[str, Any], *, keep: bool
+    lambda_: Lambda, call: Call, request: _Writes, *, keep: bool
 ) -> FunctionEventInvokeConfig:
     """Store a configuration; `keep` leaves the members that the request does not name as they are."""
     ref = reference(call, request)
@@ -102,9 +105,15 @@ def _store(
     if not _is_function(lambda_, ref.qualified_arn):
         raise not_found(_NO_FUNCTION)
     with lambda_.functions.changing(ref) as function:
-        kept = _find(function, ref) if keep else {}
-        config = {**kept, **{name: request[name] for name in _MEMBERS if name in request}}
-        config["last_modified_ms"] = call.now_ms
+        config: EventInvokeConfig = {"last_modified_ms": call.now_ms}
+        if keep:
+            config = {**_find(function, ref), **config}
+        if "MaximumRetryAttempts" in request:
+            config["MaximumRetryAttempts"] = request["MaximumRetryAttempts"]
+        if "MaximumEventAgeInSeconds" in request:
+            config["MaximumEventAgeInSeconds"] = request["MaximumEventAgeInSeconds"]
+        if "DestinationConfig" in request:
+            config["DestinationConfig"] = request["DestinationConfig"]
         function.event_invoke[ref.qualifier or LATEST] = config
         return _output(ref, config)
 

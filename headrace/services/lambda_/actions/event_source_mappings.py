@@ -153,8 +153,9 @@ def update_event_source_mapping(
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
     members = {**mapping.members, **settable(request)}
     check_settings(check_source(mapping.stream_arn), members, request)
-    if request.get("FunctionName"):
-        mapping.function_arn = _function_arn(lambda_, reference(call, request))
+    name = request.get("FunctionName")
+    if name:
+        mapping.function_arn = _function_arn(lambda_, reference(call, {"FunctionName": name}))
     state = "Updating"
     enabled = request.get("Enabled")
     if enabled is not None and enabled != mapping.enabled:
@@ -193,8 +194,9 @@ def list_event_source_mappings(
     source_arn = request.get("EventSourceArn")
     if source_arn:
         found = [m for m in found if m.stream_arn == source_arn]
-    if request.get("FunctionName"):
-        ref = reference(call, request)
+    name = request.get("FunctionName")
+    if name:
+        ref = reference(call, {"FunctionName": name})
         found = [m for m in found if _is_of(m, ref)]
     return page([m.output() for m in found], request, "EventSourceMappings", most=100)
 

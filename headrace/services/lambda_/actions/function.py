@@ -88,7 +88,7 @@ def update_function_code(
             "Please don't provide ImageUri when updating a function with packageType Zip."
         )
     found = lambda_.functions.get(ref)
-    check_revision(found.latest, request)
+    check_revision(found.latest, request.get("RevisionId"))
     check_settled(found, call)
     lambda_.signing.check_code(found.settings.get(CODE_SIGNING))
     package = lambda_.code.add(request)
@@ -120,7 +120,7 @@ def update_function_configuration(
     ref = unqualified(reference(call, request))
     lambda_.permits.check_role(request.get("Role") or "")
     with lambda_.functions.changing(ref) as function:
-        check_revision(function.latest, request)
+        check_revision(function.latest, request.get("RevisionId"))
         check_settled(function, call)
         layers = configuration.find_layers(
             request.get("Layers"), lambda_.layers, ref.account, ref.region

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
@@ -16,13 +15,14 @@ from headrace.aws.shapes.lambda_ import (
 from headrace.services.lambda_.actions.layers import version_arn
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found, precondition_failed
+from headrace.services.lambda_.state import LayerVersion, PolicyStatement
 
 
-def _statement(arn: str, request: AddLayerVersionPermissionInput) -> dict[str, Any]:
+def _statement(arn: str, request: AddLayerVersionPermissionInput) -> PolicyStatement:
     principal = request["Principal"]
     if principal.isdigit():
         principal = f"arn:aws:iam::{principal}:root"
-    statement: dict[str, Any] = {
+    statement: PolicyStatement = {
         "Sid": request["StatementId"],
         "Effect": "Allow",
         "Principal": "*" if principal == "*" else {"AWS": principal},
@@ -34,7 +34,7 @@ def _statement(arn: str, request: AddLayerVersionPermissionInput) -> dict[str, A
     return statement
 
 
-def _check_revision(version: dict[str, Any], revision: str | None) -> None:
+def _check_revision(version: LayerVersion, revision: str | None) -> None:
     if revision not in (None, version.get("policy_revision")):
         raise precondition_failed("GetLayerPolicy")
 
@@ -48,9 +48,9 @@ def add_layer_version_permission(
     statement = _statement(arn, request)
     revision = lambda_.ids.uuid()
 
-    def add(version: dict[str, Any]) -> None:
+    def add(version: LayerVersion) -> None:
         _check_revision(version, request.get("RevisionId"))
-        policy: dict[str, Any] = version.setdefault("policy", {})
+        policy = version.setdefault("policy", {})
         sid = request["StatementId"]
         if sid in policy:
             raise conflict(
@@ -72,7 +72,7 @@ def remove_layer_version_permission(
     """Take a permission back; functions that use the version keep it."""
     arn = version_arn(call, request["LayerName"], request["VersionNumber"])
 
-    def remove(version: dict[str, Any]) -> None:
+    def remove(version: LayerVersion) -> None:
         _check_revision(version, request.get("RevisionId"))
         if version.setdefault("policy", {}).pop(request["StatementId"], None) is None:
             raise not_found(f"Statement {request['StatementId']} is not found in resource policy.")
@@ -91,14 +91,15 @@ def get_layer_version_policy(
     version = lambda_.layers.find(arn)
     if version is None:
         raise not_found(f"Layer version {arn} does not exist.")
-    if not version.get("policy"):
+    statements = version.get("policy")
+    if not statements:
         raise not_found("No policy is associated with the given resource.")
     policy = {
         "Version": "2012-10-17",
         "Id": "default",
-        "Statement": list(version["policy"].values()),
+        "Statement": list(statements.values()),
     }
     return {
         "Policy": json.dumps(policy, separators=(",", ":")),
-        "RevisionId": version["policy_revision"],
+        "RevisionId": version.get("policy_revision", ""),
     }

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
@@ -12,6 +11,7 @@ from headrace.aws.shapes.lambda_ import (
     GetLayerVersionByArnOutput,
     GetLayerVersionInput,
     GetLayerVersionOutput,
+    LayerVersionsListItem,
     ListLayersInput,
     ListLayersOutput,
     ListLayerVersionsInput,
@@ -24,8 +24,10 @@ from headrace.services.lambda_.actions.common import page
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import layer_arn
+from headrace.services.lambda_.state import LayerDescription, LayerVersion
 
 _PRIVATE = ("digest", "size_bytes", "policy", "policy_revision")
+_DESCRIBED = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
 _LISTED = (
     "LayerVersionArn",
     "Version",
@@ -54,10 +56,13 @@ def version_arn(call: Call, name: str, number: int) -> str:
     return f"{_arn(call, name)}:{number}"
 
 
-def _output(lambda_: Lambda, version: dict[str, Any]) -> Any:
+def _output(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
     """Return a layer version, which Publish- and GetLayerVersion answer with alike."""
-    output = {name: value for name, value in version.items() if name not in _PRIVATE}
-    digest: str = version["digest"]
+    output = cast(
+        "GetLayerVersionOutput",
+        {name: value for name, value in version.items() if name not in _PRIVATE},
+    )
+    digest = version["digest"]
     output["Content"] = {
         "Location": lambda_.code.location(digest, lambda_.endpoint_url()),
         "CodeSha256": lambda_.code.sha256_of(digest),
@@ -66,11 +71,14 @@ def _output(lambda_: Lambda, version: dict[str, Any]) -> Any:
     return output
 
 
-def _listed(version: dict[str, Any]) -> dict[str, Any]:
-    return {name: version[name] for name in _LISTED if name in version}
+def _listed(version: LayerVersion) -> LayerVersionsListItem:
+    return cast(
+        "LayerVersionsListItem",
+        {name: value for name, value in version.items() if name in _LISTED},
+    )
 
 
-def _suits(version: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+def _suits(version: LayerVersion, request: ListLayersInput | ListLayerVersionsInput) -> bool:
     """Whether a layer version says that it runs with the runtime and on the architecture that are asked for."""
     runtime, architecture = (
         request.get("CompatibleRuntime"),
@@ -87,8 +95,7 @@ def publish_layer_version(
 ) -> PublishLayerVersionOutput:
     """Store a new version of a layer."""
     package = lambda_.code.add(request["Content"])
-    members = cast("Mapping[str, Any]", request)
-    described = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
+    given = {name: value for name, value in request.items() if name in _DESCRIBED}
     arn = _arn(call, request["LayerName"])
     version = lambda_.layers.publish(
         account=call.account,
@@ -96,7 +103,7 @@ def publish_layer_version(
         name=arn.rpartition(":")[2],
         package=package,
         now_ms=call.now_ms,
-        members={"Description": "", **{m: members[m] for m in described if m in members}},
+        members=cast("LayerDescription", {"Description": "", **given}),
     )
     return _output(lambda_, version)
 
@@ -117,7 +124,7 @@ def get_layer_version_by_arn(
     return _get(lambda_, request["Arn"])
 
 
-def _get(lambda_: Lambda, arn: str) -> Any:
+def _get(lambda_: Lambda, arn: str) -> GetLayerVersionOutput:
     version = lambda_.layers.find(arn)
     if version is None:
         raise not_found("The resource you requested does not exist.")

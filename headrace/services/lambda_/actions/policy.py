@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -28,7 +28,7 @@ from headrace.services.lambda_.errors import (
 )
 from headrace.services.lambda_.limits import POLICY_BYTES
 from headrace.services.lambda_.names import LATEST, FunctionRef
-from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.state import Function, PolicyStatement
 
 NO_POLICY = "The resource you requested does not exist."
 
@@ -37,7 +37,7 @@ _SERVICES = (".amazonaws.com", ".amazonaws.com.cn", ".amazon.com")
 _ALIAS = re.compile(r"(?!\d+$)[a-zA-Z0-9-_]+")
 
 
-def _principal(principal: str) -> Any:
+def _principal(principal: str) -> str | dict[str, str]:
     if principal == "*":
         return "*"
     if is_account_id(principal):
@@ -65,8 +65,9 @@ def _check_target(function: Function, ref: FunctionRef) -> None:
     raise function_not_found(ref.qualified_arn)
 
 
-def _condition(request: Mapping[str, Any]) -> dict[str, Any]:
-    condition: dict[str, Any] = {}
+def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
+    condition: dict[str, dict[str, str]] = {}
+    given = cast("Mapping[str, object]", request)
     for member, operator, key in (
         ("SourceArn", "ArnLike", "AWS:SourceArn"),
         ("SourceAccount", "StringEquals", "AWS:SourceAccount"),
@@ -75,9 +76,9 @@ def _condition(request: Mapping[str, Any]) -> dict[str, Any]:
         ("FunctionUrlAuthType", "StringEquals", "lambda:FunctionUrlAuthType"),
         ("InvokedViaFunctionUrl", "Bool", "lambda:InvokedViaFunctionUrl"),
     ):
-        if member in request:
-            value = request[member]
-            text = str(value).lower() if isinstance(value, bool) else value
+        if member in given:
+            value = given[member]
+            text = str(value).lower() if isinstance(value, bool) else str(value)
             condition.setdefault(operator, {})[key] = text
     return condition
 
@@ -103,7 +104,7 @@ def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> 
             )
         if request.get("RevisionId") not in (None, function.revision_of(ref.qualifier)):
             raise precondition_failed()
-        statement: dict[str, Any] = {
+        statement: PolicyStatement = {
             "Sid": sid,
             "Effect": "Allow",
             "Principal": principal,

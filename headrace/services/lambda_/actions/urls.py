@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
@@ -22,7 +21,7 @@ from headrace.services.lambda_.actions.common import page, reference, unqualifie
 from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.errors import conflict, not_found
 from headrace.services.lambda_.names import FunctionRef, lambda_time
-from headrace.services.lambda_.state import Function
+from headrace.services.lambda_.state import Function, UrlConfig
 from headrace.services.lambda_.urls.front import URL_PATH
 
 _MISSING = "The resource you requested does not exist."
@@ -79,23 +78,26 @@ def create_function_url_config(
                 "Error message:  FunctionUrlConfig exists for this Lambda function"
             )
         now = lambda_time(call.now_ms)
-        function.urls[alias] = {
+        config: UrlConfig = {
             "id": lambda_.ids.hex(32),
             "AuthType": request["AuthType"],
             "Cors": request.get("Cors", {}),
-            **({"InvokeMode": request["InvokeMode"]} if "InvokeMode" in request else {}),
             "CreationTime": now,
             "LastModifiedTime": now,
         }
-        output = _as_set(_output(lambda_, function, alias), function.urls[alias])
-    output.pop("LastModifiedTime")
-    return cast("CreateFunctionUrlConfigOutput", output)
+        if "InvokeMode" in request:
+            config["InvokeMode"] = request["InvokeMode"]
+        function.urls[alias] = config
+        output = _as_set(_output(lambda_, function, alias), config)
+    shown = {name: value for name, value in output.items() if name != "LastModifiedTime"}
+    return cast("CreateFunctionUrlConfigOutput", shown)
 
 
-def _as_set(output: FunctionUrlConfig, config: Mapping[str, Any]) -> dict[str, Any]:
+def _as_set(output: FunctionUrlConfig, config: UrlConfig) -> FunctionUrlConfig:
     """Return what the calls that write answer: without an InvokeMode that nobody has ever given."""
-    left_out = () if "InvokeMode" in config else ("InvokeMode",)
-    return {name: value for name, value in output.items() if name not in left_out}
+    if "InvokeMode" not in config:
+        output.pop("InvokeMode", None)
+    return output
 
 
 @operation("UpdateFunctionUrlConfig")
@@ -109,10 +111,12 @@ def update_function_url_config(
     with lambda_.functions.changing(ref.bare) as function:
         _, alias = _find(lambda_, ref)
         config = function.urls[alias]
-        members = cast("Mapping[str, Any]", request)
-        config.update(
-            {name: members[name] for name in ("AuthType", "Cors", "InvokeMode") if name in members}
-        )
+        if "AuthType" in request:
+            config["AuthType"] = request["AuthType"]
+        if "Cors" in request:
+            config["Cors"] = request["Cors"]
+        if "InvokeMode" in request:
+            config["InvokeMode"] = request["InvokeMode"]
         config["LastModifiedTime"] = lambda_time(call.now_ms)
         answer = _as_set(_output(lambda_, function, alias), config)
         return cast("UpdateFunctionUrlConfigOutput", answer)

@@ -29,7 +29,7 @@ def publish_version(
 ) -> FunctionConfiguration:
     """Freeze `$LATEST` as a numbered version; nothing new when nothing changed since the last."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
-        check_revision(function.latest, request)
+        check_revision(function.latest, request.get("RevisionId"))
         check_settled(function, call)
         expected = request.get("CodeSha256")
         actual = function.latest.config["CodeSha256"]

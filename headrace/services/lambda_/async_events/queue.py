@@ -14,7 +14,6 @@ import threading
 from collections import Counter, deque
 from concurrent.futures import Executor
 from dataclasses import asdict
-from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
@@ -32,6 +31,7 @@ from headrace.services.lambda_.limits import (
 )
 from headrace.services.lambda_.names import LATEST, FunctionRef
 from headrace.services.lambda_.permits import EVERYTHING, Permits
+from headrace.services.lambda_.state import AsyncSettings
 from headrace.services.lambda_.store import FunctionStore
 from headrace.store.database import Database
 
@@ -224,7 +224,7 @@ class AsyncQueue:
         self._documents.put(event.request_id, asdict(event))
         self._push(due_ms, event)
 
-    def _config(self, event: AsyncEvent) -> dict[str, Any]:
+    def _config(self, event: AsyncEvent) -> AsyncSettings:
         function = self._functions.find(event.ref)
         if function is None:
             return {}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headrace.services.lambda_.names import lambda_time, layer_arn
 from headrace.services.lambda_.packages.code import Package
+from headrace.services.lambda_.state import LayerDescription, LayerVersion
 from headrace.store.database import Database
 
 
@@ -28,14 +28,14 @@ class LayerStore:
         name: str,
         package: Package,
         now_ms: int,
-        members: dict[str, Any],
-    ) -> dict[str, Any]:
+        members: LayerDescription,
+    ) -> LayerVersion:
         """Store a new version and return it; numbers are never used twice."""
         arn = layer_arn(region, account, name)
         with self._lock, self._database.transaction():
             number = int(self._counters.get(arn) or 0) + 1
             self._counters.put(arn, number)
-            version = {
+            version: LayerVersion = {
                 "LayerArn": arn,
                 "LayerVersionArn": f"{arn}:{number}",
                 "Version": number,
@@ -47,14 +47,14 @@ class LayerStore:
             self._documents.put(f"{arn}:{number:010d}", version)
         return version
 
-    def find(self, arn: str) -> dict[str, Any] | None:
+    def find(self, arn: str) -> LayerVersion | None:
         """Return a version by its ARN, or None."""
         layer, _, number = arn.rpartition(":")
         if not number.isdigit():
             return None
         return self._documents.get(f"{layer}:{int(number):010d}")
 
-    def change(self, arn: str, change: Callable[[dict[str, Any]], None]) -> dict[str, Any] | None:
+    def change(self, arn: str, change: Callable[[LayerVersion], None]) -> LayerVersion | None:
         """Run `change` on a version, store and return the result; None when there is no such version. One at a time."""
         with self._lock:
             version = self.find(arn)
@@ -70,13 +70,13 @@ class LayerStore:
         if version is not None:
             self._documents.delete(f"{version['LayerArn']}:{version['Version']:010d}")
 
-    def versions(self, arn: str) -> list[dict[str, Any]]:
+    def versions(self, arn: str) -> list[LayerVersion]:
         """Return a layer's versions, newest first."""
         return [value for _, value in reversed(self._documents.items(f"{arn}:"))]
 
     def latest(
-        self, account: str, region: str, suits: Callable[[Mapping[str, Any]], bool]
-    ) -> list[dict[str, Any]]:
+        self, account: str, region: str, suits: Callable[[LayerVersion], bool]
+    ) -> list[LayerVersion]:
         """Return the newest version of each layer that suits, by name."""
         newest = {
             value["LayerArn"]: value

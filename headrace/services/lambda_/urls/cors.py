@@ -5,10 +5,10 @@ Source: https://docs.aws.amazon.com/lambda/latest/api/API_Cors.html (documented)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.shapes.lambda_ import Cors
 
 # What a page may send without asking first, where AllowMethods says nothing.
 _SIMPLE_METHODS = ("GET", "HEAD", "POST")
@@ -21,7 +21,7 @@ class FunctionUrlRules:
         self,
         is_function_url: Callable[[HttpRequest], bool],
         has_own_host: Callable[[HttpRequest], bool],
-        cors_of: Callable[[HttpRequest], Mapping[str, Any]],
+        cors_of: Callable[[HttpRequest], Cors],
     ) -> None:
         """Take what recognises function URLs and their hosts, and what returns a URL's Cors configuration."""
         self._is_function_url = is_function_url
@@ -48,7 +48,7 @@ class FunctionUrlRules:
         return may and _allowed_origin(cors, origin) is not None
 
 
-def _allowed_origin(cors: Mapping[str, Any], origin: str) -> str | None:
+def _allowed_origin(cors: Cors, origin: str) -> str | None:
     for pattern in cors.get("AllowOrigins", []):
         if pattern == "*":
             return origin if cors.get("AllowCredentials") else "*"
@@ -60,7 +60,7 @@ def _allowed_origin(cors: Mapping[str, Any], origin: str) -> str | None:
     return None
 
 
-def cors_headers(cors: Mapping[str, Any], request: HttpRequest) -> list[tuple[str, str]]:
+def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
     """Return the headers of an answer to a page of an allowed origin; none to others."""
     sent = request.headers.get("origin")
     origin = None if sent is None else _allowed_origin(cors, sent)
@@ -69,21 +69,22 @@ def cors_headers(cors: Mapping[str, Any], request: HttpRequest) -> list[tuple[st
     headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
     if cors.get("AllowCredentials"):
         headers.append(("Access-Control-Allow-Credentials", "true"))
-    if cors.get("ExposeHeaders"):
-        headers.append(("Access-Control-Expose-Headers", ",".join(cors["ExposeHeaders"])))
+    exposed = cors.get("ExposeHeaders")
+    if exposed:
+        headers.append(("Access-Control-Expose-Headers", ",".join(exposed)))
     return headers
 
 
-def preflight(cors: Mapping[str, Any], request: HttpRequest) -> HttpResponse:
+def preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
     """Answer a browser's preflight request, without the function."""
     headers = cors_headers(cors, request)
     if headers:
-        for member, name in (
-            ("AllowMethods", "Access-Control-Allow-Methods"),
-            ("AllowHeaders", "Access-Control-Allow-Headers"),
+        for allowed, name in (
+            (cors.get("AllowMethods"), "Access-Control-Allow-Methods"),
+            (cors.get("AllowHeaders"), "Access-Control-Allow-Headers"),
         ):
-            if cors.get(member):
-                headers.append((name, ",".join(cors[member])))
+            if allowed:
+                headers.append((name, ",".join(allowed)))
         if "MaxAge" in cors:
             headers.append(("Access-Control-Max-Age", str(cors["MaxAge"])))
         if request.headers.get("access-control-request-private-network") == "true":

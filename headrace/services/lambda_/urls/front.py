@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.shapes.lambda_ import Cors
 from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -84,7 +85,7 @@ class FunctionUrls:
         self._ids = ids
         self._clock = clock
 
-    def cors_of(self, request: HttpRequest) -> Mapping[str, Any]:
+    def cors_of(self, request: HttpRequest) -> Cors:
         """Return the Cors configuration of the function URL that a request is for; empty when there is none."""
         target = _target(request)
         found = self._functions.of_url(target.url_id) if target is not None else None
@@ -109,7 +110,7 @@ class FunctionUrls:
         if alias and alias not in function.aliases:
             return _refusal(403, "AccessDeniedException", None)  # its URL outlives an alias
         config = function.urls[alias]
-        cors: dict[str, Any] = config.get("Cors") or {}
+        cors: Cors = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
             return preflight(cors, request)
         account = signing_account(request, function.account)

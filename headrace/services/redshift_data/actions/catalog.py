@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
@@ -53,8 +53,17 @@ _DIGITS = {
 }
 
 
+CatalogRequest = (
+    shapes.ListDatabasesRequest
+    | shapes.ListSchemasRequest
+    | shapes.ListTablesRequest
+    | shapes.DescribeTableRequest
+)
+_T = TypeVar("_T")
+
+
 def _rows(
-    data: RedshiftData, call: Call, request: Mapping[str, Any], sql: str, **values: str
+    data: RedshiftData, call: Call, request: CatalogRequest, sql: str, **values: str
 ) -> list[Sequence[Any]]:
     session = data.open(call, request)
     try:
@@ -63,14 +72,12 @@ def _rows(
         session.close()
 
 
-def _paged(items: Sequence[Any], request: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _paged(items: Sequence[_T], request: CatalogRequest) -> tuple[list[_T], str | None]:
+    """Return a page and the token of the next. Raises AwsError."""
     try:
-        shown, token = page_of(
-            items, request.get("NextToken"), request.get("MaxResults") or NAMES_PER_PAGE
-        )
+        return page_of(items, request.get("NextToken"), request.get("MaxResults") or NAMES_PER_PAGE)
     except BadMarker:
         raise invalid("Invalid NextToken.") from None
-    return present({name: shown, "NextToken": token})
 
 
 @operation("ListDatabases")
@@ -78,9 +85,9 @@ def list_databases(
     data: RedshiftData, call: Call, request: shapes.ListDatabasesRequest
 ) -> shapes.ListDatabasesResponse:
     """Return the databases of a cluster. Source: API_ListDatabases."""
-    given = cast("Mapping[str, Any]", request)
-    names = [row[0] for row in _rows(data, call, given, _DATABASES)]
-    return cast("shapes.ListDatabasesResponse", _paged(names, given, "Databases"))
+    names = [str(row[0]) for row in _rows(data, call, request, _DATABASES)]
+    shown, token = _paged(names, request)
+    return present({"Databases": shown, "NextToken": token})
 
 
 @operation("ListSchemas")
@@ -88,10 +95,10 @@ def list_schemas(
     data: RedshiftData, call: Call, request: shapes.ListSchemasRequest
 ) -> shapes.ListSchemasResponse:
     """Return the schemas of a database. Source: API_ListSchemas."""
-    given = cast("Mapping[str, Any]", request)
     pattern = request.get("SchemaPattern") or "%"
-    names = [row[0] for row in _rows(data, call, given, _SCHEMAS, pattern=pattern)]
-    return cast("shapes.ListSchemasResponse", _paged(names, given, "Schemas"))
+    names = [str(row[0]) for row in _rows(data, call, request, _SCHEMAS, pattern=pattern)]
+    shown, token = _paged(names, request)
+    return present({"Schemas": shown, "NextToken": token})
 
 
 @operation("ListTables")
@@ -99,17 +106,19 @@ def list_tables(
     data: RedshiftData, call: Call, request: shapes.ListTablesRequest
 ) -> shapes.ListTablesResponse:
     """Return the tables and views of a database. Source: API_ListTables."""
-    given = cast("Mapping[str, Any]", request)
     rows = _rows(
         data,
         call,
-        given,
+        request,
         _TABLES,
         schema=request.get("SchemaPattern") or "%",
         table=request.get("TablePattern") or "%",
     )
-    tables = [{"name": row[0], "schema": row[1], "type": _kind(row[1], row[2])} for row in rows]
-    return cast("shapes.ListTablesResponse", _paged(tables, given, "Tables"))
+    tables: list[shapes.TableMember] = [
+        {"name": row[0], "schema": row[1], "type": _kind(row[1], row[2])} for row in rows
+    ]
+    shown, token = _paged(tables, request)
+    return present({"Tables": shown, "NextToken": token})
 
 
 def _kind(schema: str, kind: str) -> str:
@@ -125,14 +134,13 @@ def describe_table(
     table, schema = request.get("Table"), request.get("Schema") or "public"
     if not table:
         raise invalid("Table must be provided.")  # assumed
-    given = cast("Mapping[str, Any]", request)
-    rows = _rows(data, call, given, _COLUMNS, table=table, schema=schema)
+    rows = _rows(data, call, request, _COLUMNS, table=table, schema=schema)
     columns = [_described(row, table, schema) for row in rows]
-    answer = {"TableName": table, **_paged(columns, given, "ColumnList")}
-    return cast("shapes.DescribeTableResponse", answer)
+    shown, token = _paged(columns, request)
+    return present({"TableName": table, "ColumnList": shown, "NextToken": token})
 
 
-def _described(row: Sequence[Any], table: str, schema: str) -> dict[str, Any]:
+def _described(row: Sequence[Any], table: str, schema: str) -> shapes.ColumnMetadata:
     name, kind, modifier, not_null, default = row
     length, precision, scale = _LENGTHS.get(kind, 0), _DIGITS.get(kind, 0), 0
     if kind in ("varchar", "bpchar") and modifier > 0:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from typing import Any
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
@@ -20,11 +20,17 @@ def get_statement_result(
     data: RedshiftData, call: Call, request: shapes.GetStatementResultRequest
 ) -> shapes.GetStatementResultResponse:
     """Return a page of a result as typed fields. Source: API_GetStatementResult."""
-    statement, kept, rows, token = _page(data, call, cast("Mapping[str, Any]", request))
+    statement, kept, rows, token = _page(data, call, request)
     if statement.result_format != "JSON":
         raise invalid("The result is CSV; use GetStatementResultV2.")  # assumed
-    answer = {**_common(kept, token), "Records": [fields_of(row) for row in rows]}
-    return cast("shapes.GetStatementResultResponse", answer)
+    answer: shapes.GetStatementResultResponse = {
+        "ColumnMetadata": kept.columns,
+        "TotalNumRows": len(kept.rows),
+        "Records": [fields_of(row) for row in rows],
+    }
+    if token:
+        answer["NextToken"] = token
+    return answer
 
 
 @operation("GetStatementResultV2")
@@ -32,16 +38,25 @@ def get_statement_result_v2(
     data: RedshiftData, call: Call, request: shapes.GetStatementResultV2Request
 ) -> shapes.GetStatementResultV2Response:
     """Return a page of a result as CSV. Source: API_GetStatementResultV2."""
-    statement, kept, rows, token = _page(data, call, cast("Mapping[str, Any]", request))
+    statement, kept, rows, token = _page(data, call, request)
     if statement.result_format != "CSV":
         raise invalid("The result is JSON; use GetStatementResult.")  # assumed
     text = csv_of(kept, rows, first=not request.get("NextToken"))
-    answer = {**_common(kept, token), "Records": [{"CSVRecords": text}], "ResultFormat": "CSV"}
-    return cast("shapes.GetStatementResultV2Response", answer)
+    answer: shapes.GetStatementResultV2Response = {
+        "ColumnMetadata": kept.columns,
+        "TotalNumRows": len(kept.rows),
+        "Records": [{"CSVRecords": text}],
+        "ResultFormat": "CSV",
+    }
+    if token:
+        answer["NextToken"] = token
+    return answer
 
 
 def _page(
-    data: RedshiftData, call: Call, request: Mapping[str, Any]
+    data: RedshiftData,
+    call: Call,
+    request: shapes.GetStatementResultRequest | shapes.GetStatementResultV2Request,
 ) -> tuple[Statement, Kept, Sequence[Any], str | None]:
     """Return a statement, its result, the rows of a page, and the next page's token. Raises AwsError."""
     statement, number = data.find(call, request["Id"])
@@ -57,8 +72,3 @@ def _page(
     except BadMarker:
         raise invalid("Invalid NextToken.") from None
     return statement, kept, rows, token
-
-
-def _common(kept: Kept, token: str | None) -> dict[str, Any]:
-    answer: dict[str, Any] = {"ColumnMetadata": kept.columns, "TotalNumRows": len(kept.rows)}
-    return {**answer, "NextToken": token} if token else answer

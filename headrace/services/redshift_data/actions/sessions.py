@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
-
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, moment, page_of, present
@@ -19,32 +16,36 @@ def list_sessions(
     data: RedshiftData, call: Call, request: shapes.ListSessionsRequest
 ) -> shapes.ListSessionsResponse:
     """Return the open sessions, newest first. Source: API_ListSessions."""
-    given = cast("Mapping[str, Any]", request)
     shown = [_shown(held) for held in data.sessions.all(call.account, call.region)]
     wanted = ("SessionId", "Status", "ClusterIdentifier", "WorkgroupName", "Database")
-    found = [item for item in shown if all(item.get(n) == given[n] for n in wanted if given.get(n))]
+    found = [
+        item
+        for item in shown
+        if all(item.get(n) == request.get(n) for n in wanted if request.get(n))
+    ]
     try:
         page, token = page_of(
             found, request.get("NextToken"), request.get("MaxResults") or STATEMENTS_PER_PAGE
         )
     except BadMarker:
         raise invalid("Invalid NextToken.") from None
-    return cast("shapes.ListSessionsResponse", present({"Sessions": page, "NextToken": token}))
+    return present({"Sessions": page, "NextToken": token})
 
 
-def _shown(held: Held) -> dict[str, Any]:
+def _shown(held: Held) -> shapes.SessionData:
     opened = held.opened_by
     name = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
-    shown: dict[str, Any] = {
-        "SessionId": held.id,
-        "Status": "BUSY" if held.statement_id else "AVAILABLE",
-        "CreatedAt": moment(held.created_ms),
-        "UpdatedAt": moment(held.updated_ms),
-        "Database": opened.database,
-        "DbUser": opened.db_user or None,
-        name: opened.target_name,
-        "SessionAliveSeconds": held.keep_s,
-        "SessionTtl": moment(held.ends_ms),
-        "CurrentStatementId": held.statement_id or None,
-    }
-    return present(shown)
+    return present(
+        {
+            "SessionId": held.id,
+            "Status": "BUSY" if held.statement_id else "AVAILABLE",
+            "CreatedAt": moment(held.created_ms),
+            "UpdatedAt": moment(held.updated_ms),
+            "Database": opened.database,
+            "DbUser": opened.db_user or None,
+            name: opened.target_name,
+            "SessionAliveSeconds": held.keep_s,
+            "SessionTtl": moment(held.ends_ms),
+            "CurrentStatementId": held.statement_id or None,
+        }
+    )

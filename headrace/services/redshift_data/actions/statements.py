@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import TypedDict
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
@@ -19,9 +18,8 @@ def execute_statement(
     data: RedshiftData, call: Call, request: shapes.ExecuteStatementInput
 ) -> shapes.ExecuteStatementOutput:
     """Begin to run one statement. Source: API_ExecuteStatement."""
-    given = cast("Mapping[str, Any]", request)
-    statement = data.execute(call, given, [request["Sql"]], is_batch=False)
-    return cast("shapes.ExecuteStatementOutput", _begun(data, given, statement))
+    statement = data.execute(call, request, [request["Sql"]], is_batch=False)
+    return _begun(data, request, statement)
 
 
 @operation("BatchExecuteStatement")
@@ -29,43 +27,53 @@ def batch_execute_statement(
     data: RedshiftData, call: Call, request: shapes.BatchExecuteStatementInput
 ) -> shapes.BatchExecuteStatementOutput:
     """Begin to run statements one after the other, as one transaction. Source: API_BatchExecuteStatement."""
-    given = cast("Mapping[str, Any]", request)
-    statement = data.execute(call, given, list(request["Sqls"]), is_batch=True)
-    return cast("shapes.BatchExecuteStatementOutput", _begun(data, given, statement))
+    statement = data.execute(call, request, list(request["Sqls"]), is_batch=True)
+    return _begun(data, request, statement)
 
 
-def _begun(data: RedshiftData, given: Mapping[str, Any], statement: Statement) -> dict[str, Any]:
-    answer: dict[str, Any] = {
+def _begun(
+    data: RedshiftData,
+    request: shapes.ExecuteStatementInput | shapes.BatchExecuteStatementInput,
+    statement: Statement,
+) -> shapes.ExecuteStatementOutput:
+    answer: shapes.ExecuteStatementOutput = {
         "Id": statement.id,
         "CreatedAt": moment(statement.created_ms),
         "Database": statement.database,
-        **_target(statement),
-        **_who(statement),
-        **_session(statement),
+        **_owner(statement),
     }
-    if given.get("WaitTimeSeconds"):
-        data.wait(statement, int(given["WaitTimeSeconds"]))
-        answer |= {
-            "Status": statement.status,
-            "RedshiftPid": statement.pid,
-            "HasResultSet": statement.has_result,
-        }
+    wait_s = request.get("WaitTimeSeconds")
+    if wait_s:
+        data.wait(statement, int(wait_s))
+        answer["Status"] = statement.status
+        answer["RedshiftPid"] = statement.pid
+        answer["HasResultSet"] = statement.has_result
     return answer
 
 
-def _target(statement: Statement) -> dict[str, Any]:
-    name = "ClusterIdentifier" if statement.target == "cluster" else "WorkgroupName"
-    return {name: statement.target_name}
+class StatementOwner(TypedDict, total=False):
+    """The members of several answers that say where, in which session and as whom a statement runs."""
+
+    ClusterIdentifier: str
+    WorkgroupName: str
+    SecretArn: str
+    DbUser: str
+    SessionId: str
 
 
-def _session(statement: Statement) -> dict[str, str]:
-    return {"SessionId": statement.session_id} if statement.session_id else {}
-
-
-def _who(statement: Statement) -> dict[str, Any]:
+def _owner(statement: Statement) -> StatementOwner:
+    owner: StatementOwner = (
+        {"ClusterIdentifier": statement.target_name}
+        if statement.target == "cluster"
+        else {"WorkgroupName": statement.target_name}
+    )
     if statement.secret_arn:
-        return {"SecretArn": statement.secret_arn}
-    return {"DbUser": statement.db_user} if statement.db_user else {}
+        owner["SecretArn"] = statement.secret_arn
+    elif statement.db_user:
+        owner["DbUser"] = statement.db_user
+    if statement.session_id:
+        owner["SessionId"] = statement.session_id
+    return owner
 
 
 @operation("DescribeStatement")
@@ -75,62 +83,64 @@ def describe_statement(
     """Return a statement's status. Source: API_DescribeStatement."""
     statement, number = data.find(call, request["Id"])
     data.wait(statement, int(request.get("WaitTimeSeconds", 0)))
-    answer: dict[str, Any] = {
+    answer: shapes.DescribeStatementResponse = {
         "Id": request["Id"],
         "Database": statement.database,
-        **_target(statement),
-        **_who(statement),
-        **_session(statement),
+        **_owner(statement),
         "RedshiftPid": statement.pid,
         "ResultFormat": statement.result_format,
     }
     if number is not None or not statement.is_batch:
         part = statement.parts[number or 0]
-        answer |= _of_part(part) | {"QueryString": part.sql}
+        error = statement.error if number is None else part.error
+        answer = {**answer, **_of_part(part, request["Id"], error)}
         if number is None:
-            answer |= {
-                "Status": statement.status,
-                "UpdatedAt": moment(statement.updated_ms),
-                "Error": statement.error or None,
-            }
+            answer["Status"] = statement.status
+            answer["UpdatedAt"] = moment(statement.updated_ms)
     else:
-        answer |= {
+        answer = {
+            **answer,
             "Status": statement.status,
             "CreatedAt": moment(statement.created_ms),
             "UpdatedAt": moment(statement.updated_ms),
             "Duration": statement.duration_ns if statement.status in ENDED else -1,
-            "Error": statement.error or None,
             "HasResultSet": statement.has_result,
             "ResultRows": -1,
             "ResultSize": -1,
             "RedshiftQueryId": 0,
             "ExecutionMode": statement.mode,
             "SubStatements": [
-                present({"Id": statement.part_id(n), "QueryString": part.sql, **_of_part(part)})
+                _of_part(part, statement.part_id(n), part.error)
                 for n, part in enumerate(statement.parts)
             ],
         }
+        if statement.error:
+            answer["Error"] = statement.error
     if statement.parameters:
         answer["QueryParameters"] = _parameters(statement)
-    return cast("shapes.DescribeStatementResponse", present(answer))
+    return answer
 
 
-def _parameters(statement: Statement) -> list[dict[str, str]]:
+def _parameters(statement: Statement) -> list[shapes.SqlParameter]:
     return [{"name": name, "value": value} for name, value in statement.parameters]
 
 
-def _of_part(part: Part) -> dict[str, Any]:
-    return {
+def _of_part(part: Part, part_id: str, error: str) -> shapes.SubStatementData:
+    described: shapes.SubStatementData = {
+        "Id": part_id,
+        "QueryString": part.sql,
         "Status": part.status,
         "CreatedAt": moment(part.created_ms),
         "UpdatedAt": moment(part.updated_ms),
         "Duration": part.duration_ns if part.status in ENDED else -1,
-        "Error": part.error or None,
         "HasResultSet": part.has_result,
         "ResultRows": part.rows,
         "ResultSize": part.size_bytes,
         "RedshiftQueryId": part.query_id,
     }
+    if error:
+        described["Error"] = error
+    return described
 
 
 @operation("ListStatements")
@@ -147,7 +157,7 @@ def list_statements(
         and wanted in ("ALL", s.status)
         and s.name.startswith(request.get("StatementName", ""))
         and request.get("Database", s.database) == s.database
-        and _is_of(s, cast("Mapping[str, Any]", request))
+        and _is_of(s, request)
     ]
     try:
         shown, token = page_of(
@@ -155,20 +165,21 @@ def list_statements(
         )
     except BadMarker:
         raise invalid("Invalid NextToken.") from None
-    return cast(
-        "shapes.ListStatementsResponse",
-        present({"Statements": [_listed(s) for s in shown], "NextToken": token}),
+    return present({"Statements": [_listed(s) for s in shown], "NextToken": token})
+
+
+def _is_of(statement: Statement, request: shapes.ListStatementsRequest) -> bool:
+    named = (
+        ("cluster", request.get("ClusterIdentifier")),
+        ("workgroup", request.get("WorkgroupName")),
     )
-
-
-def _is_of(statement: Statement, request: Mapping[str, Any]) -> bool:
-    for name, kind in (("ClusterIdentifier", "cluster"), ("WorkgroupName", "workgroup")):
-        if request.get(name):
-            return (statement.target, statement.target_name) == (kind, request[name])
+    for kind, name in named:
+        if name:
+            return (statement.target, statement.target_name) == (kind, name)
     return True
 
 
-def _listed(statement: Statement) -> dict[str, Any]:
+def _listed(statement: Statement) -> shapes.StatementData:
     sqls = [part.sql for part in statement.parts]
     return present(
         {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
-from headrace.core.values import moment
+from headrace.core.values import moment, present
 from headrace.services.redshift_serverless.actions.pages import paged
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.errors import not_built
@@ -19,7 +18,7 @@ def create_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateNamespaceRequest
 ) -> shapes.CreateNamespaceResponse:
     """Create a namespace; it is AVAILABLE at once. Source: API_CreateNamespace."""
-    made = serverless.create_namespace(call, cast("Mapping[str, Any]", request))
+    made = serverless.create_namespace(call, request)
     return {"namespace": _shown(made)}
 
 
@@ -37,8 +36,8 @@ def list_namespaces(
 ) -> shapes.ListNamespacesResponse:
     """Return the namespaces of an account by name. Source: API_ListNamespaces."""
     shown = [_shown(item) for item in serverless.namespaces(call)]
-    page = paged(shown, cast("Mapping[str, Any]", request), "namespaces")
-    return cast("shapes.ListNamespacesResponse", page)
+    page, token = paged(shown, request)
+    return present({"namespaces": page, "nextToken": token})
 
 
 @operation("UpdateNamespace")
@@ -46,7 +45,7 @@ def update_namespace(
     serverless: RedshiftServerless, call: Call, request: shapes.UpdateNamespaceRequest
 ) -> shapes.UpdateNamespaceResponse:
     """Change the administrator or the roles. Source: API_UpdateNamespace."""
-    made = serverless.update_namespace(call, cast("Mapping[str, Any]", request))
+    made = serverless.update_namespace(call, request)
     return {"namespace": _shown(made)}
 
 
@@ -62,19 +61,22 @@ def delete_namespace(
 
 
 def _shown(namespace: Namespace, status: str = "AVAILABLE") -> shapes.Namespace:
-    shown: dict[str, Any] = {
-        "namespaceArn": namespace.arn,
-        "namespaceId": namespace.namespace_id,
-        "namespaceName": namespace.name,
-        "adminUsername": namespace.admin,
-        "dbName": namespace.database,
-        "iamRoles": namespace.roles,
-        "kmsKeyId": "AWS_OWNED_KMS_KEY",
-        "logExports": [],
-        "status": status,
-        "creationDate": moment(namespace.created_ms),
-        **namespace.settings,
-    }
+    shown = cast(
+        "shapes.Namespace",
+        {
+            "namespaceArn": namespace.arn,
+            "namespaceId": namespace.namespace_id,
+            "namespaceName": namespace.name,
+            "adminUsername": namespace.admin,
+            "dbName": namespace.database,
+            "iamRoles": namespace.roles,
+            "kmsKeyId": "AWS_OWNED_KMS_KEY",
+            "logExports": [],
+            "status": status,
+            "creationDate": moment(namespace.created_ms),
+            **namespace.settings,
+        },
+    )
     if namespace.default_role:
         shown["defaultIamRoleArn"] = namespace.default_role
-    return cast("shapes.Namespace", shown)
+    return shown

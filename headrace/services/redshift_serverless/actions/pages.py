@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeVar
 
-from headrace.core.values import BadMarker, page_of, present
+from headrace.aws.shapes import redshift_serverless as shapes
+from headrace.core.values import BadMarker, page_of
 from headrace.services.redshift_serverless.errors import invalid
 from headrace.services.redshift_serverless.limits import PAGE
 
+_T = TypeVar("_T")
 
-def paged(items: Sequence[Any], request: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an answer with a page of items in the member `name`, and the next page's token. Raises AwsError."""
+
+def paged(
+    items: Sequence[_T], request: shapes.ListNamespacesRequest | shapes.ListWorkgroupsRequest
+) -> tuple[list[_T], str | None]:
+    """Return a page and the token of the next. Raises AwsError."""
     try:
-        shown, token = page_of(items, request.get("nextToken"), request.get("maxResults") or PAGE)
+        return page_of(items, request.get("nextToken"), request.get("maxResults") or PAGE)
     except BadMarker:
         raise invalid("Invalid nextToken.") from None
-    return present({name: shown, "nextToken": token})

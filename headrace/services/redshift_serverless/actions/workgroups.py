@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_serverless as shapes
-from headrace.core.values import moment
+from headrace.core.values import moment, present
 from headrace.services.redshift_serverless.actions.pages import paged
 from headrace.services.redshift_serverless.backend import RedshiftServerless
 from headrace.services.redshift_serverless.state import Workgroup
@@ -18,7 +17,7 @@ def create_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.CreateWorkgroupRequest
 ) -> shapes.CreateWorkgroupResponse:
     """Create a workgroup, AVAILABLE at once; its PostgreSQL starts in the background. Source: API_CreateWorkgroup."""
-    made = serverless.create_workgroup(call, cast("Mapping[str, Any]", request))
+    made = serverless.create_workgroup(call, request)
     return {"workgroup": _shown(serverless, call, made)}
 
 
@@ -37,8 +36,8 @@ def list_workgroups(
 ) -> shapes.ListWorkgroupsResponse:
     """Return the workgroups of an account by name. Source: API_ListWorkgroups."""
     shown = [_shown(serverless, call, item) for item in serverless.workgroups(call)]
-    page = paged(shown, cast("Mapping[str, Any]", request), "workgroups")
-    return cast("shapes.ListWorkgroupsResponse", page)
+    page, token = paged(shown, request)
+    return present({"workgroups": page, "nextToken": token})
 
 
 @operation("UpdateWorkgroup")
@@ -46,7 +45,7 @@ def update_workgroup(
     serverless: RedshiftServerless, call: Call, request: shapes.UpdateWorkgroupRequest
 ) -> shapes.UpdateWorkgroupResponse:
     """Change a workgroup's settings, which headrace only shows. Source: API_UpdateWorkgroup."""
-    made = serverless.update_workgroup(call, cast("Mapping[str, Any]", request))
+    made = serverless.update_workgroup(call, request)
     return {"workgroup": _shown(serverless, call, made)}
 
 
@@ -62,17 +61,20 @@ def delete_workgroup(
 def _shown(
     serverless: RedshiftServerless, call: Call, workgroup: Workgroup, status: str = "AVAILABLE"
 ) -> shapes.Workgroup:
-    shown: dict[str, Any] = {
-        "workgroupArn": workgroup.arn,
-        "workgroupId": workgroup.workgroup_id,
-        "workgroupName": workgroup.name,
-        "namespaceName": workgroup.namespace,
-        "port": workgroup.port,
-        "status": status,
-        "creationDate": moment(workgroup.created_ms),
-        **workgroup.settings,
-    }
+    shown = cast(
+        "shapes.Workgroup",
+        {
+            "workgroupArn": workgroup.arn,
+            "workgroupId": workgroup.workgroup_id,
+            "workgroupName": workgroup.name,
+            "namespaceName": workgroup.namespace,
+            "port": workgroup.port,
+            "status": status,
+            "creationDate": moment(workgroup.created_ms),
+            **workgroup.settings,
+        },
+    )
     if status == "AVAILABLE":
         address, port = serverless.address(call, workgroup)
         shown["endpoint"] = {"address": address, "port": port, "vpcEndpoints": []}
-    return cast("shapes.Workgroup", shown)
+    return shown

@@ -1,7 +1,7 @@
 """The actions of buckets: create, describe, list, delete."""
 
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import NotRequired, TypedDict, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -18,7 +18,12 @@ from headrace.aws.shapes.s3 import (
     HeadBucketOutput,
     ListBucketsInput,
     ListBucketsOutput,
+    ObjectLockConfiguration,
+    OwnershipControls,
+    PublicAccessBlockConfiguration,
     PutBucketAclInput,
+    Tagging,
+    VersioningConfiguration,
 )
 from headrace.services.s3 import acls, limits
 from headrace.services.s3.backend import S3
@@ -70,7 +75,7 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
                 )
         else:
             region = stated or "us-east-1"
-            bucket = Bucket(call.account, region, call.now_ms, _first_configurations(request))
+            bucket = Bucket(call.account, region, call.now_ms, dict(_first_configurations(request)))
             grants = acls.of_bucket(request, bucket)
             if grants:
                 bucket.configurations[acls.NAME] = grants
@@ -83,9 +88,18 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
 OWNERSHIPS = ("BucketOwnerPreferred", "ObjectWriter", "BucketOwnerEnforced")
 
 
-def _first_configurations(request: CreateBucketInput) -> dict[str, Any]:
+class FirstConfigurations(TypedDict):
+    """The configurations of a new bucket."""
+
+    PublicAccessBlock: PublicAccessBlockConfiguration
+    BucketOwnershipControls: OwnershipControls
+    ObjectLockConfiguration: NotRequired[ObjectLockConfiguration]
+    BucketVersioning: NotRequired[VersioningConfiguration]
+    BucketTagging: NotRequired[Tagging]
+
+
+def _first_configurations(request: CreateBucketInput) -> FirstConfigurations:
     """Return a new bucket's configurations. Since April 2023 public access is blocked and ACLs are off."""
-    blocked = ("BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets")
     ownership = request.get("ObjectOwnership")
     if ownership is None:
         ownership = "BucketOwnerEnforced"
@@ -96,8 +110,13 @@ def _first_configurations(request: CreateBucketInput) -> dict[str, Any]:
             400,
             {"ArgumentName": "x-amz-object-ownership"},
         )
-    first: dict[str, Any] = {
-        "PublicAccessBlock": dict.fromkeys(blocked, True),
+    first: FirstConfigurations = {
+        "PublicAccessBlock": {
+            "BlockPublicAcls": True,
+            "IgnorePublicAcls": True,
+            "BlockPublicPolicy": True,
+            "RestrictPublicBuckets": True,
+        },
         "BucketOwnershipControls": {"Rules": [{"ObjectOwnership": ownership}]},
     }
     if request.get("ObjectLockEnabledForBucket") in (True, "true"):

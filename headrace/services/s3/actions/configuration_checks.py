@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call
+from headrace.aws.shapes import s3 as shapes
 from headrace.core.system_tags import are_set_now, is_refused, is_system
 from headrace.services.s3 import (
     encryption,
@@ -20,17 +21,19 @@ from headrace.services.s3.actions.buckets import OWNERSHIPS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
 from headrace.services.s3.policies import check_bucket_policy
-from headrace.services.s3.state import Bucket
+from headrace.services.s3.state import Bucket, NamesBucket
 from headrace.services.s3.writes import bad_tag, checked_tags
 
 
-def _check_one_rule(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
-    rules: list[dict[str, str]] = value.get("Rules") or []
+def _check_one_rule(value: shapes.OwnershipControls, request: NamesBucket, bucket: Bucket) -> None:
+    rules = value.get("Rules") or []
     if len(rules) != 1 or rules[0].get("ObjectOwnership") not in OWNERSHIPS:
         raise malformed_xml()
 
 
-def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+def _check_acceleration(
+    value: shapes.AccelerateConfiguration, request: NamesBucket, bucket: Bucket
+) -> None:
     if value.get("Status") not in ("Enabled", "Suspended"):
         raise malformed_xml()
     if "." in request["Bucket"]:
@@ -39,18 +42,24 @@ def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: 
         )
 
 
-def with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+class LifecycleWithSizes(shapes.BucketLifecycleConfiguration):
+    """A lifecycle configuration with the size below which objects stay where they are."""
+
+    TransitionDefaultMinimumObjectSize: str
+
+
+def with_sizes(value: shapes.BucketLifecycleConfiguration, sizes: str | None) -> LifecycleWithSizes:
     """Return lifecycle rules with the size below which objects stay where they are. Raises AwsError."""
     lifecycle.check(value)
-    sizes = request.get(lifecycle.SIZES) or lifecycle.DEFAULT_SIZES
+    sizes = sizes or lifecycle.DEFAULT_SIZES
     if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
         raise invalid_request(f"Invalid TransitionDefaultMinimumObjectSize found: {sizes}")
-    return {**value, lifecycle.SIZES: sizes}
+    return {**value, "TransitionDefaultMinimumObjectSize": sizes}
 
 
-def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+def _check_tags(value: shapes.Tagging, request: NamesBucket, bucket: Bucket) -> None:
     tags = _pairs_of(value)
-    held = dict(_pairs_of(bucket.configurations.get("BucketTagging") or {}))
+    held = dict(_pairs_of(bucket.configurations.get("BucketTagging")))
     # A requester sends AWS's own tags along as they are, or they would be removed.
     checked_tags(
         [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
@@ -61,28 +70,32 @@ def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) 
         raise bad_tag("System tags cannot be removed by requester", gone[0])
 
 
-def system_tags(value: Mapping[str, Any] | None) -> list[dict[str, str]]:
+def system_tags(value: shapes.Tagging | None) -> list[shapes.Tag]:
     """Return the tags that DeleteBucketTagging leaves there: AWS's own (assumed)."""
-    return [{"Key": k, "Value": v} for k, v in _pairs_of(value or {}) if is_refused(k)]
+    return [{"Key": k, "Value": v} for k, v in _pairs_of(value) if is_refused(k)]
 
 
-def _pairs_of(value: Mapping[str, Any]) -> list[tuple[str, str]]:
-    tags: list[dict[str, str]] = value.get("TagSet") or []
+def _pairs_of(value: shapes.Tagging | None) -> list[tuple[str, str]]:
+    tags = value.get("TagSet") or [] if value else []
     return [(tag.get("Key", ""), tag.get("Value", "")) for tag in tags]
 
 
-def _check_encryption(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+def _check_encryption(
+    value: shapes.ServerSideEncryptionConfiguration, request: NamesBucket, bucket: Bucket
+) -> None:
     encryption.check_configuration(value)
 
 
-def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
+def _check_payer(
+    value: shapes.RequestPaymentConfiguration, request: NamesBucket, bucket: Bucket
+) -> None:
     if value.get("Payer") not in ("Requester", "BucketOwner"):
         raise malformed_xml()
 
 
-def check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
+def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> None:
     """Refuse access logs whose bucket is missing, or of another region. Raises AwsError."""
-    enabled: dict[str, Any] = value.get("LoggingEnabled") or {}
+    enabled = value.get("LoggingEnabled")
     if not enabled:
         return
     target = str(enabled.get("TargetBucket"))
@@ -106,14 +119,14 @@ def check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
 
 
 def checked_replication(
-    s3: S3, call: Call, value: dict[str, Any], bucket: Bucket
-) -> dict[str, Any]:
+    s3: S3, call: Call, value: shapes.ReplicationConfiguration, bucket: Bucket
+) -> shapes.ReplicationConfiguration:
     """Return a replication's rules, each with an ID. Raises AwsError."""
     if bucket.versioning != "Enabled":
         raise invalid_request(
             "Versioning must be 'Enabled' on the bucket to apply a replication configuration"
         )
-    rules: list[dict[str, Any]] = value.get("Rules") or []
+    rules = value.get("Rules") or []
     if not rules:
         raise malformed_xml()
     for rule in rules:
@@ -121,14 +134,14 @@ def checked_replication(
         if not s3.has_bucket(target) or s3.bucket(target).versioning != "Enabled":
             raise invalid_request("Destination bucket must have versioning enabled.")
     # AWS gives a rule without an ID a random one.
-    named = [
+    named: list[shapes.ReplicationRule] = [
         {**rule, "ID": rule.get("ID") or f"{call.request_id}-{i}"} for i, rule in enumerate(rules)
     ]
     return {**value, "Rules": named}
 
 
-# By the configuration's name, with the value, the request, and the bucket. They raise AwsError.
-CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
+# By the configuration's name, with the value in its own shape, the request, and the bucket. They raise AwsError.
+CHECKS: dict[str, Callable[[Any, NamesBucket, Bucket], None]] = {
     encryption.NAME: _check_encryption,
     locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),
     "BucketOwnershipControls": _check_one_rule,
@@ -139,9 +152,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
 }
 
 
-def check_policy(s3: S3, call: Call, request: Mapping[str, Any]) -> None:
-    """Refuse a policy that AWS refuses. Raises AwsError, BucketNotFound."""
-    name = str(request["Bucket"])
+def check_policy(s3: S3, call: Call, name: str, text: str) -> None:
+    """Refuse a policy of a bucket that AWS refuses. Raises AwsError, BucketNotFound."""
     s3.bucket(name)
-    text = request.get("Policy", "")
     check_bucket_policy(text, name, functools.partial(s3.has_principal, call.account))

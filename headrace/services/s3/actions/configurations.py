@@ -1,10 +1,10 @@
 """The configurations of a bucket, such as its policy or its CORS rules: a table, and Put, Get and Delete for each row.
 
-Requests and answers stay plain dicts here, since the same three functions serve the shapes of all rows.
+The same three functions serve all rows: of a request they know what all rows share, and a value has its row's shape.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -31,6 +31,7 @@ from headrace.services.s3.actions.configuration_checks import (
     with_sizes,
 )
 from headrace.services.s3.backend import S3
+from headrace.services.s3.state import NamesBucket
 
 _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
@@ -145,18 +146,20 @@ _TABLE = [
 
 
 def _putter(row: Configuration) -> Action:
-    def put(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any] | None:
+    def put(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object] | None:
         if row.member == "Policy":
             # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
-            check_policy(s3, call, request)
+            check_policy(s3, call, str(request["Bucket"]), request.get("Policy", ""))
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
-            value = request.get(row.member, {})
+            value = cast("Any", request.get(row.member, {}))
+            kept: object = value
+            answer: Mapping[str, object] | None = None
             if row.name == cors.NAME:
                 cors.check(value)
             if row.name == notification_rules.NAME:
                 skips = request.get("SkipDestinationValidation") in (True, "true")
-                value = s3.notifications.checked(
+                kept = s3.notifications.checked(
                     request["Bucket"], value, account=bucket.account, skip_validation=skips
                 )
             if row.name in CHECKS:
@@ -164,21 +167,22 @@ def _putter(row: Configuration) -> Action:
             if row.name == "BucketLogging":
                 check_logging(s3, value, bucket)
             if row.name == "BucketReplication":
-                value = checked_replication(s3, call, value, bucket)
+                kept = checked_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
-                value = with_sizes(value, request)
+                sized = with_sizes(value, request.get(lifecycle.SIZES))
+                kept, answer = sized, {lifecycle.SIZES: sized["TransitionDefaultMinimumObjectSize"]}
             # Dates in lifecycle rules become text.
-            bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
+            bucket.configurations[row.name] = json.loads(json.dumps(kept, default=str))
             if row.name == "BucketTagging" and not value.get("TagSet"):
                 del bucket.configurations[row.name]
             s3.save_bucket(request["Bucket"], bucket)
-        return {lifecycle.SIZES: value[lifecycle.SIZES]} if row.name == lifecycle.NAME else None
+        return answer
 
     return operation(f"Put{row.name}")(put)
 
 
 def _getter(row: Configuration) -> Action:
-    def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    def get(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         bucket = s3.bucket(request["Bucket"])
         value = bucket.configurations.get(row.name)
         if value is None and row.default:
@@ -191,7 +195,7 @@ def _getter(row: Configuration) -> Action:
 
 
 def _deleter(row: Configuration) -> Action:
-    def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    def delete(s3: S3, call: Call, request: NamesBucket) -> None:
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
             gone = bucket.configurations.pop(row.name, None)

@@ -1,6 +1,5 @@
 """CopyObject, and the source object of every copy."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
@@ -183,9 +182,11 @@ _OF_THE_COPY = (
 )
 
 
-def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) -> dict[str, Any]:
+def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) -> dict[str, object]:
     """Return the copy's parameters, as PutObject takes them."""
-    params: dict[str, Any] = {name: request[name] for name in _OF_THE_COPY if name in request}
+    params: dict[str, object] = {
+        name: value for name, value in request.items() if name in _OF_THE_COPY
+    }
     if replace:
         params["Metadata"] = request.get("Metadata", {})
         for name in ("ContentType", *KEPT_HEADERS):
@@ -194,8 +195,9 @@ def _params(source: StoredObject, request: Mapping[str, Any], *, replace: bool) 
         params["Metadata"] = source.metadata
         params["ContentType"] = source.content_type
         params.update(source.headers)
-        if request.get("WebsiteRedirectLocation"):
-            params["WebsiteRedirectLocation"] = request["WebsiteRedirectLocation"]
+        elsewhere = request.get("WebsiteRedirectLocation")
+        if elsewhere:
+            params["WebsiteRedirectLocation"] = elsewhere
         else:
             params.pop("WebsiteRedirectLocation", None)
     if request.get("TaggingDirective") == "REPLACE":

@@ -1,6 +1,6 @@
 """DeleteObject and DeleteObjects."""
 
-from typing import Any, cast
+from typing import cast
 
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.operation import Call, operation
@@ -43,10 +43,9 @@ def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjec
             present = s3.files.find(request["Bucket"], request["Key"])
             if present is None or present.etag != match.strip('"'):
                 raise precondition_failed("If-Match")
-        done = _delete(
+        return _delete(
             s3, request["Bucket"], request["Key"], version_id, bypass=encryption.is_true(bypass)
         )
-    return cast("DeleteObjectOutput", done)
 
 
 # General-purpose buckets refuse these; observed in AWS's recorded answers.
@@ -58,13 +57,13 @@ _DIRECTORY_BUCKETS_ONLY = (
 
 def _delete(
     s3: S3, bucket: str, key: str, version_id: str | None, *, bypass: bool
-) -> dict[str, Any]:
+) -> DeleteObjectOutput:
     """Delete, and return the members VersionId and DeleteMarker as DeleteObject's answer has them."""
     if version_id is None:
         marker = s3.remove(bucket, key)
         return {} if marker is None else {"DeleteMarker": True, "VersionId": marker.version_id}
     removed = s3.remove_version(bucket, key, version_id, bypass=bypass)
-    answer: dict[str, Any] = {"VersionId": version_id}
+    answer: DeleteObjectOutput = {"VersionId": version_id}
     if isinstance(removed, Marker):
         answer["DeleteMarker"] = True
     return answer
@@ -108,5 +107,5 @@ def _delete_one(s3: S3, bucket: str, item: ObjectIdentifier, *, bypass: bool) ->
         entry["VersionId"] = version_id
     if done.get("DeleteMarker"):
         entry["DeleteMarker"] = True
-        entry["DeleteMarkerVersionId"] = done["VersionId"]
+        entry["DeleteMarkerVersionId"] = done.get("VersionId", "")
     return entry

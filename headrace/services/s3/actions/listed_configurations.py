@@ -10,16 +10,18 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.model import operation_model
 from headrace.aws.operation import Action, Call, operation
+from headrace.aws.shapes.s3 import InventoryConfiguration
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
 from headrace.services.s3.limits import LISTED_CONFIGURATIONS, LISTED_CONFIGURATIONS_PAGE
+from headrace.services.s3.state import NamesBucket, NamesConfiguration
 
 _BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
@@ -34,7 +36,7 @@ class Listed:
     """
 
     name: str
-    check: Callable[[dict[str, Any]], None] = lambda _: None
+    check: Callable[[Any], None] = lambda _: None
 
     @property
     def member(self) -> str:
@@ -42,7 +44,7 @@ class Listed:
         return f"{self.name}Configuration"
 
 
-def _check_inventory(value: dict[str, Any]) -> None:
+def _check_inventory(value: InventoryConfiguration) -> None:
     target = value["Destination"]["S3BucketDestination"]
     if not _BUCKET_ARN.fullmatch(str(target.get("Bucket"))):
         raise AwsError("InvalidS3DestinationBucket", "Invalid bucket ARN.")
@@ -59,8 +61,8 @@ _KINDS = [
 def _putter(kind: Listed) -> Action:
     name = f"PutBucket{kind.member}"
 
-    def put(s3: S3, call: Call, request: dict[str, Any]) -> None:
-        value: dict[str, Any] = request[kind.member]
+    def put(s3: S3, call: Call, request: NamesConfiguration) -> None:
+        value = cast("dict[str, Any]", request)[kind.member]
         shape = cast("Any", operation_model("s3", name)).input_shape.members[kind.member]
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
@@ -87,14 +89,14 @@ def _putter(kind: Listed) -> Action:
 
 
 def _getter(kind: Listed) -> Action:
-    def get(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    def get(s3: S3, call: Call, request: NamesConfiguration) -> Mapping[str, object]:
         return {kind.member: _found(s3, kind, request)}
 
     return operation(f"GetBucket{kind.member}")(get)
 
 
 def _deleter(kind: Listed) -> Action:
-    def delete(s3: S3, call: Call, request: dict[str, Any]) -> None:
+    def delete(s3: S3, call: Call, request: NamesConfiguration) -> None:
         with s3.lock:
             _found(s3, kind, request)
             bucket = s3.bucket(request["Bucket"])
@@ -107,13 +109,13 @@ def _deleter(kind: Listed) -> Action:
 
 
 def _lister(kind: Listed) -> Action:
-    def list_all(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    def list_all(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
         token = request.get("ContinuationToken")
         after = "" if token is None else _opened(token)
         names = sorted(name for name in kept if name > after)
         page = names[:LISTED_CONFIGURATIONS_PAGE]
-        answer: dict[str, Any] = {"IsTruncated": len(page) < len(names)}
+        answer: dict[str, object] = {"IsTruncated": len(page) < len(names)}
         if token is not None:
             answer["ContinuationToken"] = token
         if page:
@@ -125,7 +127,7 @@ def _lister(kind: Listed) -> Action:
     return operation(f"ListBucket{kind.member}s")(list_all)
 
 
-def _found(s3: S3, kind: Listed, request: dict[str, Any]) -> dict[str, Any]:
+def _found(s3: S3, kind: Listed, request: NamesConfiguration) -> Mapping[str, object]:
     kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
     if request["Id"] not in kept:
         raise AwsError("NoSuchConfiguration", "The specified configuration does not exist.", 404)

@@ -5,7 +5,7 @@ import binascii
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote
 
 from headrace.aws.operation import Call, operation
@@ -258,14 +258,15 @@ def _page_of_versions(
     return page
 
 
-def _version(listed: Listed, encode: Callable[[str], str]) -> dict[str, Any]:
+def _version(listed: Listed, encode: Callable[[str], str]) -> ObjectVersion | DeleteMarkerEntry:
     version = listed.version
     if isinstance(version, StoredObject):
-        entry = cast("dict[str, Any]", _content(version, encode, owner=True))
+        entry = cast("ObjectVersion", _content(version, encode, owner=True))
     else:
-        entry = {
+        entry: ObjectVersion | DeleteMarkerEntry = {
             "Key": encode(version.key),
             "LastModified": moment(version.last_modified_ms),
             "Owner": OWNER,
         }
-    return {**entry, "VersionId": version.version_id, "IsLatest": listed.is_latest}
+    entry["VersionId"], entry["IsLatest"] = version.version_id, listed.is_latest
+    return entry

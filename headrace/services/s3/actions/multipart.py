@@ -35,7 +35,14 @@ from headrace.services.s3.files import copy_file, md5_of_file
 from headrace.services.s3.names import check_key
 from headrace.services.s3.notifications import CREATED_MULTIPART
 from headrace.services.s3.owner import OWNER
-from headrace.services.s3.state import NULL_VERSION, Part, StoredObject, Upload
+from headrace.services.s3.state import (
+    NULL_VERSION,
+    EncryptionMembers,
+    ObjectFields,
+    Part,
+    StoredObject,
+    Upload,
+)
 from headrace.services.s3.writes import described_by, described_in
 
 
@@ -171,15 +178,16 @@ def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, st
     return {**stored.checksums, "ChecksumType": stored.checksum_type}
 
 
-def _without_key(members: dict[str, Any]) -> dict[str, Any]:
+def _without_key(members: EncryptionMembers) -> EncryptionMembers:
     """Return the members without a customer's key, which CompleteMultipartUpload does not name."""
-    return {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
+    shown = {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
+    return cast("EncryptionMembers", shown)
 
 
-def _described(upload: Upload) -> dict[str, Any]:
+def _described(upload: Upload) -> ObjectFields:
     """Return the fields of the object that the upload was begun with; uploads of before have their parameters."""
     found = upload.params.get("described")
-    return dict(found) if found is not None else described_by(upload.params)
+    return cast("ObjectFields", dict(found)) if found is not None else described_by(upload.params)
 
 
 def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -13,6 +13,7 @@ from headrace.aws.shapes.s3 import (
     GetObjectAclOutput,
     GetObjectAttributesInput,
     GetObjectAttributesOutput,
+    GetObjectAttributesParts,
     GetObjectInput,
     GetObjectOutput,
     GetObjectTaggingInput,
@@ -20,6 +21,7 @@ from headrace.aws.shapes.s3 import (
     Grant,
     HeadObjectInput,
     HeadObjectOutput,
+    ObjectPart,
     PutObjectAclInput,
     PutObjectAclOutput,
     PutObjectInput,
@@ -58,7 +60,13 @@ def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
     return cast("PutObjectOutput", answer)
 
 
-def _version_id(s3: S3, stored: StoredObject) -> dict[str, Any]:
+class VersionMember(TypedDict, total=False):
+    """The member of several answers that names the version."""
+
+    VersionId: str
+
+
+def _version_id(s3: S3, stored: StoredObject) -> VersionMember:
     """Return the member of answers in buckets that keep versions, or did once."""
     return {"VersionId": stored.version_id} if s3.bucket(stored.bucket).versioning else {}
 
@@ -138,7 +146,7 @@ def put_object_tagging(
         stored = found_or_marker(s3, request)
         s3.update(replace(stored, tags=tags))
         s3.notify(TAGGED, stored)
-    return cast("PutObjectTaggingOutput", _version_id(s3, stored))
+    return {**_version_id(s3, stored)}
 
 
 @operation("DeleteObjectTagging")
@@ -150,7 +158,7 @@ def delete_object_tagging(
         stored = found_or_marker(s3, request)
         s3.update(replace(stored, tags={}))
         s3.notify(UNTAGGED, stored)
-    return cast("DeleteObjectTaggingOutput", _version_id(s3, stored))
+    return {**_version_id(s3, stored)}
 
 
 def _checksum(stored: StoredObject) -> dict[str, str] | None:
@@ -160,7 +168,9 @@ def _checksum(stored: StoredObject) -> dict[str, str] | None:
     return {**bare, "ChecksumType": reads.type_of(stored)}
 
 
-def _parts(stored: StoredObject, request: GetObjectAttributesInput) -> dict[str, Any] | None:
+def _parts(
+    stored: StoredObject, request: GetObjectAttributesInput
+) -> GetObjectAttributesParts | None:
     """Return the parts of an object; each is listed only where it has a checksum of its own, as on AWS."""
     if not stored.parts:
         return None
@@ -183,7 +193,7 @@ def _parts(stored: StoredObject, request: GetObjectAttributesInput) -> dict[str,
         "NextPartNumberMarker": after + len(page),
         "MaxParts": limit,
         "IsTruncated": after + len(page) < len(every),
-        "Parts": page,
+        "Parts": cast("list[ObjectPart]", page),
     }
 
 
@@ -211,7 +221,7 @@ def get_object_attributes(
     }
     answer = {name: known[name] for name in wanted if known[name] is not None}
     answer["LastModified"] = datetime.fromtimestamp(stored.last_modified_ms // 1000, UTC)
-    answer |= _version_id(s3, stored)
+    answer.update(_version_id(s3, stored))
     return cast("GetObjectAttributesOutput", answer)
 
 
