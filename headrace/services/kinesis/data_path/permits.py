@@ -20,7 +20,7 @@ _KEY_ACTIONS = {
 
 
 def ask(permit: Permit | None, stream: Stream, operation: str, keys: StreamKeys) -> None:
-    """Check the permission for PutRecord, PutRecords or GetRecords on a stream. Raises AwsError.
+    """Record that the caller uses PutRecord, PutRecords or GetRecords, and check that it may. Raises AwsError.
 
     `permit` is None for the account itself: it needs no permission, but it does need a key that can be used.
     """

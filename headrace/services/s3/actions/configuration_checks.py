@@ -1,4 +1,4 @@
-"""Checks what is put as a configuration of a bucket, and completes it as AWS does."""
+"""Checks new configurations of a bucket, and fills in defaults as AWS does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _check_acceleration(value: dict[str, Any], request: dict[str, Any], bucket: 
 
 
 def with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Return lifecycle rules with the size below which objects stay where they are. Raises AwsError."""
+    """Return lifecycle rules with their TransitionDefaultMinimumObjectSize. Raises AwsError."""
     lifecycle.check(value)
     sizes = request.get(lifecycle.SIZES) or lifecycle.DEFAULT_SIZES
     if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
@@ -51,7 +51,7 @@ def with_sizes(value: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]
 def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) -> None:
     tags = _pairs_of(value)
     held = dict(_pairs_of(bucket.configurations.get("BucketTagging") or {}))
-    # A requester sends AWS's own tags along as they are, or they would be removed.
+    # PutBucketTagging replaces all tags, so the request must repeat AWS's own tags unchanged.
     checked_tags(
         [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
         "System tags cannot be added/updated by requester",
@@ -62,7 +62,7 @@ def _check_tags(value: dict[str, Any], request: dict[str, Any], bucket: Bucket) 
 
 
 def system_tags(value: Mapping[str, Any] | None) -> list[dict[str, str]]:
-    """Return the tags that DeleteBucketTagging leaves there: AWS's own (assumed)."""
+    """Return the tags that DeleteBucketTagging does not remove: AWS's own tags (assumed)."""
     return [{"Key": k, "Value": v} for k, v in _pairs_of(value or {}) if is_refused(k)]
 
 
@@ -81,7 +81,7 @@ def _check_payer(value: dict[str, Any], request: dict[str, Any], bucket: Bucket)
 
 
 def check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
-    """Refuse access logs whose bucket is missing, or of another region. Raises AwsError."""
+    """Refuse access logging to a bucket that is missing or in another region. Raises AwsError."""
     enabled: dict[str, Any] = value.get("LoggingEnabled") or {}
     if not enabled:
         return
@@ -95,7 +95,7 @@ def check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
         )
     there = s3.bucket(target).region
     if there != bucket.region:
-        # The code and the blank at the end are AWS's.
+        # The spelling of the code and the space at the end of the message are AWS's.
         source = {} if bucket.region == "us-east-1" else {"SourceBucketLocation": bucket.region}
         raise AwsError(
             "CrossLocationLoggingProhibitted",
@@ -108,7 +108,7 @@ def check_logging(s3: S3, value: dict[str, Any], bucket: Bucket) -> None:
 def checked_replication(
     s3: S3, call: Call, value: dict[str, Any], bucket: Bucket
 ) -> dict[str, Any]:
-    """Return a replication's rules, each with an ID. Raises AwsError."""
+    """Return a checked replication configuration in which each rule has an ID. Raises AwsError."""
     if bucket.versioning != "Enabled":
         raise invalid_request(
             "Versioning must be 'Enabled' on the bucket to apply a replication configuration"
@@ -120,14 +120,14 @@ def checked_replication(
         target = str(rule.get("Destination", {}).get("Bucket", "")).rpartition(":::")[2]
         if not s3.has_bucket(target) or s3.bucket(target).versioning != "Enabled":
             raise invalid_request("Destination bucket must have versioning enabled.")
-    # AWS gives a rule without an ID a random one.
+    # AWS gives a random ID to a rule that has none.
     named = [
         {**rule, "ID": rule.get("ID") or f"{call.request_id}-{i}"} for i, rule in enumerate(rules)
     ]
     return {**value, "Rules": named}
 
 
-# By the configuration's name, with the value, the request, and the bucket. They raise AwsError.
+# The configuration's name -> its check, which takes the value, the request and the bucket and raises AwsError.
 CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any], Bucket], None]] = {
     encryption.NAME: _check_encryption,
     locks.NAME: lambda value, _, bucket: locks.check_configuration(value, bucket),

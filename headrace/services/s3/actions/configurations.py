@@ -1,6 +1,6 @@
-"""The configurations of a bucket, such as its policy or its CORS rules: a table, and Put, Get and Delete for each row.
+"""Put, Get and Delete of each configuration of a bucket, such as its policy or its CORS rules, made from one table.
 
-Requests and answers stay plain dicts here, since the same three functions serve the shapes of all rows.
+Requests and responses are plain dicts here, because the same three functions serve all configurations.
 """
 
 import json
@@ -37,16 +37,16 @@ _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A sub-resource of a bucket.
+    """A kind of bucket configuration (AWS: a sub-resource of a bucket).
 
     Attributes:
-        name: as in Put<name>, Get<name>, Delete<name>.
-        member: the member of the Put's input that has the value.
-        flat: whether the Get's output has the members of the value, not the value as one member.
-        missing: the error code when there is no value; "" for an empty output.
+        name: the name in Put<name>, Get<name> and Delete<name>.
+        member: the member of Put's input that holds the value.
+        flat: whether the members of the value are members of Get's output; otherwise the value is one member.
+        missing: the error code of Get when there is no value; "" when Get then returns an empty output.
         sentence: the message of that error.
         deletable: whether there is a Delete operation.
-        delete_name: its name, where that is not Delete<name>.
+        delete_name: the name of the Delete operation if it is not Delete<name>.
         default: the JSON of the value that a bucket has before any Put.
     """
 
@@ -147,7 +147,7 @@ _TABLE = [
 def _putter(row: Configuration) -> Action:
     def put(s3: S3, call: Call, request: dict[str, Any]) -> dict[str, Any] | None:
         if row.member == "Policy":
-            # Before the lock: whom it names, IAM knows, which may be deleting somebody and wait for this lock.
+            # Check before taking the lock: the check asks IAM, which may itself wait for this lock.
             check_policy(s3, call, request)
         with s3.lock:
             bucket = s3.bucket(request["Bucket"])
@@ -167,7 +167,7 @@ def _putter(row: Configuration) -> Action:
                 value = checked_replication(s3, call, value, bucket)
             if row.name == lifecycle.NAME:
                 value = with_sizes(value, request)
-            # Dates in lifecycle rules become text.
+            # This turns the dates in lifecycle rules into text.
             bucket.configurations[row.name] = json.loads(json.dumps(value, default=str))
             if row.name == "BucketTagging" and not value.get("TagSet"):
                 del bucket.configurations[row.name]
@@ -212,7 +212,7 @@ def _actions(row: Configuration) -> list[Action]:
 
 @operation("PutBucketVersioning")
 def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput) -> None:
-    """Begin to keep versions, or go on without. Deleting with MFA is declared only. Source: API_PutBucketVersioning."""
+    """Enable or suspend versioning. MFA delete is stored but not enforced. Source: API_PutBucketVersioning."""
     with s3.lock, s3.files.lock:
         bucket = s3.bucket(request["Bucket"])
         given = request["VersioningConfiguration"]
@@ -242,7 +242,7 @@ def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput)
 def get_bucket_versioning(
     s3: S3, call: Call, request: GetBucketVersioningInput
 ) -> GetBucketVersioningOutput:
-    """Return whether a bucket keeps versions; nothing when it never did. Source: API_GetBucketVersioning."""
+    """Return the versioning status; it is empty if versioning was never enabled. Source: API_GetBucketVersioning."""
     kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
     return cast("GetBucketVersioningOutput", kept or {})
 
@@ -251,7 +251,7 @@ def get_bucket_versioning(
 def get_bucket_policy_status(
     s3: S3, call: Call, request: GetBucketPolicyStatusInput
 ) -> GetBucketPolicyStatusOutput:
-    """Return whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
+    """Return whether a bucket's policy makes the bucket public. Source: API_GetBucketPolicyStatus."""
     policy = s3.bucket(request["Bucket"]).configurations.get("BucketPolicy")
     if policy is None:
         raise AwsError(
