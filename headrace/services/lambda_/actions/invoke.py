@@ -1,4 +1,4 @@
-"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and downloads of packages."""
+"""Invoke, InvokeAsync and InvokeWithResponseStream, whose HTTP bodies are payloads, and the download of packages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TYPES = ("RequestResponse", "Event", "DryRun")
 
 
 def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
-    """Answer the invoking operations and package downloads; None for everything else.
+    """Answer invocations and package downloads; return None for any other request.
 
     Raises AwsError, FunctionNotFound, FunctionThrottled.
     """
@@ -64,7 +64,7 @@ def answer_raw(lambda_: Lambda, request: HttpRequest) -> HttpResponse | None:
 
 @dataclass(frozen=True, slots=True)
 class _InvokeRequest:
-    """An invocation as its path, headers and query describe it."""
+    """An invocation's parameters, from the path, the headers and the query of its request."""
 
     ref: FunctionRef
     invocation_type: str
@@ -112,7 +112,7 @@ def _parse(
 
 
 def _check_caller(lambda_: Lambda, ref: FunctionRef, account: str) -> None:
-    """Refuse a caller of another account whom no resource policy allows it. Raises AwsError."""
+    """Refuse a caller from another account unless the function's resource policy allows it. Raises AwsError."""
     function = lambda_.functions.find(ref)
     caller = Caller(account=account)
     if function is None or not allows(function, ref.qualifier, INVOKE, caller):
@@ -144,7 +144,7 @@ def _invoke(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _invoke_async(lambda_: Lambda, request: HttpRequest, name: str) -> HttpResponse:
-    """InvokeAsync, which AWS has deprecated: an Event invocation in another form."""
+    """Answer InvokeAsync, a deprecated form of Invoke with the invocation type Event."""
     asked = _parse(lambda_, request, name, operation_name="InvokeAsync", invocation_type="Event")
     run(
         lambda_,
@@ -182,7 +182,7 @@ def _invoke_streaming(lambda_: Lambda, request: HttpRequest, name: str) -> HttpR
 
 
 def _frames(stream: AnswerStream, *, wants_log: bool) -> Iterator[bytes]:
-    """Yield PayloadChunk events, and InvokeComplete at the end."""
+    """Yield PayloadChunk events, then InvokeComplete."""
     for item in stream.items():
         if isinstance(item, Part):
             if item.data:
@@ -214,7 +214,7 @@ _RAW_POSTS = (
 
 @operation("Invoke")
 def invoke(lambda_: Lambda, call: Call, request: InvokeInput) -> InvokeOutput:
-    """Invoke a function in process, through the control plane."""
+    """Answer Invoke for calls inside this process."""
     ref = parse_function(
         request["FunctionName"],
         account=call.account,
@@ -254,7 +254,7 @@ def run(
     request_id: str,
     trace_id: str = "",
 ) -> InvokeResult | None:
-    """Run, queue or only check an invocation; None for the last two.
+    """Run, queue or only check an invocation. Return its result if it ran, otherwise None.
 
     Raises AwsError, FunctionNotFound, FunctionThrottled.
     """
@@ -283,7 +283,7 @@ def _bad_type(invocation_type: str, known: str) -> AwsError:
 
 
 def _check(payload: bytes, invocation_type: str, client_context: str) -> tuple[bytes, str]:
-    """Return the event and the client context in the Runtime API's form. Raises AwsError."""
+    """Check the payload; return the event and the client context for the Runtime API. Raises AwsError."""
     if len(payload) > _limit(invocation_type):
         raise too_large(len(payload), _limit(invocation_type), invocation_type)
     payload = payload or b"{}"
@@ -303,7 +303,7 @@ def _check_json(payload: bytes) -> None:
 
 
 def _client_context(encoded: str) -> str:
-    """Return the client context as the Runtime API's header wants it: JSON on one line."""
+    """Return the client context for the Runtime API's header: JSON on one line."""
     if not encoded:
         return ""
     try:
@@ -312,5 +312,5 @@ def _client_context(encoded: str) -> str:
         raise invalid_request_content(
             "Client context must be a valid Base64-encoded JSON object."
         ) from error
-    # ASCII only, as header values are.
+    # Header values must be ASCII.
     return json.dumps(decoded, separators=(",", ":"))

@@ -48,14 +48,14 @@ def _arn(call: Call, name: str) -> str:
 
 
 def version_arn(call: Call, name: str, number: int) -> str:
-    """Return the ARN of a version of the layer with a name or an ARN. Raises AwsError."""
+    """Return the ARN of a version of a layer, which is given by name or ARN. Raises AwsError."""
     if number < 1:
         raise invalid_parameter("Layer Version Cannot be less than 1")
     return f"{_arn(call, name)}:{number}"
 
 
 def _output(lambda_: Lambda, version: dict[str, Any]) -> Any:
-    """Return a layer version, which Publish- and GetLayerVersion answer with alike."""
+    """Return a layer version in the form of responses to PublishLayerVersion and GetLayerVersion."""
     output = {name: value for name, value in version.items() if name not in _PRIVATE}
     digest: str = version["digest"]
     output["Content"] = {
@@ -71,7 +71,7 @@ def _listed(version: dict[str, Any]) -> dict[str, Any]:
 
 
 def _suits(version: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
-    """Whether a layer version says that it runs with the runtime and on the architecture that are asked for."""
+    """Whether a layer version names the requested runtime and architecture as compatible."""
     runtime, architecture = (
         request.get("CompatibleRuntime"),
         request.get("CompatibleArchitecture"),
@@ -85,7 +85,7 @@ def _suits(version: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
 def publish_layer_version(
     lambda_: Lambda, call: Call, request: PublishLayerVersionInput
 ) -> PublishLayerVersionOutput:
-    """Store a new version of a layer."""
+    """Publish a new version of a layer."""
     package = lambda_.code.add(request["Content"])
     members = cast("Mapping[str, Any]", request)
     described = ("Description", "CompatibleRuntimes", "LicenseInfo", "CompatibleArchitectures")
@@ -126,13 +126,13 @@ def _get(lambda_: Lambda, arn: str) -> Any:
 
 @operation("DeleteLayerVersion")
 def delete_layer_version(lambda_: Lambda, call: Call, request: DeleteLayerVersionInput) -> None:
-    """Remove one version; a missing one is no error."""
+    """Remove one version. A missing version is not an error."""
     lambda_.layers.delete(version_arn(call, request["LayerName"], request["VersionNumber"]))
 
 
 @operation("ListLayers")
 def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLayersOutput:
-    """Return every layer with its newest version."""
+    """Return every layer with its latest version."""
     layers = [
         {
             "LayerName": version["LayerArn"].rpartition(":")[2],
