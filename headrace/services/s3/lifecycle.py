@@ -102,7 +102,7 @@ def rules_of(bucket: Bucket) -> list[dict[str, Any]]:
     return [rule for rule in rules if rule["Status"] == "Enabled"]
 
 
-def is_meant(rule: Mapping[str, Any], stored: StoredObject) -> bool:
+def matches(rule: Mapping[str, Any], stored: StoredObject) -> bool:
     """Whether an object matches a rule's filter."""
     return all(_is_met(name, value, stored) for name, value in _conditions(rule))
 
@@ -168,7 +168,7 @@ def expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
     found: list[tuple[int, str]] = []
     for rule in rules_of(bucket):
         when = due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
-        if when is not None and is_meant(rule, stored):
+        if when is not None and matches(rule, stored):
             found.append((when, str(rule.get("ID") or "")))
     return min(found, default=None)
 
@@ -191,7 +191,7 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
         return ""
     due: list[tuple[int, str]] = []
     for rule in rules_of(bucket):
-        if is_meant(rule, stored):
+        if matches(rule, stored):
             for transition in rule.get("Transitions") or ():
                 when = due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:

@@ -26,7 +26,7 @@ from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
 from headrace.services.s3.state import Bucket, StoredObject
-from headrace.services.s3.targets import Nowhere, Targets, bus_event
+from headrace.services.s3.targets import NoTargets, Targets, bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Notifications:
     name = "s3-notifications"
 
     def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
-        self.targets: Targets = Nowhere()
+        self.targets: Targets = NoTargets()
         self.guard: Guard = NoGuard()
         self.wake: Callable[[], None] = _nobody
         self._clock = clock

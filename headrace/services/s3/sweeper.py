@@ -70,7 +70,7 @@ class Sweeper:
             for newer, listed in pairwise(versions):
                 # A version became noncurrent when the next newer one was made.
                 due = lifecycle.due_ms(timing, newer.version.last_modified_ms, "NoncurrentDays")
-                if due is None or due > now_ms or not self._is_meant(rule, listed):
+                if due is None or due > now_ms or not self._matches(rule, listed):
                     continue
                 if kept > 0:
                     kept -= 1
@@ -78,8 +78,8 @@ class Sweeper:
                 self._remove(name, bucket, listed, now_ms)
             self._lone_marker(name, key, rule)
 
-    def _is_meant(self, rule: Mapping[str, Any], listed: Listed) -> bool:
-        return isinstance(listed.version, Marker) or lifecycle.is_meant(rule, listed.version)
+    def _matches(self, rule: Mapping[str, Any], listed: Listed) -> bool:
+        return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
 
     def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
         version = listed.version

@@ -36,7 +36,7 @@ class Targets(Protocol):
         ...
 
 
-class Nowhere:
+class NoTargets:
     """Implements `Targets` without other services: it accepts all events and drops them."""
 
     def exists(self, arn: str) -> bool:

@@ -108,13 +108,13 @@ class _Unpacking:
                 raise UnsafeArchive(f"{path.name} links out of the package")
         # Check the links when all exist, because one link may lead through another.
         for path, _ in links:
-            if _goes_round(path):
+            if _is_circular(path):
                 raise UnsafeArchive(f"{path.name} is a link that leads back to itself")
             if not path.resolve().is_relative_to(root):
                 raise UnsafeArchive(f"{path.name} links out of the package")
 
 
-def _goes_round(link: Path) -> bool:
+def _is_circular(link: Path) -> bool:
     """Whether a link leads back to itself; the operating system decides.
 
     `Path.resolve` raises an error for such a link up to Python 3.12, and returns the link unchanged from 3.13 on.
