@@ -33,7 +33,7 @@ MOST_BUCKETS = 10_000
 
 
 class Rate(NamedTuple):
-    """The calls a second that an account may make in a region, or in it for each stream or shard if `per` says so."""
+    """The calls a second that an account may make in a region; `per` says if each stream or shard has its own rate."""
 
     calls: int
     per: str = "account"
@@ -126,7 +126,7 @@ class Throttle:
         return found
 
     def admit(self, stream: Stream, shard: Shard, sizes: Sequence[int], now_ms: int) -> list[bool]:
-        """Return for each record whether the shard accepts it now, and count those that are. `sizes` is in bytes."""
+        """Return for each record whether the shard accepts it now; count the accepted ones. `sizes` is in bytes."""
         with self._lock:
             limits = self._shard(stream, shard, now_ms)
             admitted: list[bool] = []

@@ -63,7 +63,7 @@ class CodeSigning:
         return config
 
     def attached(self, arn: str) -> dict[str, Any]:
-        """Return a configuration for PutFunctionCodeSigningConfig or CreateFunction. Raises AwsError."""
+        """Return the configuration for a function; a missing one has another error than in `get`. Raises AwsError."""
         config = self.find(arn)
         if config is None:
             raise AwsError(

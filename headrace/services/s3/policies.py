@@ -95,7 +95,7 @@ def _check_actions(statement: dict[str, Any], bucket: str) -> None:
 
 
 def _check_keys(statement: dict[str, Any]) -> None:
-    """Refuse condition keys of other services; names after `s3:` are not checked. An identity provider has a dot."""
+    """Refuse condition keys of other services; a prefix with a dot is an identity provider. `s3:` keys all pass."""
     for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
         for key in keys:
             vendor = key.lower().partition(":")[0] if ":" in key else ""

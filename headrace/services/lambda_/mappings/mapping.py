@@ -79,7 +79,7 @@ class Mapping:
         starting_timestamp_ms: the time for the starting position AT_TIMESTAMP.
         last_result: AWS's LastProcessingResult; a restart resets it.
         expired: how many records the stream lost before the function was done with them; a restart resets it.
-        dropped: how many records it gave up, by retries or age, without a failure destination; a restart resets it.
+        dropped: how many given-up records (by retries or age) reached no failure destination; a restart resets it.
     """
 
     uuid: str
