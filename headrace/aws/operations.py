@@ -38,7 +38,7 @@ class Operations:
         api = self._api
         action = self._actions.get(operation)
         if action is None:
-            log.warning("%s:%s is not built", api.name, operation)
+            log.warning("headrace does not implement %s:%s", api.name, operation)
             raise unknown_operation(operation, api.name)
         try:
             if call.permit is not None:

@@ -1,5 +1,5 @@
 """Kinesis Data Streams on the shard log.
 
-It has three floors: `data_path` (putting and reading records), `shards` (splitting, merging, growth, retention) and
-`consumers` (enhanced fan-out). `backend` holds the streams, `api` builds everything.
+`data_path` puts and reads records, `shards` splits, merges and trims shards, and `consumers` is enhanced fan-out.
+`actions` has one module for each operation, `backend` holds the streams, and `api` builds the service.
 """

@@ -1,4 +1,4 @@
-"""Kinesis as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds Kinesis from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def build_kinesis(
     limits: Limits = "off",
     faults: Faults | None = None,
 ) -> Kinesis:
-    """Return Kinesis with its parts; it opens its logs, and nothing runs, before `Kinesis.start`."""
+    """Return Kinesis with its parts. `Kinesis.start` opens the shard logs and starts the workers."""
     fsync = durability == "fsync"
     settings = database.documents("kinesis_settings")
     key = iterator_key(settings, ids)
@@ -97,14 +97,14 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         profile=PROFILE,
         fidelity=FIDELITY,
         raw=RawRequests(kinesis).answer_raw,
-        # A write to the page cache; with fsync the answer waits for the disk, not the thread.
+        # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
         subject=functools.partial(fault_target, kinesis),
     )
 
 
 def _rated(action: Action, throttle: Throttle) -> Action:
-    """Return `action` with its call rate checked first. SubscribeToShard checks its own, since it has two entrances."""
+    """Return `action` with a check of its call rate in front. SubscribeToShard checks its rate itself."""
     operation = operation_name(action)
 
     @functools.wraps(action)

@@ -1,4 +1,4 @@
-"""The streams of all accounts and their rules: finding, making, changing and deleting them."""
+"""The streams of all accounts: finding, creating, changing and deleting them."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ log = logging.getLogger(__name__)
 
 
 class Kinesis:
-    """All streams of all accounts and regions: the first argument of every action.
+    """All streams of all accounts and regions. Every action takes it as its first argument.
 
-    Thread-safe. Control-plane changes hold `lock` and are in the database before they show; appends go
-    to shard logs under each log's own lock.
+    Thread-safe. Control-plane changes hold `lock` and are in the database before requests see them. Appends
+    hold the lock of their shard's log instead.
 
     Attributes:
         streams: the streams by (account, region, name); `registry` holds them.
         by_id: the streams by `stream_id`.
-        flusher: puts appends on the disk with `durability=fsync`, else None.
-        throttle: AWS's throughput limits and call rates with `limits=aws`, else None.
-        state_delay_ms: how long streams are CREATING, UPDATING and DELETING.
-        losses: the records that the start found missing, a sentence for each loss.
+        flusher: syncs appends to disk with `durability=fsync`, otherwise None.
+        throttle: AWS's throughput limits and call rates with `limits=aws`, otherwise None.
+        state_delay_ms: how long a stream stays CREATING, UPDATING or DELETING.
+        losses: one sentence for each gap of missing records that `start` found.
     """
 
     def __init__(
@@ -67,8 +67,8 @@ class Kinesis:
         faults: Faults | None = None,
         state_delay_ms: int = 0,
     ) -> None:
-        """Take the parts that `api.build_kinesis` makes. `workers` makes what runs in the background."""
-        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN or unique id.
+        """Take the parts that `api.build_kinesis` makes. `workers` returns the background workers."""
+        # (account, the principal's ARN or unique id) -> whether IAM has this principal. Policies name principals.
         self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self.clock = clock
         self.ids = ids
@@ -94,7 +94,7 @@ class Kinesis:
         self._workers = workers
         self._deleting: set[str] = set()
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------
 
     def start(self) -> None:
         """Open every stream's logs and start the workers."""
@@ -113,11 +113,11 @@ class Kinesis:
         try:
             self.mark()
         except OSError as error:
-            log.warning("how far the logs reach is not noted: %s", error)
+            log.warning("the end of each shard log could not be saved: %s", error)
         self.store.close(self.streams.values())
 
     def mark(self) -> None:
-        """Note how far every log reaches, for the next start and `headrace check`."""
+        """Save where every shard log ends; the next start and `headrace check` find missing records by it."""
         self.store.database.keep_room()
         with self.lock:
             self.store.mark(self.streams.values())
@@ -159,7 +159,7 @@ class Kinesis:
     def find_active(
         self, account: str, region: str, request: Mapping[str, Any], now_ms: int
     ) -> Stream:
-        """As `find`, for changes that only an ACTIVE stream takes. Raises ResourceInUseException otherwise."""
+        """Return the stream that a request names. Raises ResourceInUseException when it is not ACTIVE."""
         stream = self.find(account, region, request)
         status = stream.status(now_ms)
         if status != "ACTIVE":
@@ -175,18 +175,18 @@ class Kinesis:
         return stream, consumer
 
     def find_arn(self, arn: str) -> Stream | None:
-        """Return the stream of an ARN, or None."""
+        """Return the stream with this ARN, or None."""
         return self.registry.find_arn(arn)
 
     def key_of(self, arn: str) -> str:
-        """Return the ARN of the customer's key that encrypts a stream; empty for none."""
+        """Return the ARN of the customer managed key that encrypts a stream, or "" when there is none."""
         stream = self.find_arn(arn)
         if stream is None or not stream.key_id:
             return ""
         return self.registry.keys.arn_of(stream.key_id, stream.account, stream.region)
 
     def policy_of(self, arn: str) -> str | None:
-        """Return the policy, as JSON, of a stream or of a consumer; None for none."""
+        """Return the JSON policy of a stream or a consumer, or None when it has none."""
         if "/consumer/" in arn:
             consumer = self.consumers.by_arn(arn, self.clock.now_ms())
             return None if consumer is None else consumer.policy
@@ -194,7 +194,7 @@ class Kinesis:
         return None if stream is None else stream.policy
 
     def add(self, stream: Stream) -> None:
-        """Make a new stream: its logs, then its document, then it shows."""
+        """Store a new stream (its logs, then its document), then let requests see it."""
         self.store.add(stream)
         self.registry.add(stream)
 
@@ -205,7 +205,7 @@ class Kinesis:
         self.save(stream)
 
     def delete(self, stream: Stream, now_ms: int) -> None:
-        """Delete a stream after `state_delay_ms` in DELETING."""
+        """Delete a stream; it stays DELETING for `state_delay_ms` first."""
         if not self.state_delay_ms:
             self.remove(stream)
             return
@@ -247,5 +247,5 @@ class Kinesis:
         self.store.discard(stream)
 
     def wake(self, stream: Stream) -> None:
-        """Tell the listeners of a stream that there is something new."""
+        """Tell the listeners of a stream that it has new records or has changed."""
         self.registry.wake(stream)

@@ -1,6 +1,6 @@
-"""Counts what happens to a stream, for CloudWatch: statistics by metric, with one lock for each stream.
+"""Counts the requests and records of each stream for CloudWatch: a statistic for each metric.
 
-A request counts as little as it can; `metrics` makes AWS's metrics of the counts every minute.
+A request does as little counting as possible; once a minute `metrics` turns the counts into AWS's metrics.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Stat:
             self.total += value * (times - 1)
 
     def note_all(self, values: Sequence[int]) -> None:
-        """Add values, at least one."""
+        """Add several values (at least one)."""
         least, most = min(values), max(values)
         self.least = least if not self.count else min(self.least, least)
         self.most = max(self.most, most)
@@ -46,7 +46,7 @@ class Stat:
         self.total += sum(values)
 
     def merge(self, other: Stat) -> None:
-        """Add all of another's values."""
+        """Add the values of another statistic."""
         if not other.count:
             return
         self.least = other.least if not self.count else min(self.least, other.least)
@@ -55,15 +55,15 @@ class Stat:
         self.total += other.total
 
 
-# PutRecord's values are kept and added up in lots of this many, which saves half of the time.
+# PutRecord's values are collected and added 512 at a time, which halves the time that counting takes.
 FOLD_AT = 512
 
-# (metric, shard id or "", consumer's name or "")
+# (metric, shard id or "", consumer name or "")
 Key = tuple[str, str, str]
 
 
 class StreamCounters:
-    """Counts what happens to one stream. Thread-safe; `take` empties it."""
+    """The counts of one stream. Thread-safe; `take` resets them."""
 
     __slots__ = ("_get_records", "_put_record", "_put_records", "_singles", "lock", "stats")
 
@@ -75,7 +75,7 @@ class StreamCounters:
     def _start(self) -> None:
         self.stats: defaultdict[Key, Stat] = defaultdict(Stat)
         stats = self.stats
-        # Looked up once: finding a tuple in a dict costs more than the counting.
+        # Look these up once: a dictionary lookup with a tuple costs more than the counting.
         self._put_record = [stats["PutRecord." + n, "", ""] for n in ("Bytes", "Latency")]
         names = ("Bytes", "Latency", "SuccessfulRecords", "TotalRecords")
         self._put_records = [stats["PutRecords." + name, "", ""] for name in names]
@@ -84,7 +84,7 @@ class StreamCounters:
         self._get_records.append(stats["GetRecords.IteratorAgeMilliseconds", "", ""])
 
     def take(self) -> dict[Key, Stat]:
-        """Return what was counted since the last time."""
+        """Return the counts since the last call, and reset them."""
         with self.lock:
             self._fold()
             taken = self.stats
@@ -93,7 +93,7 @@ class StreamCounters:
 
     def put_record(self, data_bytes: int, latency_ms: int) -> None:
         """Count a PutRecord that stored its record."""
-        # Without the lock: a deque's append and popleft are atomic.
+        # No lock is needed: append and popleft of a deque are atomic.
         self._singles.append((data_bytes, latency_ms))
         if len(self._singles) >= FOLD_AT:
             with self.lock:
@@ -119,7 +119,7 @@ class StreamCounters:
                 self.stats["PutRecords.Success", "", ""].note(0)
 
     def refused(self, operation: str, throttled: int, failed: int) -> None:
-        """Count records that were not stored, of one request."""
+        """Count the records of one request that were not stored."""
         with self.lock:
             stats = self.stats
             if operation == "PutRecords":
@@ -140,6 +140,6 @@ class StreamCounters:
             age.note(behind_ms)
 
     def note(self, metric: str, value: int, *, shard: str = "", consumer: str = "") -> None:
-        """Count a value of any metric: of the stream, or of a shard or consumer."""
+        """Count a value of any metric of the stream, of a shard or of a consumer."""
         with self.lock:
             self.stats[metric, shard, consumer].note(value)

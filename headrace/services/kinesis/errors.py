@@ -1,4 +1,4 @@
-"""Kinesis's errors in AWS's words, and the translation of the store's errors to them."""
+"""Kinesis's errors with AWS's messages, and the translation of the store's errors to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shard_not_found(shard_id: str, name: str, account: str) -> AwsError:
 
 
 def shard_absent(shard_id: str, name: str, account: str) -> AwsError:
-    """An id of AWS's form that the stream has not, or there is no such stream. Source: kinesalite (observed)."""
+    """The shard id is well formed, but no such shard or stream exists. Source: kinesalite (observed)."""
     return AwsError(
         "ResourceNotFoundException",
         f"Shard {shard_id} in stream {name} under account {account} does not exist",
@@ -46,7 +46,7 @@ def consumer_not_found(name: str, stream_name: str, account: str) -> AwsError:
 
 
 def invalid_argument(message: str) -> AwsError:
-    """The model allows the argument, and the service does not."""
+    """The argument passes the API model's checks, but the service does not allow it."""
     return AwsError("InvalidArgumentException", message)
 
 
@@ -56,12 +56,12 @@ def in_use(message: str) -> AwsError:
 
 
 def not_active(name: str, account: str, status: str) -> AwsError:
-    """The stream is being made, changed or deleted. Source: kinesalite (observed)."""
+    """The stream is CREATING, UPDATING or DELETING. Source: kinesalite (observed)."""
     return in_use(f"Stream {name} under account {account} not ACTIVE, instead in state {status}")
 
 
 def consumer_not_active(name: str, created_s: int, stream_name: str, account: str) -> AwsError:
-    """The consumer is being made or deregistered."""
+    """The consumer is CREATING or DELETING."""
     return in_use(
         f"Consumer {name} with creation timestamp {created_s} under stream:"
         f" {stream_name} , account {account} is not in ACTIVE status."
@@ -82,11 +82,11 @@ def check_dry_run(request: Mapping[str, Any]) -> None:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Return the AwsError of an error of the store or the system; None for any other."""
+    """Return the AwsError for an error of the store or the operating system, or None for any other error."""
     if isinstance(error, LogFull):
         return AwsError("InternalFailure", f"The record could not be stored: {error}", 500)
     if isinstance(error, LogDamaged):
-        # Source: API_GetRecords lists it for errors that a client cannot mend (documented).
+        # API_GetRecords lists this code for errors that the client cannot correct (documented).
         return AwsError(
             "InternalFailureException",
             f"{error}; stop the cloud and run: headrace check --repair",

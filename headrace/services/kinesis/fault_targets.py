@@ -1,4 +1,4 @@
-"""Which stream and shard a request names, so that faults on demand can be limited to them."""
+"""Finds the stream and the shard that a request names, so that injected faults can be limited to them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from headrace.services.kinesis.state import Stream, hash_key_of, shard_id_of, sh
 def fault_target(
     kinesis: Kinesis, request: HttpRequest, action: str, call: Call
 ) -> tuple[str, str]:
-    """Return the name of the stream and the id of the shard, each empty when there is none. Raises AwsError.
+    """Return the stream's name and the shard's id; each is "" when the request has none. Raises AwsError.
 
-    PutRecords has no shard: its records go to many.
+    PutRecords has no shard, since its records go to many shards.
     """
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
     params = codec_json.decode_input("kinesis", action, request.body, content_type)
@@ -40,7 +40,7 @@ def fault_target(
 
 
 def shards_by_stream(kinesis: Kinesis) -> dict[str, set[str]]:
-    """Return the ids of all shards, closed ones too, by stream name, of every account and region."""
+    """Return the ids of all open and closed shards of every account and region, by stream name."""
     found: dict[str, set[str]] = {}
     with kinesis.lock:
         for stream in kinesis.streams.values():
@@ -66,7 +66,7 @@ def _of_iterator(kinesis: Kinesis, params: Mapping[str, Any], call: Call) -> tup
 
 def _shard_of_key(stream: Stream, params: Mapping[str, Any]) -> str:
     if stream.distribution == "AUTO":
-        return ""  # Records go to all shards in turn, whatever their keys.
+        return ""  # This stream spreads records over all shards, whatever their keys.
     opened, starts = stream.routes
     text = params.get("ExplicitHashKey")
     hash_key = hash_key_of(params["PartitionKey"]) if text is None else explicit_hash_key(text)

@@ -3,7 +3,7 @@
 from headrace.core.ports import FidelityLevel
 
 _ENCRYPTION: dict[str, FidelityLevel] = {
-    # Shown, and echoed with every record; records are on the disk as they came.
+    # Responses show the encryption, also for each record; records on disk are not encrypted.
     "EncryptionType": "stored",
     "KeyId": "stored",
 }

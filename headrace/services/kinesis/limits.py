@@ -4,7 +4,7 @@ Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (do
 """
 
 PUT_RECORDS_COUNT = 500
-# 5 MiB classically; 10 MiB since records may be as large. Data and partition keys together.
+# Data and partition keys together. The limit was 5 MiB until AWS raised the record size to 10 MiB.
 PUT_RECORDS_BYTES = 10 * 1024 * 1024
 PARTITION_KEY_CHARS = 256
 GET_RECORDS_COUNT = 10_000
@@ -29,7 +29,7 @@ CONSUMERS_CREATING = 5
 STREAMS_CREATING = 5
 LIST_CONSUMERS_DEFAULT = 100
 SUBSCRIPTION_LIFE_MS = 300_000
-# A second SubscribeToShard within this is refused; later, it takes over.
+# AWS refuses a second SubscribeToShard within this time; after it, the second one takes over.
 SUBSCRIPTION_EXCLUSIVE_MS = 5_000
 SUBSCRIPTION_IDLE_MS = 5_000
 SUBSCRIPTION_EVENT_BYTES = 1024 * 1024

@@ -1,7 +1,7 @@
-"""CloudWatch's metrics of Kinesis, made every minute of what `counters` has counted.
+"""Sends Kinesis's CloudWatch metrics: makes them from the counts of `counters` once a minute.
 
 Names, dimensions and units: docs.aws.amazon.com/streams/latest/dev/monitoring-with-cloudwatch.html (documented).
-Each is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic has none.
+Each metric is sent as one statistic set (count, sum, minimum, maximum) a minute; a stream without traffic sends none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Dimensions = tuple[tuple[str, str], ...]
 
 
 class MinuteMetrics:
-    """A `Worker` that sends each minute's metrics, and has on-demand streams grow by their traffic."""
+    """A `Worker` that sends the metrics of each minute, and lets on-demand streams grow with their traffic."""
 
     name = "kinesis metrics"
 
@@ -32,13 +32,13 @@ class MinuteMetrics:
         self._minute = kinesis.clock.now_ms() // MINUTE_MS
 
     def step(self) -> float:
-        """Once a minute is over, send its metrics."""
+        """Send the metrics of the last minute, if a new minute has begun."""
         kinesis = self._kinesis
         now_ms = kinesis.clock.now_ms()
         if now_ms // MINUTE_MS == self._minute:
             return (MINUTE_MS - now_ms % MINUTE_MS) / 1000
         self._minute = now_ms // MINUTE_MS
-        # The minute that ended last: seldom is anything counted in one before.
+        # Everything counts for the minute that ended last; counts from an earlier minute are rare.
         minute_ms = (self._minute - 1) * MINUTE_MS
         for stream in list(kinesis.streams.values()):
             counted = with_derived(stream.counters.take())
@@ -73,7 +73,7 @@ def observe_event(delivered: Delivered) -> None:
 
 
 def with_derived(counted: dict[Key, Stat]) -> dict[Key, Stat]:
-    """Return the counts, with the metrics that follow from them added."""
+    """Return the counts, together with the metrics that are computed from them."""
 
     def stat(name: str) -> Stat:
         return counted.get((name, "", "")) or Stat()
@@ -109,7 +109,7 @@ def with_derived(counted: dict[Key, Stat]) -> dict[Key, Stat]:
 
 
 def metrics_of(stream: Stream, counted: Mapping[Key, Stat], minute_ms: int) -> list[Metric]:
-    """Return the metrics of one minute of a stream; of shards, only those that enhanced monitoring is on for."""
+    """Return the metrics of one minute of a stream; shard-level metrics only where enhanced monitoring has them on."""
     metrics: list[Metric] = []
     for (name, shard, consumer), stat in sorted(counted.items()):
         if shard and name not in stream.enhanced_metrics:

@@ -1,4 +1,4 @@
-"""How requests name Kinesis, and what it answers to faults on demand."""
+"""How requests address Kinesis, and which errors it returns for injected faults."""
 
 from headrace.aws.fault_errors import FaultErrors
 from headrace.aws.service import Profile

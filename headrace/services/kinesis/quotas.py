@@ -1,4 +1,4 @@
-"""Quotas: how many shards and streams an account may have, and how often a stream may be changed in a day."""
+"""Checks the quotas: the shards and streams of an account, and the changes of a stream in a day."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.kinesis.state import Stream
 
 
 def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:
-    """Count one call of an operation; the caller stores the stream. Raises LimitExceededException."""
+    """Count one call of an operation with a daily quota. The caller saves the stream. Raises LimitExceededException."""
     used = [at_ms for at_ms in stream.used_ms.get(quota, []) if now_ms - at_ms < DAY_MS]
     if len(used) >= limit:
         raise limit_exceeded(
@@ -21,7 +21,7 @@ def use_daily(stream: Stream, quota: str, limit: int, now_ms: int) -> None:
 
 
 def check_on_demand_quota(kinesis: Kinesis, call: Call) -> None:
-    """Raise LimitExceededException when one more on-demand stream would be too many."""
+    """Raise LimitExceededException when one more on-demand stream would exceed the quota."""
     current = sum(
         stream.mode == "ON_DEMAND"
         for stream in list(kinesis.streams.values())
@@ -35,7 +35,7 @@ def check_on_demand_quota(kinesis: Kinesis, call: Call) -> None:
 
 
 def check_shard_quota(kinesis: Kinesis, call: Call, more: int) -> None:
-    """Raise LimitExceededException when `more` provisioned shards would be too many."""
+    """Raise LimitExceededException when `more` provisioned shards would exceed the quota."""
     current = sum(
         len(stream.open_shards)
         for stream in kinesis.streams.values()

@@ -1,4 +1,4 @@
-"""Requests that are answered before the generic decoder sees them: the usual puts and reads, and SubscribeToShard."""
+"""Answers requests before the generic decoder reads them: puts and reads in the form of SDKs, and SubscribeToShard."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class RawRequests:
         self._kinesis = kinesis
 
     def answer_raw(self, request: HttpRequest) -> RawAnswer:
-        """Answer a request of the usual form, or SubscribeToShard; None sends it to its action. Raises AwsError."""
+        """Return the response to a request, or None when its action must answer. Raises AwsError."""
         target = request.headers.get("x-amz-target", "")
         content_type = request.headers.get("content-type")
         call = request.call

@@ -1,4 +1,4 @@
-"""All streams in memory: by name and by id, and the listeners that hear of new records."""
+"""All streams in memory, by name and by id, and the listeners that are told of new records."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class StreamRegistry:
     Attributes:
         by_name: the streams by (account, region, name).
         by_id: the streams by `stream_id`.
-        keys: says which of their keys can be used.
+        keys: checks the KMS keys of the streams.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[Key, Stream] = {}
         self.by_id: dict[str, Stream] = {}
         self.keys = StreamKeys()
-        # By ARN, apart from the streams: a listener stays when its stream is deleted and made again.
+        # By ARN, not in the stream: a listener stays when its stream is deleted and created again.
         self._listeners: dict[str, tuple[Wake, ...]] = {}
-        # Reentrant: a reader that is collected while this thread holds it unsubscribes.
+        # Reentrant: the garbage collector may unsubscribe a reader while this thread holds the lock.
         self._lock = threading.RLock()
 
     def add(self, stream: Stream) -> None:
-        """Show a stream; its routes are made of its shards."""
+        """Let requests see a stream, and index its open shards."""
         stream.index_routes()
         with self._lock:
             stream.listeners = self._listeners.get(stream.arn, ())
@@ -40,12 +40,12 @@ class StreamRegistry:
             self.by_id[stream.stream_id] = stream
 
     def remove(self, stream: Stream) -> None:
-        """Stop showing a stream."""
+        """Hide a stream from requests."""
         self.by_name.pop((stream.account, stream.region, stream.name), None)
         self.by_id.pop(stream.stream_id, None)
 
     def find_arn(self, arn: str) -> Stream | None:
-        """Return the stream of an ARN, or None."""
+        """Return the stream with this ARN, or None."""
         key = key_of_arn(arn)
         return None if key is None else self.by_name.get(key)
 
@@ -68,14 +68,14 @@ class StreamRegistry:
             stream.listeners = listeners
 
     def wake(self, stream: Stream) -> None:
-        """Tell the listeners of a stream that there is something new, also when the stream is not shown any more."""
+        """Tell the listeners of a stream that it has new records or has changed, even after `remove`."""
         for wake in self._listeners.get(stream.arn, ()):
             wake()
 
 
 @functools.lru_cache(maxsize=1000)
 def key_of_arn(arn: str) -> Key | None:
-    """Return (account, region, name) of a stream's ARN; None for anything else."""
+    """Return (account, region, name) from a stream's ARN, or None for any other text."""
     try:
         parsed = Arn.parse(arn)
     except InvalidArn:

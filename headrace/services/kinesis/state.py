@@ -1,4 +1,4 @@
-"""Streams, shards, consumers and billing commitments as dataclasses, and the JSON documents that are stored of them."""
+"""Dataclasses for streams, shards, consumers and billing commitments, and the JSON documents that store them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SHARD_ID = re.compile(r"(?:[^-]*-)?0*([0-9]{1,10})")
 
 @dataclass(slots=True)
 class Shard:
-    """A shard: its range of hash keys, its lineage, and its log.
+    """A shard: its hash key range, its parents and its log.
 
-    `closed_ms` is when a split or merge ended it, None while it takes records.
+    `closed_ms` is the time of the split or merge that closed the shard, or None while it is open.
     """
 
     number: int
@@ -43,7 +43,7 @@ class Shard:
     adjacent_parent: str | None = None
     closed_ms: int | None = None
     log: ShardLog | None = None
-    # AWS's id: `shardId-` and twelve digits. Made once: every put asks for it.
+    # AWS's id: `shardId-` and twelve digits. Stored in a field, since every put needs it.
     shard_id: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,37 +51,37 @@ class Shard:
 
     @property
     def base(self) -> SequenceBase:
-        """The part that all its sequence numbers have in common."""
+        """The part that all sequence numbers of the shard have in common."""
         return SequenceBase(self.created_s, self.number)
 
     @property
     def starting_sequence_number(self) -> str:
-        """A number below every record's."""
+        """A sequence number below that of every record."""
         return self.base.text(0, self.created_s * 1000)
 
     @property
     def ending_sequence_number(self) -> str | None:
-        """A number above every record's; None while the shard is open."""
+        """A sequence number above that of every record; None while the shard is open."""
         if self.closed_ms is None:
             return None
         return self.base.text(MAX_INDEX, self.closed_ms)
 
     @property
     def parents(self) -> list[str]:
-        """The ids of the shards that it was made from."""
+        """The ids of the parent shards."""
         return [parent for parent in (self.parent, self.adjacent_parent) if parent]
 
     def document(self) -> dict[str, Any]:
         """Return the shard's document."""
         value = {name: getattr(self, name) for name in _SHARD_FIELDS}
-        # As texts: SQLite and others read numbers of 64 bits at most from JSON.
+        # Hash keys are stored as text: SQLite and others read at most 64 bits from a JSON number.
         value["starting_hash_key"] = str(self.starting_hash_key)
         value["ending_hash_key"] = str(self.ending_hash_key)
         return value
 
     @staticmethod
     def from_document(value: dict[str, Any]) -> Shard:
-        """Return the shard of a document."""
+        """Return the shard that a document describes."""
         fields = dict(value)
         fields["starting_hash_key"] = int(value["starting_hash_key"])
         fields["ending_hash_key"] = int(value["ending_hash_key"])
@@ -102,7 +102,7 @@ _SHARD_FIELDS = (
 
 @dataclass(slots=True)
 class Stream:
-    """A stream of one account and region. `stream_id` tells apart streams that had the same name one after another."""
+    """A stream of one account and region. A stream that is deleted and created again has a new `stream_id`."""
 
     name: str
     account: str
@@ -119,22 +119,22 @@ class Stream:
     warm_throughput_mibps: int | None = None
     distribution: Distribution = "USER_PARTITION_KEY"
     policy: str | None = None
-    # The status that was set last, and when it ends; ACTIVE and 0 when nothing is going on.
+    # The status that was set last, and when it ends; ACTIVE and 0 when no change is in progress.
     latest_status: StreamStatus = "ACTIVE"
     settles_ms: int = 0
-    # By operation with a quota for a rolling day: when it was called.
+    # The times of recent calls, for each operation with a quota per rolling day.
     used_ms: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    # Of on-demand streams: by day (days since 1970), the traffic of the busiest minute, in shards.
+    # On-demand streams only: the busiest minute's traffic, in shards, for each day (counted from 1970).
     daily_peaks: dict[str, float] = field(default_factory=dict[str, float])
     shards: list[Shard] = field(default_factory=list[Shard])
-    # Not stored: the counts that CloudWatch's metrics are made of.
+    # Not stored: the counts for CloudWatch's metrics.
     counters: StreamCounters = field(default_factory=StreamCounters)
-    # Not stored: which open shard takes the next record, when records are spread evenly.
+    # Not stored: the open shard that takes the next record, if records are spread evenly.
     turn: int = 0
-    # Not stored: called when there are new records; replaced whole by `StreamRegistry.subscribe`.
+    # Not stored: called when there are new records. `StreamRegistry.subscribe` replaces the whole tuple.
     listeners: tuple[Wake, ...] = ()
-    # Derived: the open shards by their range, and the first hash key of each (16 bytes). Replaced whole by a
-    # reshard, so that a put meanwhile sees the old shards or the new ones, never some of each.
+    # Not stored: the open shards sorted by range, and the first hash key (16 bytes) of each. A reshard replaces the
+    # whole tuple, so that a simultaneous put sees either the old shards or the new ones.
     routes: tuple[list[Shard], list[bytes]] = field(default_factory=lambda: ([], []))
 
     @property
@@ -150,16 +150,16 @@ class Stream:
 
     @property
     def public_id(self) -> str:
-        """AWS's StreamId: tells apart streams that had the same name one after another."""
+        """AWS's StreamId. A stream that is deleted and created again has a new one."""
         return f"{self.stream_id[:20]}-{self.stream_id[20:23]}"
 
     @property
     def open_shards(self) -> list[Shard]:
-        """The shards that take records, by the start of their range."""
+        """The shards that take records, sorted by hash key range."""
         return self.routes[0]
 
     def index_routes(self) -> None:
-        """Make `routes` of the present shards."""
+        """Set `routes` from the present shards."""
         opened = sorted(
             (shard for shard in self.shards if shard.closed_ms is None),
             key=lambda shard: shard.starting_hash_key,
@@ -172,7 +172,7 @@ class Stream:
         number = shard_number_of(shard_id)
         if number is None:
             return None
-        # Numbers are given in order and never reused; retention removes mostly the first shards.
+        # Shard numbers ascend and are never reused; retention mostly removes the first shards.
         first = self.shards[0].number if self.shards else 0
         at = number - first
         if 0 <= at < len(self.shards) and self.shards[at].number == number:
@@ -187,14 +187,14 @@ class Stream:
         return value
 
     def restore(self, stored: Stream) -> None:
-        """Set everything but the shards to what is stored."""
+        """Set every stored field, except the shards, to its value in `stored`."""
         for name in (*_STREAM_FIELDS, "latest_status"):
             setattr(self, name, getattr(stored, name))
 
     @staticmethod
     def from_document(value: dict[str, Any]) -> Stream:
-        """Return the stream of a document; its shards have no logs yet."""
-        # An older version may not have stored every field: those take their defaults.
+        """Return the stream that a document describes; its shards have no logs yet."""
+        # A document from an older version may lack fields; they get their defaults.
         fields = {name: value[name] for name in _STREAM_FIELDS if name in value}
         stream = Stream(**fields, latest_status=value.get("passing", "ACTIVE"))
         stream.shards = [Shard.from_document(shard) for shard in value["shards"]]
@@ -247,7 +247,7 @@ class Consumer:
 
     @property
     def created_s(self) -> int:
-        """The time of its creation as its ARN has it."""
+        """The creation time in seconds, which is part of the ARN."""
         return self.created_ms // 1000
 
 
@@ -255,9 +255,9 @@ class Consumer:
 class Commitment:
     """The minimum throughput billing commitment of an account in a region.
 
-    `started_ms` is 0 when it was never made; `ends_ms` is None while nobody has ended it. It lasts 24 hours at
-    least: ended earlier, it goes on until then. Source: API_UpdateAccountSettings and the developer guide's page
-    on on-demand Advantage (documented).
+    `started_ms` is 0 when there never was a commitment; `ends_ms` is None until somebody ends it. A commitment lasts at
+    least 24 hours, even when it is ended earlier. Source: API_UpdateAccountSettings and the developer guide's page on
+    on-demand Advantage (documented).
     """
 
     started_ms: int = 0
@@ -265,7 +265,7 @@ class Commitment:
 
     @property
     def earliest_end_ms(self) -> int:
-        """When it may end at the earliest."""
+        """The earliest time at which the commitment may end."""
         return self.started_ms + COMMITMENT_MS
 
     def status(self, now_ms: int) -> CommitmentStatus:
@@ -283,7 +283,7 @@ def shard_id_of(number: int) -> str:
 
 @functools.lru_cache(maxsize=10_000)
 def shard_number_of(shard_id: str) -> int | None:
-    """Return 7 for `shardId-000000000007`, `shard-7`, `-7` and `7`, as AWS does; None for anything else.
+    """Return 7 for `shardId-000000000007`, `shard-7`, `-7` and `7`, as AWS does, or None for any other text.
 
     Source: kinesalite (observed).
     """
@@ -293,7 +293,7 @@ def shard_number_of(shard_id: str) -> int | None:
 
 
 def even_ranges(count: int) -> list[tuple[int, int]]:
-    """Return `count` equal ranges of hash keys, as AWS divides 2^128: the last one takes the remainder."""
+    """Divide the 2^128 hash keys into `count` equal ranges as AWS does: the last one takes the remainder."""
     step = HASH_KEYS // count
     return [
         (i * step, (i + 1) * step - 1 if i < count - 1 else HASH_KEYS - 1) for i in range(count)
@@ -301,7 +301,7 @@ def even_ranges(count: int) -> list[tuple[int, int]]:
 
 
 def _quickest_md5() -> Callable[..., Any]:
-    """Return Python's own MD5 where it was built in: for short texts it takes half the time of OpenSSL's."""
+    """Return Python's built-in MD5 if this Python has it: for short texts it takes half the time of OpenSSL's."""
     try:
         return importlib.import_module("_md5").md5
     except ImportError:
@@ -313,5 +313,5 @@ _md5 = _quickest_md5()
 
 @functools.lru_cache(maxsize=65_536)
 def hash_key_of(partition_key: str) -> bytes:
-    """Return a partition key's 128-bit hash key: its MD5. Cached, since keys repeat."""
+    """Return the 128-bit hash key of a partition key, which is its MD5. Cached, since keys repeat."""
     return _md5(partition_key.encode(), usedforsecurity=False).digest()

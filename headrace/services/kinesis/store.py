@@ -1,4 +1,4 @@
-"""How streams and settings last: documents in the database, and a folder with a log for each shard."""
+"""Stores streams and account settings: documents in the database, and a folder with a log for each shard."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 
 class StreamStore:
-    """The documents and the logs of all streams. Thread-safe; the caller serialises changes of one stream.
+    """Stores the documents and logs of all streams. Thread-safe; callers make one change of a stream at a time.
 
     Attributes:
-        marks: how far each log reached, for the next start and `headrace check`.
-        losses: the records that the start found missing, a sentence for each loss.
+        marks: where each log ended; the next start and `headrace check` find missing records by it.
+        losses: one sentence for each gap of missing records that `load` found.
     """
 
     def __init__(self, database: Database, data_dir: Path, *, fsync: bool) -> None:
@@ -36,7 +36,7 @@ class StreamStore:
         self._fsync = fsync
 
     def load(self) -> list[Stream]:
-        """Return all streams with their logs open, and remove what a kill left of unfinished changes."""
+        """Return all streams with open logs. Remove what is left of changes that a kill interrupted."""
         known = self.marks.known()
         streams: list[Stream] = []
         for _, document in self._documents.items():  # noqa: PERF102 - not a dict
@@ -49,7 +49,7 @@ class StreamStore:
         return streams
 
     def _report_losses(self, stream: Stream, shard: Shard) -> None:
-        """Log which records are missing; readers that come there are told again, until somebody accepts the loss."""
+        """Log which records are missing. Reads at a gap raise an error until the user accepts the loss."""
         assert shard.log is not None
         if not shard.log.losses:
             return
@@ -63,9 +63,9 @@ class StreamStore:
         self.marks.note_losses(shard.log)
 
     def _remove_orphans(self, streams: Iterable[Stream]) -> None:
-        """Remove what a kill left of deletions, creations and reshards that did not finish.
+        """Remove the logs that deletions, creations and reshards left behind when a kill interrupted them.
 
-        None of it was acknowledged: records are taken only once their shard is in the database.
+        No acknowledged record is lost: a shard takes records only once it is in the database.
         """
         shard_ids = {s.stream_id: {shard.shard_id for shard in s.shards} for s in streams}
         clear(self._folder, set(shard_ids))
@@ -73,7 +73,7 @@ class StreamStore:
             clear(self._folder / stream_id, present)
 
     def add(self, stream: Stream) -> None:
-        """Store a new stream: its logs, then its document. When that fails, nothing is left."""
+        """Store a new stream: its logs, then its document. If this fails, remove the logs again."""
         try:
             for shard in stream.shards:
                 self.open_log(stream, shard)
@@ -84,9 +84,9 @@ class StreamStore:
             raise
 
     def save(self, stream: Stream, *, frees: bool = False) -> None:
-        """Store a changed stream; durable when this returns. When that fails, undo the change.
+        """Store a changed stream; the change is durable when this returns. If this fails, take the change back.
 
-        With `frees` it is stored on a full disk too, since the change gives room back.
+        `frees` says that the change frees disk space; such a change is stored even when the disk is full.
         """
         try:
             with self.database.transaction(frees=frees):
@@ -98,7 +98,7 @@ class StreamStore:
             raise
 
     def delete(self, stream: Stream) -> None:
-        """Remove a stream's document and marks; `discard` removes its records after that."""
+        """Remove a stream's document and marks. Call `discard` afterwards to remove its records."""
         self._documents.delete(stream.stream_id)
         self.marks.forget(self._folder / stream.stream_id)
 
@@ -107,13 +107,13 @@ class StreamStore:
         discard(self._folder / stream.stream_id)
 
     def discard_shards(self, stream: Stream, shards: Iterable[Shard]) -> None:
-        """Remove the logs of shards that were opened and never stored."""
+        """Remove the logs of shards that were opened but never stored."""
         for shard in shards:
             _close([shard])
             discard(self._folder / stream.stream_id / shard.shard_id)
 
     def mark(self, streams: Iterable[Stream]) -> None:
-        """Note how far every log reaches."""
+        """Save where every log ends."""
         shards = (shard for stream in streams for shard in stream.shards)
         self.marks.note(shard.log for shard in shards if shard.log is not None)
 
@@ -125,7 +125,7 @@ class StreamStore:
     def open_log(
         self, stream: Stream, shard: Shard, known: Mapping[Path, Known] | None = None
     ) -> None:
-        """Open a shard's log, or make it; what is `known` of it tells what is missing."""
+        """Open or create a shard's log. `known` says where the log ended, so that missing records are noticed."""
         folder = self._folder / stream.stream_id / shard.shard_id
         identity = identity_of(stream.stream_id, shard.shard_id)
         of_log = NOTHING_KNOWN if known is None else known.get(folder, NOTHING_KNOWN)
@@ -139,7 +139,7 @@ class StreamStore:
 
 
 class AccountSettings:
-    """Commitments by account and region, durable when `set` returns. The caller holds the service's lock."""
+    """Stores billing commitments by account and region. The caller holds the service's lock."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -152,18 +152,18 @@ class AccountSettings:
         return self._known.get(_key(account, region), Commitment())
 
     def is_committed(self, account: str, region: str, now_ms: int) -> bool:
-        """Whether the account's on-demand streams are of the Advantage kind."""
+        """Whether the account's on-demand streams run in on-demand Advantage mode."""
         return self.commitment(account, region).status(now_ms) != "DISABLED"
 
     def set(self, account: str, region: str, commitment: Commitment) -> None:
-        """Store a changed commitment."""
+        """Store a changed commitment; it is durable when this returns."""
         key = _key(account, region)
         self._documents.put(key, asdict(commitment))
         self._known[key] = commitment
 
 
 def iterator_key(settings: Documents, ids: Ids) -> bytes:
-    """Return the key that seals iterators and tokens; the first start makes it."""
+    """Return the key that authenticates iterators and tokens. The first start makes the key."""
     stored = settings.get("iterator_key")
     if stored is None:
         stored = ids.bytes(32).hex()

@@ -10,13 +10,14 @@ from headrace.core.system_tags import counted, is_refused
 from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.limits import TAGS_PER_STREAM
 
-# The sentence leaves the colon out; AWS takes it, and of white space the blank alone. The percent sign is among the
-# valid ones, and refused by a second check. Source: kinesalite (observed), API_Tag (documented).
+# AWS's message does not list the colon, but AWS accepts it; the only white space that AWS accepts is the space. The
+# message lists the percent sign as valid, but a second check refuses it. Source: kinesalite (observed), API_Tag
+# (documented).
 _FORBIDDEN = regex.compile(r"[^\p{L}\p{Zs}\p{N}_.:/=+\-@%]")
 
 
 def check_keys(keys: Iterable[str]) -> None:
-    """Raise InvalidArgumentException for tags that are AWS's own, which users neither set nor remove."""
+    """Raise InvalidArgumentException for tag keys that are reserved for AWS: users cannot set or remove them."""
     if any(map(is_refused, keys)):
         raise invalid_argument("Tag keys starting with aws: are reserved for system use.")
 
@@ -24,9 +25,9 @@ def check_keys(keys: Iterable[str]) -> None:
 def check_tags(
     present: Mapping[str, str], more: Mapping[str, str], name: str, account: str, kind: str
 ) -> None:
-    """Raise InvalidArgumentException when a resource would have too many tags, or bad ones.
+    """Raise InvalidArgumentException when a resource would have too many tags, or tags that are not valid.
 
-    `kind` is `stream` or `consumer`. Source of the sentences: kinesalite (observed).
+    `kind` is `stream` or `consumer`. Source of the messages: kinesalite (observed).
     """
     check_keys(more)
     if any(_FORBIDDEN.search(text) for tag in more.items() for text in tag):

@@ -1,12 +1,12 @@
-"""AWS's throughput limits and call rates, for a cloud that is started with `limits=aws`.
+"""Enforces AWS's throughput limits and call rates in a cloud that is started with `limits=aws`.
 
-Token buckets that the caller gives the time: a limit per second may be saved up for one second. Nothing waits here:
-a call over a limit is refused. Kept in memory only. Thread-safe.
+Each limit is a token bucket that holds one second's worth of its limit; the caller passes the time. A call over a limit
+is refused and never waits. The buckets are in memory only. Thread-safe.
 
-Reads by headrace's own services, for event-source mappings and deliveries, are counted but never throttled.
+Reads by headrace's own services (event source mappings and Firehose deliveries) are counted but never throttled.
 
-Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented). That a second's worth can
-be saved, and that an on-demand stream is limited shard by shard, is assumed.
+Source: docs.aws.amazon.com/streams/latest/dev/service-sizes-and-limits.html (documented). Assumed: a bucket holds one
+second's worth, and the limits of an on-demand stream apply to each shard.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ READ_BYTES_PER_S = 2 * MIB
 READ_CALLS_PER_S = 5
 CONSUMER_BYTES_PER_S = 2 * MIB
 THROTTLED = "ProvisionedThroughputExceededException"
-# Above this many, the buckets of streams and callers that went away are dropped.
+# When there are this many buckets for call rates, the full ones are dropped.
 MOST_BUCKETS = 10_000
 
 
 class Rate(NamedTuple):
-    """How many calls a second, counted per account and region, and further per `per` (a stream or a shard)."""
+    """The calls a second that an account may make in a region; `per` says if each stream or shard has its own rate."""
 
     calls: int
     per: str = "account"
 
 
-# Most rates are from the API reference (a test compares them with botocore's documentation); those of retention and
-# enhanced monitoring from the quotas page; those of policies, tags by ARN and UpdateMaxRecordSize are assumed.
+# Most rates are from the API reference (a test compares them with botocore's documentation). The rates of retention and
+# enhanced monitoring are from the quotas page. The rates of policies, tags by ARN and UpdateMaxRecordSize are assumed.
 RATES: Final[Mapping[str, Rate]] = {
     "AddTagsToStream": Rate(5),
     "CreateStream": Rate(5),
@@ -78,7 +78,7 @@ RATES: Final[Mapping[str, Rate]] = {
 
 
 class ReadBytes:
-    """Bytes per second of reads: after a read, the next one waits as long as its bytes take."""
+    """A limit on the bytes read in a second: the next read must wait for as long as the bytes of the last one take."""
 
     __slots__ = ("_free_at_ms", "_per_s")
 
@@ -87,11 +87,11 @@ class ReadBytes:
         self._free_at_ms = 0.0
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return in how many milliseconds a read may begin; 0 means now."""
+        """Return after how many milliseconds a read may start; 0 means now."""
         return max(0, int(self._free_at_ms - now_ms + 0.999))
 
     def spend(self, data_bytes: int, now_ms: int) -> None:
-        """Count the bytes of a read. After 10 MiB the next waits five seconds, whatever was saved up (documented)."""
+        """Count the bytes of a read. After a read of 10 MiB the next must always wait five seconds (documented)."""
         saved_ms = 0 if data_bytes > self._per_s else 1000
         start_ms = max(self._free_at_ms, now_ms - saved_ms)
         self._free_at_ms = start_ms + data_bytes * 1000 / self._per_s
@@ -126,7 +126,7 @@ class Throttle:
         return found
 
     def admit(self, stream: Stream, shard: Shard, sizes: Sequence[int], now_ms: int) -> list[bool]:
-        """Return for each record, given by its bytes, whether the shard takes it now; count those that it takes."""
+        """Return for each record whether the shard accepts it now; count the accepted ones. `sizes` is in bytes."""
         with self._lock:
             limits = self._shard(stream, shard, now_ms)
             admitted: list[bool] = []
@@ -152,7 +152,7 @@ class Throttle:
             self._shard(stream, shard, now_ms).out_bytes.spend(data_bytes, now_ms)
 
     def consumer_budget(self, consumer_arn: str, shard_id: str) -> ReadBytes:
-        """Return the budget of a consumer at a shard; all its subscriptions there share it."""
+        """Return the read budget of a consumer for a shard; the consumer's successive subscriptions share it."""
         with self._lock:
             key = (consumer_arn, shard_id)
             return self._consumers.setdefault(key, ReadBytes(CONSUMER_BYTES_PER_S))
@@ -195,7 +195,7 @@ class Throttle:
 
 
 def rate_exceeded(stream: Stream, shard_id: str) -> str:
-    """Return AWS's sentence (observed in many issues of the Kinesis clients)."""
+    """Return AWS's message (observed in many issues of the Kinesis clients)."""
     return f"Rate exceeded for shard {shard_id} in stream {stream.name} under account {stream.account}."
 
 
@@ -208,7 +208,7 @@ def _stream_name(params: Mapping[str, Any]) -> str:
 
 def _too_often(operation: str, rate: Rate, name: str, shard: str, call: Call) -> AwsError:
     if operation == "GetShardIterator":
-        # Documented as this error, and not as LimitExceededException.
+        # GetShardIterator is documented to return this error instead of LimitExceededException.
         number = shard_number_of(shard)
         shard_id = shard if number is None else shard_id_of(number)
         return AwsError(

@@ -1,4 +1,4 @@
-"""Pagination tokens: opaque, authenticated, good for 300 seconds and for the operation that gave them."""
+"""Pagination tokens: opaque and authenticated, valid for 300 seconds and only for the operation that returned them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAC_BYTES = 16
 
 
 class TokenCodec:
-    """Seals and opens tokens. Thread-safe. The key is stored: a token survives a restart."""
+    """Makes and reads tokens. Thread-safe. The key is stored, so a token survives a restart."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -28,7 +28,7 @@ class TokenCodec:
         return base64.b64encode(self._mac(body) + body).decode("ascii")
 
     def open(self, operation: str, text: str, now_ms: int) -> dict[str, Any]:
-        """Return what a token holds. Raises InvalidArgumentException, ExpiredNextTokenException."""
+        """Return the value in a token. Raises InvalidArgumentException, ExpiredNextTokenException."""
         try:
             sealed = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError) as error:

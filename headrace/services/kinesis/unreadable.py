@@ -1,4 +1,4 @@
-"""Requests whose method, Content-Type or target is none of Kinesis's: AWS answers them without reading them.
+"""Answers requests with a method, Content-Type or target that Kinesis does not have; AWS does not read their bodies.
 
 Source: kinesalite's index.js and test/connection.js, whose author compared it with Kinesis (observed).
 """
@@ -18,10 +18,10 @@ _OLD_JSON = "application/json"
 
 
 def refusal_of(request: HttpRequest) -> HttpResponse | None:
-    """Return what AWS answers to a request in none of Kinesis's protocols; None for other requests.
+    """Return AWS's response to a request in no protocol of Kinesis, or None for other requests.
 
-    A target with any other Content-Type than application/json is read as JSON, where AWS answers 404: programs that
-    ask a local cloud by hand often send text/plain, or none.
+    headrace is more lenient than AWS, which answers 404: a request with a target and any Content-Type but
+    application/json is read as JSON, because programs that call a local cloud by hand often send text/plain or none.
     """
     headers = request.headers
     kind = headers.get("content-type", "").partition(";")[0].strip()
@@ -35,7 +35,7 @@ def refusal_of(request: HttpRequest) -> HttpResponse | None:
 
 
 def _old_json(request: HttpRequest) -> HttpResponse:
-    """Answer as AWS's first JSON protocol, which knows no operation any more."""
+    """Answer in AWS's first JSON protocol, which has no operations any more."""
     try:
         is_read = not request.body or isinstance(msgspec.json.decode(request.body), dict | list)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,1 +1,1 @@
-"""Lambda: functions as warm local processes, and event source mappings from Kinesis and SQS."""
+"""Lambda: functions that run in warm local processes, and event source mappings from Kinesis, DynamoDB and SQS."""

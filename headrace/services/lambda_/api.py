@@ -1,4 +1,4 @@
-"""Lambda as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds Lambda from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def build_lambda(
     environments: MakeEnvironment | None = None,
     guard: Guard | None = None,
 ) -> Lambda:
-    """Return Lambda with its parts; it reads its state and starts its workers in `Lambda.start`.
+    """Return Lambda with its parts. `Lambda.start` loads the state and starts the workers.
 
-    With `environments`, as in tests, functions need not be processes.
-    Without `sessions`, as in tests, functions get credentials that nobody else can verify.
+    Tests pass `environments` to run functions without processes. Without `sessions`, as in tests, functions get
+    credentials that no other service can verify.
     """
     account, region = config.account_id, config.region
     endpoint = endpoint_url or (lambda: config.endpoint_url)

@@ -1,4 +1,4 @@
-"""Lambda: starts and stops its parts, and says which service may invoke a function."""
+"""Lambda: starts and stops its parts, and invokes functions for other services."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TIDY_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What Lambda consists of, as `build_lambda` wires it."""
+    """The parts of Lambda, which `build_lambda` makes."""
 
     functions: FunctionStore
     layers: LayerStore
@@ -55,8 +55,8 @@ class Parts:
 class Lambda:
     """Functions and event source mappings of one cloud. Thread-safe once started.
 
-    Functions, versions, layers, queued asynchronous events, mappings and their checkpoints last; processes,
-    retry counts and LastProcessingResult do not.
+    Functions, versions, layers, queued asynchronous events, mappings and their checkpoints survive a restart;
+    processes, retry counts and LastProcessingResult do not.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Lambda:
         endpoint_url: Callable[[], str],
         temp_dir: Path,
     ) -> None:
-        """Take the account and region of a function's name that has none."""
+        """Take the parts; `account` and `region` are the defaults for function names that have none."""
         self.clock = clock
         self.ids = ids
         self.endpoint_url = endpoint_url
-        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN.
+        # (account, the principal's ARN) -> whether IAM has this principal. Policies name principals.
         self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self._supervisor = supervisor
         self._account = account
@@ -95,13 +95,13 @@ class Lambda:
         self.permits = parts.permits
         self._pools_worker: WorkerHandle | None = None
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------
 
     def start(self) -> None:
-        """Recover state from disk and start the workers."""
+        """Load the state from disk and start the workers."""
         self.functions.load()
         self.code.prune(self.functions.digests() | self.layers.digests())
-        # Left by processes of a cloud that was killed.
+        # Remove files that processes of a killed cloud have left.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._pools_worker = self._supervisor.start(self.pools)
         self._supervisor.start(_Tidying(self))
@@ -115,7 +115,7 @@ class Lambda:
         self.code.prune(used, self.pools.folders_in_use(), older_than_s=older_than_s)
 
     def wake_pools(self) -> None:
-        """Have the pools' worker start provisioned processes, and look for walls, now."""
+        """Let the pools' worker run now: it starts provisioned processes and finds out whether walls are possible."""
         if self._pools_worker is not None:
             self._pools_worker.wake()
 
@@ -127,9 +127,9 @@ class Lambda:
         self.mappings.join()
 
     def prepare_stop(self) -> None:
-        """Begin no more background invocations, and treat failures from now on as caused by the stop.
+        """Start no more background invocations, and treat failures from now on as caused by the stop.
 
-        To be called before the cloud stops listening: functions that can no longer reach it fail.
+        Call this before the cloud stops listening: functions that can no longer reach it fail.
         """
         self.mappings.stop()
         self.events.stop()
@@ -142,8 +142,8 @@ class Lambda:
         """Whether a function's policy lets a service invoke it for one of the service's resources.
 
         Args:
-            function_arn: of the function, a version or an alias.
-            service: such as `s3.amazonaws.com`.
+            function_arn: the ARN of the function, a version or an alias.
+            service: the service, such as `s3.amazonaws.com`.
             source_arn: the resource's ARN.
             source_account: the resource's account.
         """
@@ -155,9 +155,9 @@ class Lambda:
     def invoke_for_service(
         self, function_arn: str, payload: bytes, *, service: str, source_arn: str
     ) -> None:
-        """Queue an invocation for a service that acts for a resource, if the function's policy lets it.
+        """Queue an invocation for a service's resource, if the function's policy allows it.
 
-        Never raises: a failure is logged, as the service has nobody to report it to.
+        It never raises. It logs failures, because the service has no caller to report them to.
         """
         account = source_arn.split(":")[4]
         may = self.service_may_invoke(
@@ -169,14 +169,16 @@ class Lambda:
         try:
             self.invoke_later(function_arn, payload)
         except LookupError:
-            log.warning("%s has no function %s to invoke", source_arn, function_arn)
+            log.warning(
+                "%s cannot invoke %s: the function does not exist", source_arn, function_arn
+            )
 
     def invoke(self, function_arn: str, payload: bytes) -> InvokeResult:
-        """Run a function and wait. Raises FunctionNotFound, FunctionThrottled."""
+        """Invoke a function and wait for its result. Raises FunctionNotFound, FunctionThrottled."""
         return self.invoker.invoke(function_arn, payload)
 
     def invoke_later(self, function_arn: str, payload: bytes) -> str:
-        """Queue an invocation; return its request id. Raises LookupError when there is no function."""
+        """Queue an invocation; return its request id. Raises LookupError when the function does not exist."""
         ref = parse_function(function_arn, account=self._account, region=self._region)
         request_id = self.ids.uuid()
         try:
@@ -187,21 +189,21 @@ class Lambda:
 
     # --- function URLs ------------------------------------------------------------------------
 
-    # The cloud asks it of every request.
+    # Called for every request of the cloud.
     is_function_url = staticmethod(is_function_url)
 
     def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to a function's own address."""
+        """Answer a request to a function URL."""
         return self._urls.answer(request)
 
     def url_rules(self) -> FunctionUrlRules:
-        """Return the cross-origin rules of functions' own addresses."""
+        """Return the CORS rules of function URLs."""
         return FunctionUrlRules(is_function_url, has_own_host, self._urls.cors_of)
 
     # --- fidelity -----------------------------------------------------------------------------
 
     def fidelity_remarks(self) -> list[dict[str, str]]:
-        """Return rows of the fidelity report that hold for all functions on this machine."""
+        """Return the rows of the fidelity report that apply to all functions on this machine."""
         if not self.pools.lack_walls:
             return []
         name = "AWS::Lambda::Function"
@@ -218,7 +220,7 @@ class Lambda:
 
 
 class _Tidying:
-    """A worker that removes packages which no function has any more, nor any process."""
+    """A worker that removes packages that no function and no process uses any more."""
 
     name = "lambda-tidying"
 

@@ -1,7 +1,7 @@
-"""Code signing configurations: whose signatures functions' code needs, and what happens to unsigned code.
+"""Code signing configurations: which signatures functions' code needs, and what happens to unsigned code.
 
-Nothing here is ever signed by AWS Signer, so every package is an untrusted artifact: a configuration that enforces
-signatures refuses each, as AWS refuses an unsigned one; one that warns lets each through.
+No package in headrace is signed by AWS Signer, so each one is an untrusted artifact. A configuration that enforces
+signatures refuses every package, as AWS refuses an unsigned one; a configuration that warns accepts every package.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
 
-# Where a function's settings keep the ARN of its configuration.
+# The name in a function's settings for the ARN of its configuration.
 CODE_SIGNING = "CodeSigningConfigArn"
 _DEFAULT_POLICIES = {"UntrustedArtifactOnDeployment": "Warn"}
 
 
 class CodeSigning:
-    """All code signing configurations, by ARN, in the state database. Thread-safe, as the database is."""
+    """Stores all code signing configurations, by ARN, in the state database. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._documents = database.documents("lambda_code_signing")
@@ -63,7 +63,7 @@ class CodeSigning:
         return config
 
     def attached(self, arn: str) -> dict[str, Any]:
-        """Return a configuration that a function is to have. Raises AwsError."""
+        """Return the configuration for a function; a missing one has another error than in `get`. Raises AwsError."""
         config = self.find(arn)
         if config is None:
             raise AwsError(
@@ -76,7 +76,7 @@ class CodeSigning:
         return config
 
     def put(self, config: dict[str, Any], tags: Mapping[str, str] | None = None) -> None:
-        """Store a configuration that was changed, with new tags if they are given."""
+        """Store a changed configuration, with new tags if they are given."""
         arn = str(config["CodeSigningConfigArn"])
         self._documents.put(arn, config)
         if tags is not None:
@@ -92,14 +92,14 @@ class CodeSigning:
         self._tags.delete(arn)
 
     def all(self, account: str, region: str) -> list[dict[str, Any]]:
-        """Return the configurations of an account and region, by ARN."""
+        """Return the configurations of an account and region, sorted by ARN."""
         prefix = make_arn("lambda", region, account, "code-signing-config:")
         return [config for _, config in self._documents.items(prefix)]
 
     def check_code(self, arn: str | None) -> None:
         """Refuse the code of a function whose configuration enforces signatures. Raises AwsError.
 
-        Source of the sentence: the API reference's description of CodeVerificationFailedException (documented).
+        Source of the message: the API reference's description of CodeVerificationFailedException (documented).
         """
         if arn is None:
             return
@@ -112,4 +112,6 @@ class CodeSigning:
                 400,
                 {"Type": "User"},
             )
-        log.warning("code that nobody has signed is deployed under %s, which only warns", arn)
+        log.warning(
+            "unsigned code is deployed: the code signing configuration %s only warns about it", arn
+        )

@@ -1,4 +1,7 @@
-"""Makes a FunctionConfiguration of the members of Create- and UpdateFunction, with AWS's checks and defaults."""
+"""Makes a FunctionConfiguration from the parameters of CreateFunction and UpdateFunctionConfiguration.
+
+It checks the parameters and fills in defaults as AWS does.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from headrace.services.lambda_.state import LayerVersion, Transition, Version
 
 log = logging.getLogger(__name__)
 
-# Members that are stored as they come, with the values that they have when no request has set them.
+# Members that are stored without a change, and their defaults.
 _DEFAULTS: dict[str, Any] = {
     "Description": "",
     "Timeout": 3,
@@ -58,7 +61,7 @@ _PLAIN = (
 def new_version(
     ref: FunctionRef, request: Mapping[str, Any], *, package: Package, layers: LayerStore
 ) -> Version:
-    """Return the `$LATEST` of a new function, without what `touch` fills in."""
+    """Return the `$LATEST` of a new function, without the members that `touch` sets."""
     if request.get("PackageType", "Zip") != "Zip":
         raise invalid_parameter(NO_IMAGES)
     if not request.get("Runtime") or not request.get("Handler"):
@@ -87,16 +90,16 @@ def new_version(
 
 
 def set_code(version: Version, package: Package) -> None:
-    """Give a version its code."""
+    """Set the code of a version."""
     version.digest = package.digest
     version.config["CodeSha256"] = package.code_sha256
     version.config["CodeSize"] = package.size_bytes
 
 
 def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> None:
-    """Note that `$LATEST` was created or has changed: it has one revision while that lasts, and one afterwards.
+    """Give `$LATEST` new revisions after its creation or a change: one during the change, and one afterwards.
 
-    A created function is there at once, so that it can be invoked; only the answer to its creation says Pending.
+    A new function can be invoked at once; only the response of CreateFunction says Pending.
     """
     lasts_ms = 0 if creates else UPDATE_LASTS_MS
     version.transition = Transition(creates, ids.uuid(), now_ms + lasts_ms)
@@ -105,14 +108,14 @@ def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> 
 
 
 def pend(version: Version, latest: Version) -> None:
-    """Have a version that was published with an update be Pending as long as the update lasts."""
+    """Make a version that was published together with an update Pending until the update ends."""
     if latest.transition is not None:
         revision_id = version.config["RevisionId"]
         version.transition = Transition(True, revision_id, latest.transition.until_ms)
 
 
 def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -> None:
-    """Change a version as UpdateFunctionConfiguration asks. Raises AwsError having changed nothing."""
+    """Apply UpdateFunctionConfiguration's parameters to a version. Raises AwsError before it changes anything."""
     check(request)
     config = version.config
     account = config["FunctionArn"].split(":")[4]
@@ -152,7 +155,7 @@ def apply(version: Version, request: Mapping[str, Any], *, layers: LayerStore) -
 
 
 def _set_dead_letters(config: dict[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Set where dead letters go: an empty ARN takes it away, and a structure without one changes nothing."""
+    """Set the dead-letter target. An empty ARN removes it, and a structure without an ARN changes nothing."""
     arn = wanted.get("TargetArn")
     if arn:
         config["DeadLetterConfig"] = {"TargetArn": arn}
@@ -161,7 +164,7 @@ def _set_dead_letters(config: dict[str, Any], wanted: Mapping[str, Any]) -> None
 
 
 def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:
-    """Refuse a new function that AWS refuses. Raises AwsError."""
+    """Check the parameters of CreateFunction as AWS does. Raises AwsError."""
     if len(ref.name) > LONGEST_NAME:
         raise invalid_parameter(
             f"1 validation error detected: Value '{ref.name}' at 'functionName' failed to satisfy constraint: "
@@ -172,20 +175,20 @@ def check_new(ref: FunctionRef, request: Mapping[str, Any]) -> None:
 
 
 def check_tag_keys(keys: Iterable[str]) -> None:
-    """Refuse to set or remove tags that are AWS's own; the words are assumed. Raises AwsError."""
+    """Refuse to set or remove tags that are reserved for AWS. The message is assumed. Raises AwsError."""
     if any(map(is_refused, keys)):
         raise invalid_parameter("aws: prefixed tag key names are not allowed for external use.")
 
 
 def check_tags(tags: Mapping[str, str], present: Mapping[str, str] | None = None) -> None:
-    """Refuse AWS's own tags, and more than a resource that has `present` can have. Raises AwsError."""
+    """Refuse tags that are reserved for AWS, and too many tags on a resource that has `present`. Raises AwsError."""
     check_tag_keys(tags)
     if counted({*tags, *(present or ())}) > MOST_TAGS:
         raise invalid_parameter("Number of tags exceeds resource tag limit.")
 
 
 def check(request: Mapping[str, Any]) -> None:
-    """Refuse a configuration that AWS refuses. Raises AwsError."""
+    """Check a function's configuration as AWS does. Raises AwsError."""
     if request.get("Runtime"):
         check_runtime(request["Runtime"])
     timeout = request.get("Timeout")
@@ -216,7 +219,7 @@ def _check_variables(variables: Mapping[str, str]) -> None:
 def find_layers(
     arns: list[str] | None, layers: LayerStore, account: str, region: str
 ) -> list[LayerVersion] | None:
-    """Return the layer versions that a function of an account and region asks for. Raises AwsError."""
+    """Return the layer versions that the function of an account and region names. Raises AwsError."""
     if arns is None:
         return None
     if len(arns) > LAYERS_PER_FUNCTION:
@@ -246,7 +249,7 @@ def find_layers(
 
 
 def _shares(layer: LayerVersion, account: str) -> bool:
-    """Whether a layer version's policy lets another account use it."""
+    """Whether the policy of a layer version lets another account use the version."""
     principals = [statement["Principal"] for statement in layer.get("policy", {}).values()]
     return any(
         p == "*" if isinstance(p, str) else account in p.get("AWS", "").split(":")
@@ -257,7 +260,7 @@ def _shares(layer: LayerVersion, account: str) -> bool:
 def _logging(
     name: str, wanted: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a logging configuration after a request; what it does not name stays, levels only with JSON."""
+    """Return a logging configuration after a request. Members that the request lacks stay; only JSON has log levels."""
     asked = {**(kept or {}), **wanted}
     log_format = asked.get("LogFormat", "Text")
     levels = {"ApplicationLogLevel": "INFO", "SystemLogLevel": "INFO"}

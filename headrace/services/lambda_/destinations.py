@@ -1,4 +1,4 @@
-"""Sends the records of failed batches and asynchronous events to queues, topics, functions, event buses, buckets."""
+"""Sends records of failed batches and asynchronous events to queues, topics, functions, event buses and buckets."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _STREAM_FAILURES = ("sqs", "sns")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A document, and what some kinds of destinations take with it.
+    """A document, and the additions that some kinds of destinations need.
 
     Attributes:
-        document: JSON.
-        object_key: its key in a bucket.
-        event: the document as an event bus takes it, in `detail`.
-        attributes: message attributes for a queue or a topic.
+        document: the JSON document.
+        object_key: the document's key in a bucket.
+        event: the event for an event bus, with the document in `detail`.
+        attributes: the message attributes for a queue or a topic.
     """
 
     document: str
@@ -52,17 +52,18 @@ class Destinations:
         self._topics = topics
         self._buses = buses
         self._objects = objects
-        # Queues an invocation of a function by ARN and returns its request id; the queue needs destinations itself.
+        # Queues an invocation of the function with an ARN, and returns the request id. Set after the construction,
+        # because the queue of invocations itself needs destinations.
         self.invoke: Callable[[str, bytes], str] | None = None
 
     def send(self, arn: str, document: str, *, object_key: str = "") -> str:
-        """Send a document; return its message id. Raises LookupError when there is no such place."""
+        """Send a document; return its message id. Raises LookupError when the destination does not exist."""
         return self.deliver(arn, Delivery(document, object_key))
 
     def deliver(self, arn: str, delivery: Delivery) -> str:
-        """Send a document; return its message id, in a bucket its key.
+        """Send a document; return its message id, or its key in a bucket.
 
-        Raises LookupError when there is no such place, AwsError when it refuses.
+        Raises LookupError when the destination does not exist, AwsError when it refuses the document.
         """
         service = Arn.parse(arn).service
         attributes = () if delivery.attributes is None else (delivery.attributes,)
@@ -88,7 +89,7 @@ class Destinations:
 
 
 def check_destination(arn: str | None, services: tuple[str, ...] = _STREAM_FAILURES) -> None:
-    """Refuse a destination that is not of one of the services. Raises AwsError."""
+    """Refuse a destination whose service is not one of `services`. Raises AwsError."""
     if not arn:
         return
     try:

@@ -1,4 +1,4 @@
-"""Lambda's errors in AWS's words; `translate` turns the errors of headrace's own parts into them."""
+"""Lambda's errors with AWS's messages; `translate` turns errors of headrace's own parts into them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Throttled(FunctionThrottled):
 
 
 class UnsafeArchive(ValueError):
-    """Not a zip archive, or one that reaches outside its directory."""
+    """The file is not a zip archive, or the archive reaches outside its directory."""
 
 
 class UnzippedTooLarge(ValueError):
-    """The contents are larger than Lambda takes."""
+    """The unpacked contents exceed Lambda's size limit."""
 
     def __init__(self, most_bytes: int) -> None:
         super().__init__(f"Unzipped size must be smaller than {most_bytes} bytes")
@@ -37,28 +37,28 @@ def _user_error(code: str, message: str, status: int) -> AwsError:
 
 
 def not_found(message: str) -> AwsError:
-    """A function, version, alias, layer, mapping or policy that is not there."""
+    """A function, version, alias, layer, mapping or policy does not exist."""
     return _user_error("ResourceNotFoundException", message, 404)
 
 
 def invalid_parameter(message: str, *, typed: bool = True) -> AwsError:
-    """A parameter that the model allows and the service does not; a few of AWS's come without their Type."""
+    """The API model allows the parameter, but the service does not. A few of AWS's errors have no Type."""
     members = {"Type": "User"} if typed else {}
     return AwsError("InvalidParameterValueException", message, 400, members)
 
 
 def validation(message: str) -> AwsError:
-    """A constraint that the service checks beyond its model, in the validator's form."""
+    """A constraint that is not in the API model does not hold; the message has the form of the validator's."""
     return AwsError("ValidationException", f"1 validation error detected: {message}", 400)
 
 
 def conflict(message: str) -> AwsError:
-    """The resource exists already, or is used."""
+    """The resource exists already or is in use."""
     return _user_error("ResourceConflictException", message, 409)
 
 
 def precondition_failed(call: str = "GetFunction/GetAlias") -> AwsError:
-    """The caller's RevisionId is not the latest; `call` would say it."""
+    """The caller's RevisionId is not the latest; the operation `call` returns the latest one."""
     return _user_error(
         "PreconditionFailedException",
         "The Revision Id provided does not match the latest Revision Id. "
@@ -68,7 +68,7 @@ def precondition_failed(call: str = "GetFunction/GetAlias") -> AwsError:
 
 
 def function_not_found(arn: str) -> AwsError:
-    """There is no such function, version or alias, in the words of most operations."""
+    """The function, version or alias does not exist; most operations have this message."""
     return not_found(f"Function not found: {arn}")
 
 
@@ -81,7 +81,7 @@ def update_in_progress(arn: str) -> AwsError:
 
 
 def access_denied(account: str, action: str, arn: str) -> AwsError:
-    """A caller of another account, whom no resource policy allows the action."""
+    """The caller is from another account, and no resource policy allows the action."""
     return _user_error(
         "AccessDeniedException",
         f"User: arn:aws:iam::{account}:root is not authorized to perform: {action} on resource: {arn} "
@@ -91,12 +91,12 @@ def access_denied(account: str, action: str, arn: str) -> AwsError:
 
 
 def other_account() -> AwsError:
-    """A caller that would create something in another account; AWS says no more than that."""
+    """The caller tries to create a resource in another account; AWS's message is this short."""
     return AwsError("AccessDeniedException", "", 403)
 
 
 def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
-    """An invocation's payload over its limit."""
+    """The payload of an invocation exceeds its size limit."""
     message = (
         f"Request must be smaller than {most_bytes} bytes for the {operation} operation"
         if sent_bytes < 0
@@ -107,19 +107,19 @@ def too_large(sent_bytes: int, most_bytes: int, operation: str) -> AwsError:
 
 
 def throttled(reason: str = "ConcurrentInvocationLimitExceeded") -> AwsError:
-    """The function's, or the account's, concurrency is used up."""
+    """The concurrency of the function or of the account is used up."""
     return AwsError(
         "TooManyRequestsException", "Rate Exceeded.", 429, {"Type": "User", "Reason": reason}
     )
 
 
 def invalid_request_content(message: str) -> AwsError:
-    """An invocation's payload is not JSON."""
+    """The payload of an invocation is not JSON."""
     return _user_error("InvalidRequestContentException", message, 400)
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Turn a domain error into AWS's."""
+    """Return AWS's error for an error of headrace's own parts, or None for any other error."""
     if isinstance(error, FunctionNotFound):
         return not_found(f"Function not found: {error}")
     if isinstance(error, Throttled):

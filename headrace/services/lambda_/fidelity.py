@@ -1,10 +1,10 @@
-"""What headrace does with each parameter of Lambda's operations.
+"""The parameters of Lambda's operations that headrace does not enforce.
 
-Only parameters that are not enforced are listed. "stored" is kept and shown, and changes nothing; "ignored" is
-accepted and dropped.
+A "stored" parameter is stored and returned, but has no effect. An "ignored" parameter is accepted and dropped.
 
-Besides: at most 64 processes of a version are kept warm, however many are provisioned, while concurrency is limited as
-on AWS. Signatures are verified with `--auth` only: without it a function URL of AWS_IAM asks for one, and believes it.
+More differences from AWS: a version has at most 64 warm processes, however many are provisioned; concurrency is limited
+as on AWS. Signatures are verified only with `--auth`: without it, a function URL with the auth type AWS_IAM requires a
+signature but does not verify it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from __future__ import annotations
 from headrace.core.ports import FidelityLevel
 
 _FUNCTION: dict[str, FidelityLevel] = {
-    # The interpreter that runs headrace, with its packages, serves every python3.* runtime (the fidelity report says
-    # when another is declared); the node on PATH every nodejs*. Where Linux permits walls (runtime/walls.py), code is
-    # /var/task and layers are /opt, both read-only, /tmp is the function's own and as large as EphemeralStorage says,
-    # and there is no /dev/shm, as on AWS. Elsewhere functions have the rights of headrace's user (headrace says so at
-    # its start, and so does the fidelity report), layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH, and
-    # LAMBDA_TASK_ROOT is the real folder. Programs under /opt/extensions are not started.
+    # Every python3.* runtime is the interpreter that runs headrace, with its packages (the fidelity report names
+    # functions that declare another version); every nodejs* runtime is the node on PATH. Where Linux permits walls
+    # (runtime/walls.py), code is /var/task and layers are /opt, both read-only; each function has its own /tmp of the
+    # size in EphemeralStorage; and, as on AWS, there is no /dev/shm. Elsewhere functions have the rights of headrace's
+    # user (headrace logs this at its start, and the fidelity report says it), layers are on PYTHONPATH, NODE_PATH, PATH
+    # and LD_LIBRARY_PATH, and LAMBDA_TASK_ROOT is the real folder. Programs under /opt/extensions are not started.
     "Runtime": "stored",
     "KMSKeyArn": "stored",
-    # EC2 is not asked for the subnets and security groups.
+    # Whether the subnets and security groups exist is not checked.
     "VpcConfig": "stored",
     "FileSystemConfigs": "stored",
     "SnapStart": "stored",
     "ImageConfig": "stored",
-    # Sampled=1 reaches the function; no trace is kept.
+    # Functions get Sampled=1 in the trace header, but no trace is stored.
     "TracingConfig.Mode": "stored",
     "DurableConfig": "ignored",
     "CapacityProviderConfig": "ignored",
 }
-# Which package it is, is not asked for again: the object's current version is taken, and copied.
+# The package is always a copy of the object's current version.
 _CODE: dict[str, FidelityLevel] = {
     "S3ObjectVersion": "ignored",
     "S3ObjectStorageMode": "ignored",
     "SourceKMSKeyArn": "ignored",
 }
-# No function runs on instances of a capacity provider.
+# headrace has no capacity providers.
 _PUBLISH: dict[str, FidelityLevel] = {"PublishTo": "ignored"}
 _MAPPING: dict[str, FidelityLevel] = {
     "KMSKeyArn": "stored",
@@ -54,20 +54,20 @@ FIDELITY: dict[str, dict[str, FidelityLevel]] = {
     "UpdateFunctionConfiguration": _FUNCTION,
     "UpdateFunctionCode": {**_CODE, **_PUBLISH, "Architectures": "stored"},
     "PublishVersion": _PUBLISH,
-    # Of Lambda@Edge.
+    # MasterRegion belongs to Lambda@Edge.
     "ListFunctions": {"MasterRegion": "ignored"},
     "CreateEventSourceMapping": _MAPPING,
     "UpdateEventSourceMapping": _MAPPING,
-    # headrace evaluates a policy for callers of a function's URL, and for services that act for a resource. Callers of
-    # Lambda's API with the function's own account are never refused.
+    # headrace evaluates a resource policy for callers of a function URL, and for services that act for a resource.
+    # For callers of Lambda's API from the function's own account the policy does not matter.
     "AddPermission": {"PrincipalOrgID": "stored", "EventSourceToken": "stored"},
     "AddLayerVersionPermission": {"OrganizationId": "stored"},
-    # Nothing is signed: a configuration that enforces signatures refuses all code, whoever may publish.
+    # No code is signed: a configuration that enforces signatures refuses all code, whatever its publishers are.
     "CreateCodeSigningConfig": {"AllowedPublishers": "stored"},
     "UpdateCodeSigningConfig": {"AllowedPublishers": "stored"},
     "PutFunctionRecursionConfig": {"RecursiveLoop": "stored"},
     "PutRuntimeManagementConfig": {"UpdateRuntimeOn": "stored", "RuntimeVersionArn": "stored"},
-    # Streams are not slowed down after their first 6 MB, as AWS's are.
+    # Unlike AWS, headrace does not slow a response stream down after its first 6 MB.
     "Invoke": {"TenantId": "ignored", "DurableExecutionName": "ignored"},
     "PublishLayerVersion": {
         "CompatibleRuntimes": "stored",

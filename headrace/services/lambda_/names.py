@@ -1,4 +1,4 @@
-"""How callers name functions: a name, a partial ARN or a whole one, each with or without a qualifier."""
+"""Parses the names of functions: a name, a partial ARN or a whole ARN, each with or without a qualifier."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class FunctionRef:
 
     @property
     def bare(self) -> FunctionRef:
-        """The function itself, whatever the qualifier."""
+        """The same function without a qualifier."""
         return FunctionRef(self.account, self.region, self.name)
 
     def with_qualifier(self, qualifier: str | None) -> FunctionRef:
-        """Return the function with another version or alias, or none."""
+        """Return the same function with another qualifier, or without one."""
         return FunctionRef(self.account, self.region, self.name, qualifier)
 
 
@@ -64,7 +64,7 @@ class FunctionRef:
 def parse_function(
     text: str, *, account: str, region: str, qualifier: str | None = None
 ) -> FunctionRef:
-    """Return what `text` names: a name, or an ARN of which parts may be missing.
+    """Return the function that `text` names, which is a name, a partial ARN or an ARN.
 
     Raises AwsError for a malformed name or contradicting qualifiers.
     """
@@ -89,13 +89,13 @@ def _is_qualifier(qualifier: str | None) -> bool:
 
 
 def _refuse(text: str, qualifier: str | None) -> None:
-    """Refuse a name or a qualifier in the validator's words, where no validator was before. Raises AwsError."""
+    """Check a name and a qualifier where the API model's validator has not; use its message. Raises AwsError."""
     params = {"FunctionName": text, **({"Qualifier": qualifier} if qualifier else {})}
     validate("lambda", "Invoke", params, wording=WORDING)
 
 
 def check_reachable(ref: FunctionRef, region: str) -> None:
-    """Refuse a function of another region than the one that is asked. Raises AwsError."""
+    """Refuse a function in another region than the request's. Raises AwsError."""
     if ref.region != region:
         raise not_found(
             f"Functions from '{ref.region}' are not reachable in this region ('{region}')"
@@ -108,6 +108,6 @@ def layer_arn(region: str, account: str, name: str) -> str:
 
 
 def lambda_time(now_ms: int) -> str:
-    """Return a time as Lambda's control plane writes it: `2026-01-31T12:00:00.000+0000`."""
+    """Return a time in the format of Lambda's control plane: `2026-01-31T12:00:00.000+0000`."""
     moment = datetime.fromtimestamp(now_ms / 1000, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now_ms % 1000:03d}+0000"

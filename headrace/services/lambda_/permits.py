@@ -1,7 +1,7 @@
-"""Asks whether the role of a function may do what Lambda does in its name: read the source, tell of failures, log.
+"""Checks a function's execution role for Lambda's own calls: reading the event source, sending to destinations, logs.
 
 Source: docs.aws.amazon.com/lambda/latest/dg/with-kinesis.html ("Required permissions"), services-sqs-configure.html
-and lambda-intro-execution-role.html (documented); the sentences of the refusals are those that many users report.
+and lambda-intro-execution-role.html (documented); the error messages are those that many users report.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.state import Function
 
 SERVICE = "lambda.amazonaws.com"
-# The session's name on AWS has a number and a time too (observed in CloudTrail).
+# On AWS, the session's name also has a number and a time (observed in CloudTrail).
 SESSION = "awslambda"
 
 _STREAM_READS = {
@@ -35,19 +35,19 @@ _SENDS = {
 
 @dataclass(frozen=True, slots=True)
 class Permits:
-    """Asks for functions' roles. Thread-safe; a question that was asked before costs a dictionary's lookup."""
+    """Checks the permissions of functions' roles. Thread-safe; a repeated check is only a dictionary lookup."""
 
     guard: Guard
 
     def check_role(self, role: str) -> None:
-        """Refuse a role that Lambda may not assume, or that is not there. Raises AwsError."""
+        """Refuse a role that is missing or that Lambda may not assume. Raises AwsError."""
         if role and self.guard.denial(Acting(SERVICE), "sts:AssumeRole", role):
             raise invalid_parameter(
                 "The role defined for the function cannot be assumed by Lambda."
             )
 
     def check_source(self, role: str, read_arn: str) -> None:
-        """Refuse a source that the role may not read. Raises AwsError."""
+        """Refuse an event source that the role may not read. Raises AwsError."""
         if Arn.parse(read_arn).service == "sqs":
             for action in _QUEUE_READS:
                 if self._denial(role, f"sqs:{action}", read_arn):
@@ -68,7 +68,7 @@ class Permits:
             )
 
     def problem_with_reading(self, role: str, read_arn: str) -> str:
-        """Return a mapping's LastProcessingResult when the role may not read its source any more; else empty."""
+        """Return a mapping's LastProcessingResult if the role may no longer read the source, otherwise ""."""
         if "/consumer/" in read_arn:
             action = "kinesis:SubscribeToShard"
         else:
@@ -79,13 +79,13 @@ class Permits:
         return f"PROBLEM: {sentence}" if sentence else ""
 
     def problem_with_sending(self, role: str, arn: str, key: str = "") -> str:
-        """Return why a role may not send to a destination; empty when it may. `key`: of the object in a bucket."""
+        """Return why a role may not send to a destination, or "" when it may. `key` is the object's key in a bucket."""
         action = _SENDS.get(arn.split(":")[2])
         resource = f"{arn}/{key}" if action == "s3:PutObject" else arn
         return "" if action is None else self._denial(role, action, resource)
 
     def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
-        """Whether a function's role may write its log; AWS drops the lines of one that may not."""
+        """Whether a function's role may write the function's log. If it may not, AWS drops the lines."""
         acting = Acting(spec.role, spec.name)
         name = f"log-group:{spec.log_group}:log-stream:{stream}"
         resource = make_arn("logs", function.region, function.account, name)

@@ -1,7 +1,7 @@
-"""Whether a function's resource policy allows a caller an action.
+"""Evaluates a function's resource policy: whether it allows a caller an action.
 
-Callers with identity policies `headrace.iam` judges; here one with the function's own account may do everything.
-Services and anonymous callers, who have no identity policy, need a statement of the resource policy, as on AWS.
+A caller from the function's own account may do everything here; `headrace.iam` evaluates its identity policies. As on
+AWS, services and anonymous callers, which have no identity policies, need a statement in the resource policy.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ INVOKE_URL = "lambda:InvokeFunctionUrl"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The caller of an action: a service, an account, or an anonymous one.
+    """The caller of an action: a service, an account, or an anonymous caller.
 
     Attributes:
-        service: such as `s3.amazonaws.com`; empty for others.
-        account: the 12 digits of the account of a caller that is no service; empty for an anonymous one.
+        service: the service, such as `s3.amazonaws.com`; "" for other callers.
+        account: the caller's account of 12 digits; "" for a service and for an anonymous caller.
         context: the request's condition keys in lower case, such as `aws:sourcearn`.
     """
 
@@ -32,13 +32,13 @@ class Caller:
 
     @staticmethod
     def of_service(service: str, *, source_arn: str, source_account: str) -> Caller:
-        """Return a service that acts for one of its resources."""
+        """Return the caller for a service that acts for one of its resources."""
         context = {"aws:sourcearn": source_arn, "aws:sourceaccount": source_account}
         return Caller(service=service, context=context)
 
 
 def allows(function: Function, qualifier: str | None, action: str, caller: Caller) -> bool:
-    """Whether the policy of a function, version or alias has a statement for the caller and the action."""
+    """Whether the policy of a function, version or alias allows the caller the action."""
     statements = function.policies.get(qualifier or "", {})
     return any(_grants(statement, action, caller) for statement in statements.values())
 

@@ -1,7 +1,7 @@
-"""Functions, their versions and aliases, as records.
+"""Dataclasses for functions, their versions and aliases.
 
-Configurations keep AWS's spelling, because that is what most operations take and return; what the code reasons
-about has fields of its own.
+Configurations are dictionaries with AWS's names, because most operations take and return them. Values that headrace's
+code uses have fields of their own.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class UrlConfig(TypedDict):
 
 @dataclass(slots=True)
 class Transition:
-    """The end of a creation or of an update, which AWS takes some seconds for.
+    """A creation or an update in progress, which takes some seconds on AWS.
 
     Attributes:
-        creates: whether the version is Pending; otherwise its update is in progress.
-        revision_id: the RevisionId until then.
-        until_ms: when it is done, in milliseconds since 1970.
+        creates: whether it is a creation, so that the version is Pending; otherwise it is an update.
+        revision_id: the RevisionId while it is in progress.
+        until_ms: when it ends, in milliseconds since 1970.
     """
 
     creates: bool
@@ -90,12 +90,12 @@ class Transition:
 
 @dataclass(slots=True)
 class Version:
-    """One version: `$LATEST`, which changes, or a published one, which never does.
+    """One version: `$LATEST`, which changes, or a published version, which never changes.
 
     Attributes:
-        digest: of the deployment package, see `CodeStore`.
+        digest: the digest of the deployment package, see `CodeStore`.
         config: AWS's FunctionConfiguration.
-        layers: digests of its layers' packages, kept here because a deleted layer goes on serving.
+        layers: the digests of the layers' packages, stored here because a function can use a deleted layer.
         transition: the last creation or update; None when it was long ago.
         latest_description: the Description that `$LATEST` had when this version was published.
     """
@@ -107,18 +107,18 @@ class Version:
     latest_description: str | None = None
 
     def is_changing(self, now_ms: int) -> bool:
-        """Whether its creation or update has not ended yet."""
+        """Whether a creation or update of the version is in progress."""
         return self.transition is not None and now_ms < self.transition.until_ms
 
     @property
     def number(self) -> str:
-        """`$LATEST` or the version's number."""
+        """The version's number, or `$LATEST`."""
         return str(self.config["Version"])
 
 
 @dataclass(slots=True)
 class Alias:
-    """A name for a version, or for two with weights."""
+    """An alias: a name for a version, or for two versions with weights."""
 
     name: str
     version: str
@@ -132,15 +132,15 @@ class Function:
     """A function with its versions, aliases, policies and settings.
 
     Attributes:
-        versions: by number, `$LATEST` among them.
-        policies: statements by qualifier (empty: the function itself), then by statement id.
+        versions: the versions by number, with `$LATEST`.
+        policies: the policy statements by qualifier ("": the function itself), then by statement id.
         event_invoke: AWS's FunctionEventInvokeConfig by qualifier.
-        reserved_concurrency: None when the function shares the account's.
-        provisioned: provisioned concurrency by version number or alias.
-        provisioned_ms: when it was last set, by the same, in milliseconds since 1970.
-        urls: function URL configurations by qualifier (empty: the function itself).
-        settings: RecursiveLoop and the request of PutRuntimeManagementConfig, which are shown and change nothing.
-        key: the function's in the state database.
+        reserved_concurrency: the reserved concurrency; None when the function uses the account's unreserved one.
+        provisioned: the provisioned concurrency by version number or alias.
+        provisioned_ms: when the provisioned concurrency was last set, in milliseconds since 1970, by the same names.
+        urls: the function URL configurations by qualifier ("": the function itself).
+        settings: RecursiveLoop and the request of PutRuntimeManagementConfig, which are returned but have no effect.
+        key: the function's key in the state database.
     """
 
     account: str
@@ -171,7 +171,7 @@ class Function:
 
     @property
     def latest(self) -> Version:
-        """The version that changes."""
+        """The version `$LATEST`."""
         return self.versions[LATEST]
 
     @property
@@ -186,11 +186,11 @@ class Function:
         return [self.versions[number] for number in numbers]
 
     def resolve(self, qualifier: str | None, *, draw: float = 1.0) -> Version:
-        """Return the version that a qualifier means; an alias's second version by chance.
+        """Return the version of a qualifier; an alias with two versions chooses one at random.
 
         Args:
             qualifier: a version number, an alias, or None for `$LATEST`.
-            draw: a number in [0, 1); 1 always takes an alias's main version.
+            draw: the random number, in [0, 1); 1 always chooses the main version of an alias.
 
         Raises:
             FunctionNotFound: no such version or alias.
@@ -211,14 +211,14 @@ class Function:
         return version
 
     def revision_of(self, qualifier: str | None) -> str:
-        """Return the RevisionId of `$LATEST`, a version or an alias, which is its policy's. Raises FunctionNotFound."""
+        """Return the RevisionId of `$LATEST`, a version or an alias, and of its policy. Raises FunctionNotFound."""
         alias = self.aliases.get(qualifier or "")
         if alias is not None:
             return alias.revision_id
         return str(self.resolve(qualifier).config["RevisionId"])
 
     def revise(self, qualifier: str | None, revision_id: str) -> None:
-        """Note a change of the policy of `$LATEST`, a version or an alias."""
+        """Set a new RevisionId after a change of the policy of `$LATEST`, a version or an alias."""
         alias = self.aliases.get(qualifier or "")
         if alias is not None:
             alias.revision_id = revision_id
@@ -226,14 +226,14 @@ class Function:
             self.resolve(qualifier).config["RevisionId"] = revision_id
 
     def forget_alias(self, name: str) -> None:
-        """Drop the settings of an alias that is deleted; its URL stays, and answers nobody, as on AWS."""
+        """Remove the settings of a deleted alias. As on AWS, its URL stays but refuses all requests."""
         url = self.urls.get(name)
         self.forget(name)
         if url is not None:
             self.urls[name] = url
 
     def forget(self, qualifier: str) -> None:
-        """Drop the settings of a version or alias that is deleted."""
+        """Remove the settings of a deleted version or alias."""
         for kept in (
             self.policies,
             self.event_invoke,
@@ -245,10 +245,10 @@ class Function:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Function:
-        """Read what `to_json` wrote."""
+        """Return the function that `to_json` has written."""
         fields = dict(value)
         fields["versions"] = {k: _version(v) for k, v in value["versions"].items()}
-        fields.pop("policy_revisions", None)  # of data directories of earlier versions
+        fields.pop("policy_revisions", None)  # from data directories of earlier versions
         fields["aliases"] = {k: Alias(**v) for k, v in value["aliases"].items()}
         return Function(**fields)
 

@@ -1,4 +1,4 @@
-"""Keeps all functions, in memory and in the state database."""
+"""Stores all functions in memory and in the state database."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.store.database import Database
 
 
 class FunctionStore:
-    """All functions. Thread-safe: change them inside `changing`, which makes the change durable."""
+    """All functions. Thread-safe. Change a function only inside `changing`, which makes the change durable."""
 
     def __init__(self, database: Database) -> None:
         self._documents = database.documents("lambda_functions")
@@ -22,7 +22,7 @@ class FunctionStore:
         self._functions: dict[str, Function] = {}
 
     def load(self) -> None:
-        """Read every function from the state database."""
+        """Load all functions from the state database."""
         with self._lock:
             self._functions = {
                 key: Function.from_json(value) for key, value in self._documents.items()
@@ -33,11 +33,11 @@ class FunctionStore:
         return self._functions.get(ref.key)
 
     def of_key(self, key: str) -> Function | None:
-        """Return the function with the key of its reference, or None."""
+        """Return the function with this key (see `FunctionRef.key`), or None."""
         return self._functions.get(key)
 
     def role_of(self, function_arn: str) -> str:
-        """Return the ARN of a function's role; empty when there is no such function."""
+        """Return the ARN of a function's role, or "" when the function does not exist."""
         function = self.find(parse_function(function_arn, account="", region=""))
         return "" if function is None else str(function.latest.config.get("Role", ""))
 
@@ -50,10 +50,10 @@ class FunctionStore:
 
     @contextmanager
     def changing(self, ref: FunctionRef) -> Generator[Function]:
-        """Give the function to change alone; it is durable when the block ends.
+        """Yield the function for a change by one thread at a time. The change is durable when the block ends.
 
-        Raises FunctionNotFound. A block that raises must not have changed anything. When storing fails, the change is
-        undone.
+        Raises FunctionNotFound. A block that raises must not have changed anything. If the change cannot be stored, it
+        is taken back.
         """
         with self._lock:
             function = self.get(ref)
@@ -66,7 +66,7 @@ class FunctionStore:
                 raise
 
     def add(self, function: Function) -> bool:
-        """Store a new function; return False, and change nothing, when its name is taken."""
+        """Store a new function. Return False, having changed nothing, when its name is taken."""
         with self._lock:
             key = function.key
             if key in self._functions:
@@ -76,7 +76,7 @@ class FunctionStore:
             return True
 
     def remove(self, ref: FunctionRef) -> Function:
-        """Forget a function with all its versions. Raises FunctionNotFound."""
+        """Delete a function with all its versions. Raises FunctionNotFound."""
         with self._lock:
             function = self.get(ref)
             self._documents.delete(ref.key)
@@ -84,7 +84,7 @@ class FunctionStore:
             return function
 
     def all(self, account: str, region: str) -> list[Function]:
-        """Return the functions of an account and region, by name."""
+        """Return the functions of an account and region, sorted by name."""
         with self._lock:
             found = [
                 f for f in self._functions.values() if f.account == account and f.region == region
@@ -92,7 +92,7 @@ class FunctionStore:
         return sorted(found, key=lambda function: function.name)
 
     def of_url(self, url_id: str) -> tuple[Function, str] | None:
-        """Return the function that has a URL, and its alias (empty: the function itself)."""
+        """Return the function that has a function URL, and its alias ("": the function itself), or None."""
         with self._lock:
             for function in self._functions.values():
                 for alias, config in function.urls.items():
@@ -101,7 +101,7 @@ class FunctionStore:
         return None
 
     def any(self) -> bool:
-        """Whether there is a function."""
+        """Whether any function exists."""
         return bool(self._functions)
 
     def provisioned(self) -> list[Function]:
@@ -110,7 +110,7 @@ class FunctionStore:
             return [function for function in self._functions.values() if function.provisioned]
 
     def digests(self) -> set[str]:
-        """Return the packages that some version uses."""
+        """Return the digests of the packages that versions use."""
         with self._lock:
             versions = [v for f in self._functions.values() for v in f.versions.values()]
             return {digest for v in versions for digest in (v.digest, *v.layers)}

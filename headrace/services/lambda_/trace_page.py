@@ -1,4 +1,4 @@
-"""The pages of event source mappings: what they did with a record, and what still waits for them."""
+"""The pages about event source mappings: what happened to a record, and how many records wait."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.lambda_.mappings.mappings import Mappings
 
 
 def trace_page(mappings: Mappings) -> DataPage:
-    """Return the page. Its parameters: `mapping`, an id or a function's name, and `sequence`, a record's number."""
+    """Return the page of a record. Parameters: `mapping` (an id or a function's name) and `sequence` (a number)."""
 
     def data(params: Mapping[str, str]) -> dict[str, Any]:
         name = params.get("mapping", "")

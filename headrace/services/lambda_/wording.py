@@ -1,8 +1,8 @@
-"""Lambda's constraints as AWS's answers were recorded to show them, where botocore's model differs.
+"""Lambda's constraints in the wording of AWS's recorded answers, where botocore's model differs.
 
-The recordings are of 2024 and 2025 (LocalStack's tests/aws/services/lambda_, tag v4.9.2); botocore's model is newer,
-knows regions of another partition, and lists enums in another order. A request that the recorded constraint refuses is
-refused in the recorded words.
+The recordings are from 2024 and 2025 (LocalStack's tests/aws/services/lambda_, tag v4.9.2). botocore's model is newer,
+has regions of another partition, and lists enums in another order. A request that violates the recorded constraint gets
+the recorded message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMESPACED_NAME: dict[str, Any] = {
 }
 QUALIFIER: dict[str, Any] = {"pattern": "(|[a-zA-Z0-9$_-]+)"}
 
-# The runtimes that AWS named when it refused another, in its order; newer ones are taken all the same.
+# The runtimes that AWS listed, in this order, when it refused another one. headrace accepts newer ones, too.
 RUNTIMES = (
     *(
         "nodejs20.x",
@@ -55,7 +55,7 @@ _NEWER_RUNTIMES = (
     *("java8.al2023", "java11.al2023", "java17.al2023"),
 )
 KNOWN_RUNTIMES = frozenset((*RUNTIMES, *_NEWER_RUNTIMES))
-# What the lists of layers can be filtered by, as AWS names it.
+# The values by which lists of layers can be filtered, in AWS's order.
 LAYER_RUNTIMES = (
     *(
         "ruby2.6",
@@ -125,7 +125,7 @@ WORDING = Wording(
         "NamespacedFunctionName": NAMESPACED_NAME,
         "DeleteFunction.NamespacedFunctionName": FUNCTION_NAME,
         "NumericLatestPublishedOrAliasQualifier": QUALIFIER,
-        # Which runtimes there are is said by the service itself; see `headrace.services.lambda_.runtime`.
+        # The service itself checks the runtime; see `headrace.services.lambda_.runtime`.
         "Runtime": {"enum": None},
         "ListLayers.Runtime": {"enum": LAYER_RUNTIMES},
         "ListLayerVersions.Runtime": {"enum": LAYER_RUNTIMES},

@@ -1,1 +1,1 @@
-"""S3 over plain files."""
+"""S3: each object is a plain file in its bucket's folder."""

@@ -1,7 +1,7 @@
-"""Access control lists: read from requests, stored and returned. No request is allowed or refused because of them.
+"""Access control lists: they are read from requests, stored and returned, but never allow or refuse a request.
 
 Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/acl-overview.html and about-object-ownership.html.
-The members of refusals are observed in AWS's recorded answers.
+The members of the errors are observed in AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ _ONE_GRANTEE = re.compile(r'\s*(\w+)\s*=\s*"?([^"]*)"?\s*')
 
 
 def of_object(params: Mapping[str, Any], bucket: Bucket) -> Grants:
-    """Return the grants of a new object, [] for the owner's full control alone. Raises AwsError."""
+    """Return the grants of a new object, or [] when only the owner has a grant (full control). Raises AwsError."""
     if params.keys().isdisjoint(_GIVING):
         return []
     return _given(params, bucket, tuple(_CANNED)) or []
 
 
 def of_bucket(params: Mapping[str, Any], bucket: Bucket) -> Grants | None:
-    """Return the grants of a new bucket, None when the request has none. Raises AwsError."""
+    """Return the grants of a new bucket, or None when the request has none. Raises AwsError."""
     return _given(params, bucket, _OF_BUCKETS)
 
 
 def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> Grants:
-    """Return the grants that PutBucketAcl or PutObjectAcl gives. Raises AwsError."""
+    """Return the grants in a PutBucketAcl or PutObjectAcl request. Raises AwsError."""
     document: dict[str, Any] | None = params.get("AccessControlPolicy")
     has_headers = params.get("ACL") or any(params.get(name) for name in _GRANT_PARAMS)
     if document is not None and has_headers:
@@ -85,7 +85,7 @@ def replaced(params: Mapping[str, Any], bucket: Bucket, *, is_bucket: bool) -> G
 
 
 def shown(grants: Grants) -> Grants:
-    """Return the grants as answers list them."""
+    """Return the grants in the form of responses."""
     return grants or cast("Grants", FULL_CONTROL)
 
 
@@ -113,7 +113,7 @@ def _given(params: Mapping[str, Any], bucket: Bucket, canned: tuple[str, ...]) -
 
 
 def _check_allowed(bucket: Bucket, grants: Grants, *, is_owners_only: bool) -> None:
-    """Refuse grants that the bucket's ownership or public access block forbids. Raises AwsError."""
+    """Refuse grants that the bucket's object ownership or public access block forbids. Raises AwsError."""
     if is_owners_only:
         return
     if ownership(bucket) == "BucketOwnerEnforced":
@@ -125,7 +125,7 @@ def _check_allowed(bucket: Bucket, grants: Grants, *, is_owners_only: bool) -> N
 
 
 def ownership(bucket: Bucket) -> str:
-    """Return who owns a bucket's objects; without controls, their writers do."""
+    """Return a bucket's object ownership; a bucket without ownership controls has ObjectWriter."""
     controls: dict[str, Any] = bucket.configurations.get("BucketOwnershipControls") or {}
     rules: list[dict[str, str]] = controls.get("Rules") or [{}]
     return rules[0].get("ObjectOwnership", "ObjectWriter")

@@ -1,4 +1,4 @@
-"""S3 as the gateway and the cloud see it: its operations, and the wiring of its parts."""
+"""Builds S3 from its parts, and describes it to the gateway and the cloud."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_s3(
     database: Database,
     durability: Durability = "os",
 ) -> S3:
-    """Return S3 with its parts; it reads its buckets in `S3.start`."""
+    """Return S3 with its parts. `S3.start` loads the buckets."""
     index = ObjectIndex(database)
     files = ObjectFiles(data_dir, ids=ids, index=index, durability=durability)
     return S3(

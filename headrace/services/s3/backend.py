@@ -1,4 +1,4 @@
-"""All buckets and their objects: making and removing buckets, writing, reading and removing objects."""
+"""All buckets and their objects: creates and removes buckets; writes, reads and removes objects."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ class S3:
         # Called after each write with bucket, key, size in bytes and ETag, on the writer's thread.
         # They must not block. They are not called for files that Spark writes.
         self.on_object_created: list[Callable[[str, str, int, str], None]] = []
-        # Whether IAM has a principal that a policy names: of which account, and the principal's ARN or unique id.
+        # (account, the principal's ARN or unique id) -> whether IAM has this principal. Policies name principals.
         self.has_principal: Callable[[str, str], bool] = lambda _, __: True
         self._clock = clock
         self._store = buckets
         self._buckets: dict[str, Bucket] = {}
 
     def start(self) -> None:
-        """Load the buckets and finish the writes that a kill cut short."""
+        """Load the buckets and finish the writes that a kill interrupted."""
         self.files.prepare()
         self.histories.prepare()
         self._buckets = self._store.load()
@@ -78,7 +78,7 @@ class S3:
             self.files.add_bucket(name)
 
     def stop(self) -> None:
-        """Do nothing: every change is stored already."""
+        """Do nothing: every change is already stored."""
 
     # --- buckets ------------------------------------------------------------------------------
 
@@ -90,20 +90,20 @@ class S3:
         return found
 
     def policy_of(self, arn: str) -> str | None:
-        """Return the policy, as JSON, of the bucket that an ARN is of, or is in; None for none."""
+        """Return the JSON policy of the bucket in a bucket's or an object's ARN, or None when there is none."""
         found = self._buckets.get(arn.removeprefix("arn:aws:s3:::").partition("/")[0])
         return None if found is None else found.configurations.get("BucketPolicy")
 
     def buckets(self) -> dict[str, Bucket]:
-        """Return all buckets by name."""
+        """Return a dictionary of all buckets, by name."""
         return dict(self._buckets)
 
     def has_bucket(self, name: str) -> bool:
-        """Whether there is a bucket of that name."""
+        """Whether a bucket with this name exists."""
         return name in self._buckets
 
     def save_bucket(self, name: str, bucket: Bucket) -> None:
-        """Store a new or changed bucket. When storing fails, undo the change."""
+        """Store a new or changed bucket. If this fails, take the change back."""
         with self.lock:
             self.files.add_bucket(name)
             try:
@@ -130,7 +130,7 @@ class S3:
     # --- objects ------------------------------------------------------------------------------
 
     def object(self, bucket: str, key: str, version_id: str | None = None) -> StoredObject:
-        """Return an object, or a version of it.
+        """Return an object, or one of its versions.
 
         Raises BucketNotFound, ObjectNotFound, and AwsError NoSuchKey, NoSuchVersion, MethodNotAllowed, InvalidArgument.
         """
@@ -163,9 +163,9 @@ class S3:
         *,
         event: str = CREATED_PUT,
     ) -> StoredObject:
-        """Write an object as PutObject's `params` say, and move or delete `body.file`.
+        """Write an object with PutObject's `params`, and move or delete `body.file`.
 
-        `key` is a legal one: see `check_key`. Raises AwsError, BucketNotFound.
+        `check_key` must have accepted `key`. Raises AwsError, BucketNotFound.
         """
         temporary = body.file
         try:
@@ -195,7 +195,7 @@ class S3:
     def write_part(
         self, upload: Upload, number: int, body: Body, params: Mapping[str, Any]
     ) -> tuple[str, dict[str, str]]:
-        """Store a part and return its ETag and the checksums to answer with. Raises AwsError."""
+        """Store a part, and return its ETag and the checksums for the response. Raises AwsError."""
         encryption.check_part(upload.encryption, params)
         verified = verify(body, params, is_part=True)
         shown = upload_checksums.of_part(upload, verified.checksums, body)
@@ -205,13 +205,13 @@ class S3:
         return verified.etag, shown
 
     def expire(self, stored: StoredObject) -> None:
-        """Remove an object as lifecycle rules do, unless it has changed since it was looked at."""
+        """Remove an object because a lifecycle rule says so, unless it has changed since the caller looked at it."""
         with self.files.lock:
             if self.files.find(stored.bucket, stored.key) == stored:
                 self.remove(stored.bucket, stored.key, event=EXPIRED)
 
     def expire_version(self, bucket: str, key: str, version_id: str) -> None:
-        """Remove a version or a delete marker as lifecycle rules do."""
+        """Remove a version or a delete marker because a lifecycle rule says so."""
         with self.files.lock:
             self._remove_for_good(self.bucket(bucket), bucket, key, version_id, EXPIRED)
 
@@ -224,17 +224,17 @@ class S3:
         event: str,
         disturbed: bool = False,
     ) -> StoredObject:
-        """Put an object in place when If-Match and If-None-Match allow it; the check and the write are one step.
+        """Publish a new object if If-Match and If-None-Match allow it. The check and the write are one atomic step.
 
         Args:
-            temporary: the object's bytes.
-            stored: its description.
-            params: of the request.
+            temporary: the file with the object's bytes.
+            stored: the object's description.
+            params: the request's parameters.
             event: the name of the event for the bucket's notifications.
-            disturbed: whether the object was written or deleted since the upload began that makes it.
+            disturbed: for a multipart upload, whether the object was written or deleted since the upload started.
         """
         with self.files.lock:
-            bucket = self.bucket(stored.bucket)  # it may have been deleted while the body came in
+            bucket = self.bucket(stored.bucket)  # it may have been deleted meanwhile
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
                 present = self.files.find(stored.bucket, stored.key)
                 check_conditions(stored.key, present, params, disturbed=disturbed)
@@ -253,7 +253,7 @@ class S3:
         return stored
 
     def remove(self, bucket: str, key: str, *, event: str = REMOVED) -> Marker | None:
-        """Remove an object, if there is one, and notify; return the delete marker where versions are kept."""
+        """Remove an object, if it exists, and notify. In a bucket with versioning, return the new delete marker."""
         with self.files.lock:
             holder = self.bucket(bucket)
             self.uploads.disturb(bucket, key)
@@ -270,9 +270,9 @@ class S3:
     def remove_version(
         self, bucket: str, key: str, version_id: str, *, bypass: bool = False
     ) -> Version | None:
-        """Remove a version for good, if there is one, and notify; return what it was.
+        """Permanently remove a version, if it exists, and notify. Return the removed version.
 
-        Raises AwsError AccessDenied when it is locked; `bypass` is for locks of the mode GOVERNANCE.
+        Raises AwsError AccessDenied when the version is locked. `bypass` allows the removal despite a GOVERNANCE lock.
         """
         with self.files.lock:
             holder = self.bucket(bucket)
@@ -288,18 +288,18 @@ class S3:
     def _remove_for_good(
         self, holder: Bucket, bucket: str, key: str, version_id: str, event: str
     ) -> Version | None:
-        """Remove a version, and notify. Called under the files' lock."""
+        """Remove a version, and notify. The caller holds the files' lock."""
         removed = self.histories.remove(bucket, holder, key, version_id)
         self.notifications.keep(ObjectEvent(event, bucket, key, version_id=version_id), holder)
         return removed
 
     def notify(self, name: str, stored: StoredObject) -> None:
-        """Notify of an event of an object that stays."""
+        """Notify of an event that neither writes nor removes the object."""
         holder = self.bucket(stored.bucket)
         self.notifications.keep(ObjectEvent.of(name, stored, holder), holder)
 
     def update(self, stored: StoredObject) -> None:
-        """Store a changed description of an object or a version whose bytes stay. Called under the files' lock."""
+        """Store a changed description of an object or version; its bytes stay. The caller holds the files' lock."""
         self.histories.update(stored)
 
     def read(
@@ -309,10 +309,10 @@ class S3:
         part: Callable[[StoredObject], tuple[int, int]] | None = None,
         version_id: str | None = None,
     ) -> tuple[StoredObject, bytes]:
-        """Return an object and its bytes, or those of the (offset, length) that `part` gives.
+        """Return an object and its bytes, or only the bytes in the (offset, length) that `part` returns.
 
-        Both are of the same write, even when another write replaces the object meanwhile. Raises BucketNotFound,
-        ObjectNotFound, AwsError SlowDown, and what `part` raises.
+        Description and bytes belong to the same write, even when another write replaces the object during the read.
+        Raises BucketNotFound, ObjectNotFound, AwsError SlowDown, and the errors of `part`.
         """
         for _ in range(_MOST_LOOKS):
             stored = self.object(bucket, key, version_id)
@@ -322,12 +322,12 @@ class S3:
                 if (status.st_size, status.st_mtime_ns) == (stored.size_bytes, stored.mtime_ns):
                     file.seek(offset)
                     return stored, file.read(length)
-        # Each time, the object was replaced or deleted after it was found.
+        # In every attempt, the object was replaced or deleted between the lookup and the read.
         raise AwsError("SlowDown", "Please reduce your request rate.", 503)
 
 
 def _checked_size(body: Body) -> int:
-    """Return the size in bytes. Raises AwsError EntityTooLarge."""
+    """Return the body's size in bytes. Raises AwsError EntityTooLarge."""
     size_bytes = body.size_bytes
     if size_bytes > limits.PUT_BYTES:
         raise AwsError(

@@ -1,4 +1,4 @@
-"""The bodies of requests: objects' bytes, decoded and checked, and the XML of all other operations."""
+"""Reads the bodies of requests: decodes and checks objects' bytes, and checks the XML of other operations."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _DIGEST_CHARACTERS = 64
 def object_body(
     files: ObjectFiles, request: HttpRequest, target: Target
 ) -> Generator[tuple[Body, dict[str, Any]]]:
-    """Yield an object's bytes and the parameters in headers and trailers.
+    """Yield an object's bytes, and the parameters in the headers and trailers.
 
-    Temporary files that the caller did not move are deleted at the end. Raises AwsError.
+    Temporary files that the caller has not moved are deleted at the end. Raises AwsError.
     """
     with contextlib.ExitStack() as scratch:
         headers = dict(target.headers)
@@ -49,7 +49,7 @@ def _is_chunked(headers: dict[str, str]) -> bool:
 
 
 def _adopt(files: ObjectFiles, request: HttpRequest, scratch: contextlib.ExitStack) -> Path | None:
-    """Move a spooled body to a file of S3's own, which the server does not delete."""
+    """Move a body from the server's temporary file, which the server deletes, to a temporary file of S3."""
     if request.body_file is None:
         return None
     temporary = files.temporary()
@@ -69,7 +69,7 @@ def _check_signed_digest(given: str, body: Body) -> None:
 
 
 def check_xml(request: HttpRequest, headers: dict[str, str]) -> None:
-    """Refuse a body that is too large, not what its checksum says, or XML with a document type.
+    """Refuse a body that is too large, does not match its checksum, or is XML with a document type.
 
     A document type can define entities that expand without end. Raises AwsError.
     """

@@ -1,4 +1,4 @@
-"""The checksums of objects: verified when a request brings one, computed when it brings none."""
+"""The checksums of objects: verifies the checksum in a request, or computes one if the request has none."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _HASHES = {
     "ChecksumSHA512": "sha512",
     "ChecksumMD5": "md5",
 }
-# Algorithms that are not built: a request that brings one is refused, not half believed.
+# Checksum algorithms that headrace cannot compute: a request with such a checksum is refused.
 _NOT_BUILT = ("ChecksumXXHASH64", "ChecksumXXHASH3", "ChecksumXXHASH128")
 CHECKSUM_HEADER = {
     name: f"x-amz-checksum-{name.removeprefix('Checksum').lower()}" for name in CHECKSUMS
 }
-# What S3 gives an object when its request brings no checksum. Source (documented): checking-object-integrity.html.
+# The checksum that S3 computes if a request has none. Source (documented): checking-object-integrity.html.
 DEFAULT = "ChecksumCRC64NVME"
 FULL_OBJECT, COMPOSITE = "FULL_OBJECT", "COMPOSITE"
 
@@ -61,7 +61,7 @@ class Body:
         return len(self.data) if self.file is None else self.file.stat().st_size
 
     def digest(self, algorithm: str) -> bytes:
-        """Return the digest by an algorithm of hashlib."""
+        """Return the digest of the bytes; `algorithm` is a name that hashlib knows."""
         if self.file is None:
             return hashlib.new(algorithm, self.data, usedforsecurity=False).digest()
         with self.file.open("rb") as file:
@@ -80,7 +80,7 @@ class Body:
 
 
 def compute(name: str, body: Body) -> str:
-    """Return the checksum `name` in base64."""
+    """Return the checksum called `name` (`ChecksumCRC32`, ...) in base64."""
     if name == "ChecksumCRC32":
         crc = 0
         for chunk in body.chunks():
@@ -99,7 +99,7 @@ def compute(name: str, body: Body) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What is stored of a body: its MD5 in hexadecimal digits, which is the ETag, and the checksum in the request."""
+    """The ETag of a body (its MD5 in hexadecimal digits) and its checksums, which are stored with the object."""
 
     etag: str
     checksums: dict[str, str]
@@ -108,7 +108,7 @@ class Verified:
 def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> Verified:
     """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest.
 
-    AWS shows the MD5 that an object should have as digits, and that of a part as it was given (observed).
+    In the error, AWS returns the expected MD5 of an object in hexadecimal digits, that of a part in base64 (observed).
     """
     etag = body.digest("md5").hex()
     md5 = params.get("ContentMD5")
@@ -143,7 +143,7 @@ def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> V
 
 
 def of_algorithm(algorithm: Any) -> str:
-    """Return the name of the checksum of an algorithm, "" for none. Raises AwsError InvalidRequest."""
+    """Return the name of an algorithm's checksum, or "" for no algorithm. Raises AwsError InvalidRequest."""
     if not algorithm:
         return ""
     name = f"Checksum{str(algorithm).upper()}"
@@ -156,7 +156,7 @@ def of_algorithm(algorithm: Any) -> str:
 
 
 def composite(name: str, checksums: Sequence[str]) -> str:
-    """Return the checksum of the parts' checksums, which S3 gives to an object of several parts."""
+    """Return the composite checksum of a multipart object: the checksum of its parts' checksums."""
     joined = Body(b"".join(_decoded(checksum) for checksum in checksums))
     return f"{compute(name, joined)}-{len(checksums)}"
 

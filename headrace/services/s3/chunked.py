@@ -1,4 +1,4 @@
-"""Decodes aws-chunked bodies, in which SDKs send uploads, and checks the signatures of their chunks."""
+"""Decodes aws-chunked bodies, which SDKs use for uploads, and checks the signatures of their chunks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ def unwrap(
     headers: Mapping[str, str],
     signatures: ChunkSignatures | None = None,
 ) -> tuple[Body, dict[str, str]]:
-    """Return the decoded body and the trailers; the decoded body is in `temporary` when `body` is a file.
+    """Return the decoded body and the trailers. If `body` is a file, the decoded body is in the file `temporary`.
 
-    Raises AwsError IncompleteBody, MalformedTrailerError, and SignatureDoesNotMatch when there are `signatures` to
-    check.
+    Raises AwsError IncompleteBody, MalformedTrailerError and, if `signatures` are given, SignatureDoesNotMatch.
     """
     if body.file is None:
         target = io.BytesIO()

@@ -1,6 +1,6 @@
-"""The CORS rules of buckets: which web pages may send requests to a bucket and read its answers.
+"""The CORS rules of buckets: which web pages may send requests to a bucket and read the responses.
 
-The choice of the rule, the headers, and the sentences of refusals:
+Sources for the choice of the rule, the headers and the error messages:
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/cors.html (documented), and AWS's answers to LocalStack's
 tests/aws/services/s3/test_s3_cors.py, recorded between July 2023 and July 2025 (observed).
 """
@@ -27,21 +27,21 @@ _VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 
 @dataclass(frozen=True, slots=True)
 class _Match:
-    """A rule that permits a request, and the pattern of its AllowedOrigins that the origin fits."""
+    """A rule that permits a request, and the pattern in its AllowedOrigins that matches the origin."""
 
     rule: Mapping[str, Any]
     origin_pattern: str
 
 
 class BucketRules:
-    """Whether a bucket's CORS rules allow a browser's request: implements `headrace.aws.front_door.OwnRules`."""
+    """Decides by a bucket's CORS rules about browsers' requests. Implements `headrace.aws.front_door.OwnRules`."""
 
     def __init__(self, s3: S3, service_of_head: Callable[[HttpRequest], str | None]) -> None:
         self._s3 = s3
         self._service_of_head = service_of_head
 
     def covers(self, request: HttpRequest) -> bool:
-        """See `OwnRules.covers`: it looks at the head of the request only, as the gateway does."""
+        """See `OwnRules.covers`. Like the gateway, it uses only the head of the request."""
         if is_admin(request.path) or self._service_of_head(request) != "s3":
             return False
         try:
@@ -51,15 +51,16 @@ class BucketRules:
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def is_alone(self, request: HttpRequest) -> bool:
-        """See `OwnRules.is_alone`: on a bucket's own host, `bucket.s3.localhost`."""
+        """See `OwnRules.is_alone`. True for a request to a bucket's own host, such as `bucket.s3.localhost`."""
         bucket = bucket_of_host(request.headers.get("host", ""))
         return bool(bucket) and self._s3.has_bucket(bucket)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
         """See `OwnRules.permits`. S3 itself answers preflights: `answer_options`.
 
-        CORS rules are about objects. To change a bucket's configuration or to copy from another bucket, a page on AWS
-        needs keys as well. Here it may have none, so rules alone do not permit either.
+        CORS rules are meant for objects. On AWS, a page also needs credentials to change a bucket's configuration or to
+        copy from another bucket. headrace may not ask for credentials, so a CORS rule of the bucket alone does not
+        permit either.
         """
         if request.method == "OPTIONS":
             return True
@@ -78,7 +79,7 @@ class BucketRules:
 
 
 def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
-    """Answer a browser that asks whether it may send a request. Raises AwsError BadRequest, AccessForbidden."""
+    """Answer a browser's preflight request. Raises AwsError BadRequest, AccessForbidden."""
     headers = request.headers
     origin = headers.get("origin")
     method = headers.get("access-control-request-method")
@@ -105,19 +106,19 @@ def answer_options(s3: S3, request: HttpRequest, target: Target) -> HttpResponse
     if asked:
         answer.headers.append(("Access-Control-Allow-Headers", ", ".join(asked)))
     if headers.get("access-control-request-private-network") == "true":
-        # Not in AWS's answers: browsers require it of servers on this machine or in its network.
+        # AWS does not send this header; browsers require it from servers on the same machine or in a local network.
         answer.headers.append(("Access-Control-Allow-Private-Network", "true"))
     return answer
 
 
 def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
-    """Return the headers of the answer to a page's request; none when no rule lets the page read it."""
+    """Return the CORS headers of a response, or [] when no rule lets the page read it."""
     origin = request.headers["origin"]
     try:
         rules = _rules(s3, target_of(request).bucket)
     except AwsError:
         return []
-    # Headers of a preflight count, whatever the method (observed).
+    # AWS checks Access-Control-Request-* headers in every request, not only in preflight requests (observed).
     method = request.headers.get("access-control-request-method", request.method)
     asked = _names(request.headers.get("access-control-request-headers", ""))
     match = None if rules is None else _match(rules, origin, method, asked)
@@ -135,7 +136,7 @@ def check(configuration: Mapping[str, Any]) -> None:
                 raise invalid_request(
                     f"Found unsupported HTTP method in CORS config. Unsupported method is {method}"
                 )
-        # The sentences below are assumed from AWS's public answers, not recorded.
+        # The messages below are assumed from reports of AWS's answers, not from recorded answers.
         for member, element in (
             ("AllowedOrigins", "AllowedOrigin"),
             ("AllowedHeaders", "AllowedHeader"),
@@ -165,7 +166,7 @@ def _rules(s3: S3, bucket: str) -> list[dict[str, Any]] | None:
 def _match(
     rules: list[dict[str, Any]], origin: str, method: str, asked: list[str]
 ) -> _Match | None:
-    """Return the first rule that has the origin, the method and every header that is asked for."""
+    """Return the first rule that allows the origin, the method and every requested header."""
     for rule in rules:
         if method not in rule.get("AllowedMethods", []):
             continue
@@ -179,7 +180,7 @@ def _match(
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern, in which one `*` may stand for any characters."""
+    """Whether a text matches a pattern, in which one `*` may stand for any characters."""
     head, star, tail = pattern.partition("*")
     if not star:
         return pattern == text

@@ -1,7 +1,7 @@
-"""Server-side encryption: what requests ask for, what objects remember of it, and which reads are refused.
+"""Server-side encryption: checks and stores the encryption parameters of requests, and refuses reads without the key.
 
-Nothing is encrypted: objects are plain files. What AWS checks of the parameters is checked, and answers name the
-encryption, so that clients see what they asked for. The sentences are observed in AWS's recorded answers.
+Nothing is encrypted: objects are plain files. The parameters are checked as on AWS, and responses name the encryption
+that the client asked for. The error messages are observed in AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32}"
 
 
 class Keys(Protocol):
-    """The keys of KMS."""
+    """The KMS keys that S3 may use."""
 
     def usable(self, key_id: str, account: str, region: str) -> str:
-        """Return the ARN of a key, "" for AWS's own. Raises AwsError when there is none or it cannot be used."""
+        """Return the ARN of a key, or "" for the AWS managed key. Raises AwsError when the key cannot be used."""
         ...
 
 
 class AnyKey:
-    """Every key exists: S3 alone has no KMS."""
+    """Implements `Keys` without KMS: every key exists and can be used."""
 
     def usable(self, key_id: str, account: str, region: str) -> str:
         """See `Keys.usable`."""
@@ -59,7 +59,7 @@ class KmsKeys:
             found = self._describe("alias/aws/s3", account, region)
             return AnyKey().usable("", account, region) if found is None else str(found["Arn"])
         arn = self._checked_arn(key_id, account, region)
-        # A key may be another account's, whose policy lets this one use it.
+        # The key may belong to another account, whose key policy lets this account use it.
         found = self._describe(key_id, Arn.parse(arn).account, region)
         if found is None:
             raise _not_found(f"Key '{arn}' does not exist")
@@ -99,7 +99,7 @@ def _not_found(sentence: str) -> AwsError:
 
 
 def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str, str]:
-    """Return what an object remembers of its encryption; {} for AES256. Raises AwsError."""
+    """Return the encryption settings that are stored with a new object; {} means AES256. Raises AwsError."""
     customer_md5 = customer_key(params)
     if customer_md5:
         return {"customer_md5": customer_md5}
@@ -116,7 +116,7 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str,
     if algorithm == AES256:
         return {}
     if algorithm not in _KMS:
-        # Assumed: the sentence for customers' keys is observed.
+        # Assumed: this message is observed only for customer-provided keys.
         sentence = "The Encryption request you specified is not valid. Supported value: AES256."
         raise _bad_algorithm(sentence, str(algorithm))
     found = {"algorithm": str(algorithm), "key": keys.usable(key_id, bucket.account, bucket.region)}
@@ -126,12 +126,12 @@ def of_write(params: Mapping[str, Any], bucket: Bucket, keys: Keys) -> dict[str,
 
 
 def is_true(value: Any) -> bool:
-    """Whether a boolean parameter, from a header or in process, is true."""
+    """Whether a boolean parameter is true; it is text from a header, or a bool from a caller inside this process."""
     return value is True or str(value).lower() == "true"
 
 
 def customer_key(params: Mapping[str, Any], prefix: str = "") -> str:
-    """Return the MD5 of the customer's key that a request brings, "" when it brings none. Raises AwsError."""
+    """Return the MD5 of the customer-provided key in a request, or "" when it has none. Raises AwsError."""
     algorithm = params.get(f"{prefix}SSECustomerAlgorithm")
     key, md5 = params.get(f"{prefix}SSECustomerKey"), params.get(f"{prefix}SSECustomerKeyMD5")
     if not (algorithm or key or md5):
@@ -176,7 +176,7 @@ def _key_bytes(key: Any) -> bytes:
 
 
 def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = "") -> None:
-    """Refuse a read without the key that the object was written with. Raises AwsError."""
+    """Refuse a read without the customer-provided key that the object was written with. Raises AwsError."""
     wanted = stored.encryption.get("customer_md5", "")
     if (
         wanted
@@ -191,14 +191,14 @@ def check_read(stored: StoredObject, params: Mapping[str, Any], prefix: str = ""
             " retrieve the object."
         )
     if given and not wanted:
-        # Assumed: the sentence that users report.
+        # Assumed: users report this message.
         raise invalid_request("The encryption parameters are not applicable to this object.")
     if wanted != given:
         raise _wrong_key()
 
 
 def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None:
-    """Refuse a part whose customer's key is not that of its upload. Raises AwsError."""
+    """Refuse a part whose customer-provided key differs from that of its upload. Raises AwsError."""
     wanted, given = encryption.get("customer_md5", ""), customer_key(params)
     if bool(wanted) != bool(given):
         raise invalid_request(
@@ -212,7 +212,7 @@ def check_part(encryption: Mapping[str, str], params: Mapping[str, Any]) -> None
 
 
 def members(encryption: Mapping[str, str]) -> EncryptionMembers:
-    """Return the members of answers that name an object's encryption."""
+    """Return the members of responses that name an object's encryption."""
     if "customer_md5" in encryption:
         return {"SSECustomerAlgorithm": AES256, "SSECustomerKeyMD5": encryption["customer_md5"]}
     if not encryption:
@@ -236,7 +236,7 @@ _HEADERS = {
 
 
 def headers(encryption: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers of answers that name an object's encryption."""
+    """Return the headers of responses that name an object's encryption."""
     if not encryption:
         return [("x-amz-server-side-encryption", AES256)]
     return [
@@ -263,13 +263,13 @@ def _wrong_key() -> AwsError:
 
 
 def check_configuration(value: Mapping[str, Any]) -> None:
-    """Refuse a bucket's encryption configuration that AWS refuses. Raises AwsError."""
+    """Check a bucket's encryption configuration as AWS does. Raises AwsError."""
     rules: list[dict[str, Any]] = value.get("Rules") or []
     if len(rules) != 1:
         raise malformed_xml()
     default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
     if default and default.get("SSEAlgorithm") not in (AES256, *_KMS):
-        raise malformed_xml()  # assumed: as other elements that the schema does not allow
+        raise malformed_xml()  # assumed: the same error as for other elements that the schema does not allow
     if default.get("KMSMasterKeyID") and default.get("SSEAlgorithm") not in _KMS:
         raise AwsError(
             "InvalidArgument",

@@ -1,4 +1,4 @@
-"""S3's errors, with AWS's codes and words."""
+"""S3's errors, with AWS's codes and messages."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from headrace.services.s3.state import Marker
 
 
 def no_such_bucket(name: str) -> AwsError:
-    """There is no bucket of that name."""
+    """No bucket has this name."""
     return AwsError(
         "NoSuchBucket", "The specified bucket does not exist", 404, {"BucketName": name}
     )
 
 
 def no_such_key(key: str) -> AwsError:
-    """There is no object under that key."""
+    """No object has this key."""
     return AwsError("NoSuchKey", "The specified key does not exist.", 404, {"Key": key})
 
 
 def no_such_upload(upload_id: str) -> AwsError:
-    """There is no multipart upload of that id."""
+    """No multipart upload has this id."""
     return AwsError(
         "NoSuchUpload",
         "The specified upload does not exist. The upload ID may be invalid, or the upload may have been aborted or"
@@ -35,7 +35,7 @@ def no_such_upload(upload_id: str) -> AwsError:
 
 
 def precondition_failed(condition: str) -> AwsError:
-    """An If-* header was not met."""
+    """The condition in an If-* header does not hold."""
     return AwsError(
         "PreconditionFailed",
         "At least one of the pre-conditions you specified did not hold",
@@ -45,7 +45,7 @@ def precondition_failed(condition: str) -> AwsError:
 
 
 def conflict(condition: str, key: str) -> AwsError:
-    """A conditional completion met another write or a deletion of its object."""
+    """The object was written or deleted during a multipart upload whose completion has a condition."""
     return AwsError(
         "ConditionalRequestConflict",
         "The conditional request cannot succeed due to a conflicting operation against this resource.",
@@ -55,13 +55,13 @@ def conflict(condition: str, key: str) -> AwsError:
 
 
 def invalid_argument(message: str, name: str = "", value: str = "") -> AwsError:
-    """An argument that S3 refuses."""
+    """S3 refuses the value of an argument."""
     members = {"ArgumentName": name, "ArgumentValue": value} if name else {}
     return AwsError("InvalidArgument", message, 400, members)
 
 
 def not_implemented(header: str, details: str = "") -> AwsError:
-    """A header that S3 does not take for this call."""
+    """S3 does not accept this header for the operation."""
     members = {"Header": header, **({"additionalMessage": details} if details else {})}
     return AwsError(
         "NotImplemented",
@@ -72,12 +72,12 @@ def not_implemented(header: str, details: str = "") -> AwsError:
 
 
 def invalid_request(message: str) -> AwsError:
-    """A request that contradicts itself."""
+    """The parameters of the request contradict each other."""
     return AwsError("InvalidRequest", message)
 
 
 class ErrorWithHeaders(AwsError):
-    """An error whose answer has headers of its own."""
+    """An error whose response has additional headers."""
 
     def __init__(self, error: AwsError, headers: list[tuple[str, str]]) -> None:
         super().__init__(error.code, error.message, error.status, error.members)
@@ -91,7 +91,7 @@ def marked_deleted(marker: Marker) -> AwsError:
 
 
 def is_marker(marker: Marker, method: str = "GET") -> AwsError:
-    """The version that is asked for is a delete marker, which can only be deleted."""
+    """The requested version is a delete marker; the only operation on it is DeleteObject."""
     modified = moment(marker.last_modified_ms)
     headers = [
         ("x-amz-delete-marker", "true"),
@@ -103,7 +103,7 @@ def is_marker(marker: Marker, method: str = "GET") -> AwsError:
 
 
 def not_allowed(method: str, resource_type: str) -> AwsError:
-    """The method is not one for that kind of resource."""
+    """This kind of resource does not support the method."""
     return AwsError(
         "MethodNotAllowed",
         "The specified method is not allowed against this resource.",
@@ -113,30 +113,30 @@ def not_allowed(method: str, resource_type: str) -> AwsError:
 
 
 def no_such_version(key: str, version_id: str) -> AwsError:
-    """There is no version of that id."""
+    """No version has this id."""
     members = {"Key": key, "VersionId": version_id}
     return AwsError("NoSuchVersion", "The specified version does not exist.", 404, members)
 
 
 def invalid_version(version_id: str) -> AwsError:
-    """A version id that S3 never made."""
+    """The version id is not one that S3 makes."""
     return invalid_argument("Invalid version id specified", "versionId", version_id)
 
 
 def bad_digest(what: str) -> AwsError:
-    """The body is not what its checksum says."""
+    """The body does not match the checksum in the request."""
     return AwsError("BadDigest", f"The {what} you specified did not match the calculated checksum.")
 
 
 def invalid_bucket_name(name: str) -> AwsError:
-    """The name breaks S3's rules."""
+    """The name breaks S3's bucket naming rules."""
     return AwsError(
         "InvalidBucketName", "The specified bucket is not valid.", 400, {"BucketName": name}
     )
 
 
 def key_too_long(key: str) -> AwsError:
-    """The key is over 1,024 bytes."""
+    """The key is longer than 1,024 bytes."""
     return AwsError(
         "KeyTooLongError",
         "Your key is too long",
@@ -146,7 +146,7 @@ def key_too_long(key: str) -> AwsError:
 
 
 def translate(error: Exception) -> AwsError | None:
-    """Return AWS's error for a missing bucket, a missing object or a failed disk; None for any other error."""
+    """Return AWS's error for a missing bucket, a missing object or a disk error, or None for any other error."""
     if isinstance(error, BucketNotFound):
         return no_such_bucket(str(error))
     if isinstance(error, ObjectNotFound):

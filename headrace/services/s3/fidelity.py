@@ -1,11 +1,12 @@
 """The parameters that S3 accepts without acting on them, by operation; all others are enforced.
 
-Besides: nothing is encrypted, since objects are plain files, so an ETag is the MD5 of the bytes with KMS and customers'
-keys too; ACLs and policies are kept and shown but let nobody in or out; a request's signature is checked with `--auth`
-only; a bucket's replication, logging, metrics, analytics, inventories and tiers are kept only. Websites are answered
-under `bucket.s3-website.localhost`; browsers' forms are taken, and their signatures not verified.
-Keys that cannot be a file's path, and keys whose path is another's folder (`a` beside `a/b`), are objects to
-every client of the API, but Spark, which reads the files, does not see them.
+More differences from AWS: objects are plain files and not encrypted, so an ETag is the MD5 of the bytes even with KMS
+or customer-provided keys. ACLs are stored and returned, but never allow or refuse a request; policies refuse requests
+only with `--iam enforce`. Signatures of requests are checked only with `--auth`. A bucket's replication, logging,
+metrics, analytics, inventory and tiering configurations are stored but have no effect. Websites are served at
+`bucket.s3-website.localhost`. Browsers' forms are accepted without verifying their signatures. A key that cannot be a
+file's path, or whose path is a folder of another key (`a` beside `a/b`), is an object for every API client, but Spark,
+which reads the files, does not see it.
 """
 
 from headrace.core.ports import FidelityLevel
@@ -32,7 +33,7 @@ _ACLS: dict[str, FidelityLevel] = {
     "GrantWrite": "stored",
     "AccessControlPolicy": "stored",
 }
-# Nobody pays here.
+# The operations that have RequestPayer: headrace charges nobody.
 _PAYING = (
     "AbortMultipartUpload",
     "CompleteMultipartUpload",
@@ -63,7 +64,7 @@ _PAYING = (
     "UploadPart",
     "UploadPartCopy",
 )
-# Algorithms whose checksums of a whole upload are not built; UploadPart and PutObject refuse them.
+# headrace cannot compute these checksums. CompleteMultipartUpload ignores them; UploadPart and PutObject refuse them.
 _XXHASH: dict[str, FidelityLevel] = {
     "ChecksumXXHASH64": "ignored",
     "ChecksumXXHASH3": "ignored",

@@ -1,9 +1,9 @@
-"""The files of objects: where they lie, how they are written whole or not at all, and the index that describes them.
+"""The files of objects: finds them, writes them atomically, and keeps their descriptions in an index.
 
-A file that the index does not know, or knows with another size or modification time, is an object too (Spark wrote
-it): when it is first met, its ETag is computed and it is put into the index. A row whose file is gone is ignored.
-Keys that cannot be a path, and keys whose path is taken (`a` beside `a/b`), have their files in the escape folder,
-where boto3 sees them and Spark does not.
+A file that is missing in the index, or has another size or modification time there, is an object too: Spark wrote it.
+When S3 first finds such a file, it computes the ETag and adds the file to the index. A row whose file is gone is
+ignored. If a key cannot be a path, or its path is taken (`a` beside `a/b`), the object's file is in the escape folder;
+API clients such as boto3 see the object, but Spark does not.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_LOOKS = 3
 
 
 class ObjectFiles:
-    """All objects of all buckets. Thread-safe: finishing a write holds `lock`; copying and hashing do not."""
+    """The files of all objects in all buckets. Thread-safe: the last step of a write holds `lock`; copies do not."""
 
     def __init__(
         self, data_dir: Path, *, ids: Ids, index: ObjectIndex, durability: Durability
@@ -91,12 +91,12 @@ class ObjectFiles:
         try:
             path.write_bytes(data)
         except OSError:
-            path.unlink(missing_ok=True)  # a full disk may hold a piece of it
+            path.unlink(missing_ok=True)  # if the disk is full, a part of the file may exist
             raise
         return path
 
     def settle(self, path: Path) -> None:
-        """With `durability=fsync`, return when a file and its name are on the disk."""
+        """With `durability=fsync`, sync a file and its folder to disk."""
         if self._fsync:
             sync_path(path)
             sync_path(path.parent)
@@ -109,13 +109,13 @@ class ObjectFiles:
         change: Change | None = None,
         link: Path | None = None,
     ) -> StoredObject:
-        """Move a temporary file into the object's place, in one step; when this returns, the index describes it.
+        """Move a temporary file to the object's path in one step, and describe it in the index.
 
         Args:
-            temporary: the bytes.
-            stored: their description.
+            temporary: the file with the object's bytes.
+            stored: the object's description.
             change: what the write changes in the key's history.
-            link: a second name that the file gets first: the version's.
+            link: the file name of the version, a hard link that is made before the move.
         """
         if change is None or link is not None:
             self._stamp(temporary)
@@ -137,21 +137,24 @@ class ObjectFiles:
             self._index.confirm(stored.bucket, stored.key, change)
             if not escaped:
                 escape.unlink(missing_ok=True)
-                # Hadoop checks a file against the checksum beside it, which is now another's.
+                # Hadoop compares a file with the checksum file beside it, which belongs to the old file.
                 _remove_checksum(path)
         return stored
 
     def _stamp(self, temporary: Path) -> None:
-        """Give a file a modification time that no other write has; a kernel's clock may give two writes the same.
+        """Give a file a unique modification time; the kernel's clock may give two writes the same time.
 
-        A row of the index describes the file that has its size and its time.
+        The index recognizes a file by its size and its modification time.
         """
         with self.lock:
             self._last_stamp_ns = max(temporary.stat().st_mtime_ns, self._last_stamp_ns + 1)
             os.utime(temporary, ns=(self._last_stamp_ns, self._last_stamp_ns))
 
     def _place(self, bucket: str, key: str) -> tuple[Path, Path]:
-        """Make the folder of a key's file; return the file's place and the one in the escape folder, maybe the same."""
+        """Make the folder of a key's file. Return the file's path and the key's path in the escape folder.
+
+        The two are the same if the key cannot be a plain file.
+        """
         path, escape = self._places(bucket, key)
         if path is not None:
             folder = path.parent
@@ -173,14 +176,14 @@ class ObjectFiles:
         return self.root / ESCAPED_FOLDER / bucket / escaped_name(key)
 
     def _sync_folders(self, bucket: str, folder: Path) -> None:
-        """Force a folder and those above it to the disk; any of them may be new."""
+        """Sync a folder and its parents to disk, since any of them may be new."""
         sync_path(folder)
         while folder not in (self.root, self.bucket_folder(bucket)):
             folder = folder.parent
             sync_path(folder)
 
     def update(self, stored: StoredObject) -> None:
-        """Store changed tags of an object whose file stays. Called under `lock`."""
+        """Store a changed description of an object; its file stays. The caller holds `lock`."""
         self._index.put(stored, escaped=self.is_escaped(stored.path))
 
     def is_escaped(self, path: Path) -> bool:
@@ -188,14 +191,14 @@ class ObjectFiles:
         return path.is_relative_to(self.root / ESCAPED_FOLDER)
 
     def remove_file(self, bucket: str, key: str, *, escaped: bool, inode: int) -> None:
-        """Delete an object's file if it is still the one of that inode: a removal that a kill cut short."""
+        """Finish a removal that a kill interrupted: delete an object's file if it still has this inode."""
         path = self._path(bucket, key, escaped=escaped)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             if path.lstat().st_ino == inode:
                 self.remove(bucket, key)
 
     def remove(self, bucket: str, key: str) -> None:
-        """Delete an object; a missing one is no error. Folders left empty go too."""
+        """Delete an object and the folders that this leaves empty. A missing object is not an error."""
         with self.lock:
             path, escape = self._places(bucket, key)
             escape.unlink(missing_ok=True)
@@ -232,13 +235,13 @@ class ObjectFiles:
     def scan(
         self, bucket: str, prefix: str = "", *, after: str = "", roll: bool = False
     ) -> Iterator[StoredObject]:
-        """Yield objects in the order of their keys' UTF-8 bytes; arguments as in `tree.keys`.
+        """Yield objects in the order of their keys' UTF-8 bytes. The arguments are those of `tree.keys`.
 
-        What is written or deleted meanwhile may be seen or not.
+        Objects that are written or deleted during the scan may or may not be seen.
         """
         plain = tree.keys(self.bucket_folder(bucket), prefix=prefix, after=after, roll=roll)
         escaped = self._index.escaped_keys(bucket, prefix, after)
-        # (key, whether it is escaped): a plain file comes before a left-over of the same key.
+        # (key, whether the file is in the escape folder). A plain file sorts before, and hides, an old escaped file.
         merged = heapq.merge(((key, False) for key in plain), ((key, True) for key in escaped))
         first_of_each = (next(same) for _, same in groupby(merged, key=lambda found: found[0]))
         while found := list(islice(first_of_each, _SCAN_AT_ONCE)):
@@ -259,7 +262,7 @@ class ObjectFiles:
         return row.describe(bucket, path)
 
     def _plain(self, bucket: str, key: str, row: Row | None, path: Path) -> StoredObject | None:
-        """Return the object in `path`, the file of `key`; put it into the index when that does not describe it."""
+        """Return the object whose file is `path`. Add the file to the index if its row does not describe the file."""
         taken: StoredObject | None = None
         try:
             for _ in range(_MOST_LOOKS):
@@ -269,7 +272,7 @@ class ObjectFiles:
                 if _describes(row, status):
                     assert row is not None
                     return row.describe(bucket, path)
-                # Hashed without the lock: the file may be large.
+                # Hash without holding the lock: the file may be large.
                 taken = _describe_file(bucket, key, path, status)
                 with self.lock:
                     row = self._index.get(bucket, key)
@@ -279,12 +282,12 @@ class ObjectFiles:
                         return taken
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return taken  # still being written: described as last seen, and not put into the index
+        return taken  # somebody is still writing the file, so it is not added to the index
 
 
 @functools.lru_cache(maxsize=1024)
 def _folder_of(root: Path, bucket: str) -> Path:
-    """Return the path of a bucket's folder, which takes longer to make than to find."""
+    """Return the path of a bucket's folder. Cached: making a Path takes longer than the lookup."""
     return root / bucket
 
 
@@ -313,7 +316,7 @@ def _describes(row: Row | None, status: os.stat_result) -> bool:
 
 
 def _remove_checksum(path: Path) -> None:
-    """Remove the checksum that Hadoop left beside a file."""
+    """Remove the checksum file that Hadoop wrote beside a file."""
     name = f".{path.name}.crc"
     if len(name.encode()) <= MAX_COMPONENT_BYTES:
         (path.parent / name).unlink(missing_ok=True)
@@ -326,7 +329,7 @@ def md5_of_file(path: Path) -> str:
 
 
 def copy_file(source: Path, target: Path, offset: int, length: int) -> None:
-    """Append `length` bytes of `source` from `offset` to `target`."""
+    """Append the `length` bytes at `offset` of `source` to `target`."""
     with source.open("rb") as reader, target.open("ab") as writer:
         reader.seek(offset)
         left = length

@@ -1,12 +1,12 @@
-"""The histories of keys in buckets that keep versions: older versions, delete markers, and what is current.
+"""The history of each key in a bucket with versioning: its current version, older versions and delete markers.
 
-The current version is the plain file, as in every bucket. Each version's file also has a name in the folder of
-versions, which neither listings nor Spark see: a hard link, so that replacing or deleting the plain file leaves the
-version. A row in the database is what makes a version; `headrace.services.s3.files` finishes at start-up what a kill
-cut short, so that a history is as before a write or as after it.
+The current version is the plain file, as in every bucket. The file of each version also has a name in the folder of
+versions, which neither listings nor Spark see. That name is a hard link, so that the version survives when the plain
+file is replaced or deleted. A version exists if it has a row in the database. At start-up `headrace.services.s3.files`
+finishes writes that a kill interrupted, so that a history never shows half of a write.
 
-A file that Spark moves into place is a version from when S3 first meets it. One that is written in place changes the
-current version itself. A plain file that Spark deletes leaves its history, and no delete marker.
+A file that Spark moves into the bucket becomes a version when S3 first finds it. If Spark writes into an existing file,
+the current version itself changes. If Spark deletes a plain file, the history stays and gets no delete marker.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _ID_CHARACTERS = 32
 
 
 def new_version_id(ids: Ids) -> str:
-    """Return a version id of 32 characters; its last six bits and more are a checksum: see `is_version_id`."""
+    """Return a new version id of 32 characters. Its end is a checksum, which `is_version_id` checks."""
     raw = ids.bytes(_RANDOM_BYTES)
     return base64.b64encode(raw + zlib.crc32(raw).to_bytes(4, "big"), altchars=b"._").decode()
 
 
 def is_version_id(text: str) -> bool:
-    """Whether S3 could have made this id. AWS tells ids that it never made from those whose version is gone."""
+    """Whether S3 could have made this id. AWS's error for a made-up id differs from that for a deleted version."""
     if text == NULL_VERSION:
         return True
     if len(text) != _ID_CHARACTERS or not text.isascii():
@@ -55,7 +55,7 @@ def is_version_id(text: str) -> bool:
 
 
 def check_version_id(text: str) -> None:
-    """Raise AwsError InvalidArgument for an id that S3 never made."""
+    """Raise AwsError InvalidArgument for an id that S3 cannot have made."""
     if not is_version_id(text):
         raise invalid_version(text)
 
@@ -69,7 +69,7 @@ class Listed:
 
 
 class Histories:
-    """All histories. Thread-safe: every change is made under the lock of the files."""
+    """The histories of all keys. Thread-safe: every change is made under the lock of the files."""
 
     def __init__(self, files: ObjectFiles, index: HistoryIndex, ids: Ids) -> None:
         self._files = files
@@ -78,7 +78,7 @@ class Histories:
         self._folder = files.root / VERSIONS_FOLDER
 
     def prepare(self) -> None:
-        """Finish removals that a kill cut short, and delete files of versions that no row knows."""
+        """Finish removals that a kill interrupted, and delete version files that have no row."""
         for removal in self._index.removals():
             self._files.remove_file(
                 removal.bucket, removal.key, escaped=removal.escaped, inode=removal.inode
@@ -94,7 +94,7 @@ class Histories:
     # --- finding ------------------------------------------------------------------------------
 
     def find(self, bucket: str, key: str, version_id: str) -> Version | None:
-        """Return the version of that id, or None."""
+        """Return the version with this id, or None."""
         current = self._files.find(bucket, key)
         if current is not None and current.version_id == version_id:
             return current
@@ -102,7 +102,7 @@ class Histories:
         return None if row is None else self._version(bucket, row)
 
     def latest_marker(self, bucket: str, key: str) -> Marker | None:
-        """Return the delete marker of a key that has no object, or None."""
+        """Return the delete marker that is the latest version of a key, or None."""
         row = self._index.newest(bucket, key)
         return row.marker(bucket) if row is not None and row.is_marker else None
 
@@ -111,8 +111,8 @@ class Histories:
         return self._index.has_any(bucket)
 
     def scan(self, bucket: str, prefix: str, after: str) -> Iterator[Listed]:
-        """Yield the versions and delete markers of all keys from `after` on: by key, the newest first."""
-        # A key that equals `after` is wanted too: some of its versions may be on the page before.
+        """Yield the versions and delete markers of all keys from `after` on, sorted by key, newest first."""
+        # Include the key `after` itself: the page before may have ended between two of its versions.
         below = after[:-1] if after else ""
         current = (stored.key for stored in self._files.scan(bucket, prefix, after=below))
         older = self._index.keys(bucket, prefix, after)
@@ -121,7 +121,7 @@ class Histories:
                 yield from self.of_key(bucket, key)
 
     def of_key(self, bucket: str, key: str) -> Iterator[Listed]:
-        """Yield the versions and delete markers of a key, the newest first."""
+        """Yield the versions and delete markers of a key, newest first."""
         current = self._files.find(bucket, key)
         if current is not None:
             yield Listed(current, is_latest=True)
@@ -139,10 +139,10 @@ class Histories:
     def _path(self, bucket: str, file: str) -> Path:
         return self._folder / bucket / file
 
-    # --- changing: all under the lock of the files --------------------------------------------
+    # --- changing: the caller holds the lock of the files, except for `known` -----------------
 
     def known(self, name: str, bucket: Bucket, stored: StoredObject) -> StoredObject:
-        """Return a current object, put into its history when Spark wrote it since versions are kept."""
+        """Return a current object; if Spark wrote it after versioning was enabled, add it to its history first."""
         is_new = (
             bucket.versioning == _ENABLED
             and not stored.version_file
@@ -154,14 +154,14 @@ class Histories:
             return self._kept(name, bucket, stored.key) or stored
 
     def _kept(self, name: str, bucket: Bucket, key: str) -> StoredObject | None:
-        """Return the current object, which has a row and a file in its history from now on."""
+        """Return the current object, after making sure that its history has a row and a file for it."""
         current = self._files.find(name, key)
         if current is None or current.version_file:
             return current
         newest = self._index.newest(name, key)
         if newest is not None and not newest.is_marker:
             held = self._path(name, newest.file)
-            if held.exists() and held.samefile(current.path):  # written in place
+            if held.exists() and held.samefile(current.path):  # Spark wrote into the version's file
                 same = replace(current, version_id=newest.version_id, version_file=newest.file)
                 self._index.update(same)
                 self._files.update(same)
@@ -183,7 +183,7 @@ class Histories:
     def publish(
         self, bucket: Bucket, temporary: Path, stored: StoredObject, *, overwrites_null: bool
     ) -> StoredObject:
-        """Make a temporary file the current version; the one before it stays in the history."""
+        """Make a temporary file the current version. The version before it stays in the history."""
         name, key = stored.bucket, stored.key
         self._kept(name, bucket, key)
         replaced = self._index.get(name, key, NULL_VERSION) if overwrites_null else None
@@ -200,7 +200,7 @@ class Histories:
         return stored
 
     def mark_deleted(self, name: str, bucket: Bucket, key: str, now_ms: int) -> Marker:
-        """Put a delete marker on top of a key's history; its file goes, its versions stay."""
+        """Add a delete marker to a key's history and remove its plain file. The versions stay."""
         current = self._kept(name, bucket, key)
         is_suspended = bucket.versioning != _ENABLED
         replaced = self._index.get(name, key, NULL_VERSION) if is_suspended else None
@@ -219,7 +219,10 @@ class Histories:
         return marker
 
     def remove(self, name: str, bucket: Bucket, key: str, version_id: str) -> Version | None:
-        """Remove a version for good and return it, None when there is none; the one before becomes current."""
+        """Permanently remove a version and return it, or None if it does not exist.
+
+        If it was the latest version, the version before it becomes the current one.
+        """
         current = self._kept(name, bucket, key)
         row = self._index.get(name, key, version_id)
         if row is None:
@@ -242,7 +245,7 @@ class Histories:
         return removed
 
     def update(self, stored: StoredObject) -> None:
-        """Store changed tags, locks or access of a version whose file stays."""
+        """Store changed tags, locks or grants of a version; its file stays."""
         if stored.version_file:
             self._index.update(stored)
         if not stored.path.is_relative_to(self._folder):

@@ -1,4 +1,4 @@
-"""The rows of versions and delete markers, newest first, and the removals that a kill may have cut short."""
+"""The database rows of versions and delete markers, and of file removals that are not finished yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class VersionRow:
-    """A version's row; a higher `number` is newer. A delete marker has no file."""
+    """The row of a version. A newer version has a higher `number`. The row of a delete marker has no file."""
 
     number: int
     key: str
@@ -34,7 +34,7 @@ class VersionRow:
         return not self.file
 
     def describe(self, bucket: str, path: Path) -> StoredObject:
-        """Return the version, whose bytes are in `path`."""
+        """Return the version that the row describes; its bytes are in `path`."""
         fields = described(self.details)
         fields |= {"version_id": self.version_id, "version_file": self.file}
         return StoredObject(
@@ -49,13 +49,13 @@ class VersionRow:
         )
 
     def marker(self, bucket: str) -> Marker:
-        """Return the delete marker."""
+        """Return the delete marker that the row describes."""
         return Marker(bucket, self.key, self.version_id, self.last_modified_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A file that is to go, since the history says so already."""
+    """A plain file that must be removed; the database has already removed the object."""
 
     bucket: str
     key: str
@@ -86,7 +86,7 @@ class HistoryIndex:
         return [VersionRow(*row) for row in rows]
 
     def newest(self, bucket: str, key: str, *, but: str = "") -> VersionRow | None:
-        """Return the newest row of a key, the version `but` left out, or None."""
+        """Return the newest row of a key, ignoring the version `but`, or None."""
         rows = self._database.query(
             f"SELECT {_COLUMNS} FROM s3_versions WHERE bucket = ? AND key = ? AND version_id != ?"
             " ORDER BY number DESC LIMIT 1",
@@ -95,7 +95,7 @@ class HistoryIndex:
         return VersionRow(*rows[0]) if rows else None
 
     def keys(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
-        """Yield, in order, the keys from `after` on that have a history."""
+        """Yield, in order, the keys from `after` on that have versions or delete markers."""
         inclusive = True
         while True:
             rows = self._database.query(
@@ -112,17 +112,17 @@ class HistoryIndex:
             after, inclusive = rows[-1][0], False
 
     def has_any(self, bucket: str) -> bool:
-        """Whether a bucket has any version or delete marker in its histories."""
+        """Whether a bucket has any row of a version or a delete marker."""
         query = "SELECT 1 FROM s3_versions WHERE bucket = ? LIMIT 1"
         return bool(self._database.query(query, (bucket,)))
 
     def files(self) -> set[str]:
-        """Return the names of all files in the folder of versions that a row knows."""
+        """Return the names of all version files that have a row."""
         query = "SELECT file FROM s3_versions WHERE file != ''"
         return {file for (file,) in self._database.query(query)}
 
     def put(self, stored: StoredObject, *, dropped: Sequence[str] = ()) -> None:
-        """Make a version the newest of its key."""
+        """Add a version as the newest of its key, and delete the versions in `dropped`."""
         with self._database.transaction():
             drop_versions(self._database, stored.bucket, stored.key, dropped)
             self._database.execute(
@@ -142,7 +142,7 @@ class HistoryIndex:
             )
 
     def update(self, stored: StoredObject) -> None:
-        """Store a changed description of a version that keeps its place in the order."""
+        """Store a changed description of a version; its place in the order stays."""
         self._database.execute(
             "UPDATE s3_versions SET file = ?, size = ?, etag = ?, last_modified_ms = ?,"
             " mtime_ns = ?, details = ? WHERE bucket = ? AND key = ? AND version_id = ?",
@@ -168,7 +168,7 @@ class HistoryIndex:
         marker: Marker | None = None,
         removal: Removal | None = None,
     ) -> None:
-        """Drop versions, add a delete marker, and note which file is to go, all in one step."""
+        """Delete versions, add a delete marker, and store which file must be removed, all in one step."""
         with self._database.transaction(frees=marker is None):
             drop_versions(self._database, bucket, key, dropped)
             if marker is not None:
@@ -187,12 +187,12 @@ class HistoryIndex:
                 )
 
     def removals(self) -> list[Removal]:
-        """Return the removals that were begun and not ended."""
+        """Return the removals that were started but not finished."""
         rows = self._database.query("SELECT bucket, key, escaped, inode FROM s3_removals")
         return [Removal(row[0], row[1], bool(row[2]), row[3]) for row in rows]
 
     def removed(self, bucket: str, key: str) -> None:
-        """Forget a removal that is done."""
+        """Delete the row of a finished removal."""
         self._database.execute(
             "DELETE FROM s3_removals WHERE bucket = ? AND key = ?", (bucket, key)
         )

@@ -1,4 +1,4 @@
-"""GetObject and HeadObject over HTTP: an object's bytes, or a part or a range of them, with its headers."""
+"""GetObject and HeadObject over HTTP: the headers of an object, and its bytes or a part or range of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.services.s3.routing import Target, part_number
 from headrace.services.s3.state import StoredObject
 
 _CUSTOMER_KEY = "x-amz-server-side-encryption-customer-algorithm"
-# A smaller object is read into memory; of a larger one the server sends the file.
+# An object up to this size is read into memory; the server sends a larger one from its file.
 READ_WHOLE_BELOW_BYTES = 1024 * 1024
 
 
@@ -29,7 +29,7 @@ def get_object(s3: S3, request: HttpRequest, target: Target) -> HttpResponse:
     if length >= READ_WHOLE_BELOW_BYTES:
         file = stored.path.open("rb")
         if os.fstat(file.fileno()).st_mtime_ns != stored.mtime_ns:
-            # Another write replaced the object: headers and bytes must be of one object.
+            # Another write replaced the object. Start again, so that headers and bytes belong to one write.
             file.close()
             return get_object(s3, request, target)
         body = FileSlice(stored.path, *_slice(stored, target), file)
@@ -66,7 +66,7 @@ def _found(s3: S3, target: Target) -> StoredObject:
 
 
 def _check_key(s3: S3, stored: StoredObject) -> None:
-    """Refuse to read what a key of KMS protects that cannot be used. Raises AwsError."""
+    """Refuse to read an object whose KMS key cannot be used. Raises AwsError."""
     if "key" in stored.encryption:
         holder = s3.bucket(stored.bucket)
         s3.keys.usable(stored.encryption["key"], holder.account, holder.region)
@@ -92,7 +92,7 @@ def _described(
 
 
 def _slice(stored: StoredObject, target: Target) -> tuple[int, int]:
-    """Return (first byte, length) of the part or range that is asked for. Raises AwsError."""
+    """Return (first byte, length) of the requested part or range. Raises AwsError."""
     number = target.query.get("partNumber")
     if number is None:
         return _range(stored, target) or (0, stored.size_bytes)
@@ -126,7 +126,7 @@ def _answer_headers(
 ) -> list[tuple[str, str]]:
     headers = reads.object_headers(stored)
     wanted = target.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED"
-    # Of a part too; and of a range that is the whole object, or none.
+    # A part has a checksum too. A range has none, unless it is the whole object.
     if wanted and (is_whole or "range" not in target.headers):
         number = target.query.get("partNumber")
         headers += reads.checksum_headers(stored, None if number is None else int(number))

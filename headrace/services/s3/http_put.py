@@ -1,4 +1,4 @@
-"""PutObject and UploadPart over HTTP: an object's bytes are read, and its description is answered in headers."""
+"""PutObject and UploadPart over HTTP: they store the bytes in the body and return the description in headers."""
 
 from __future__ import annotations
 

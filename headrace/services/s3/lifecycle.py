@@ -1,7 +1,7 @@
-"""Lifecycle rules: what AWS refuses of them, which objects they mean and when. Pure functions.
+"""Lifecycle rules: checks them as AWS does, and computes which objects they apply to and when. Pure functions.
 
 Sources (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/intro-lifecycle-rules.html and
-lifecycle-expire-general-considerations.html. Refusals are observed in AWS's recorded answers.
+lifecycle-expire-general-considerations.html. The errors are observed in AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ACTIONS = (
 
 
 def check(configuration: Mapping[str, Any]) -> None:
-    """Refuse a configuration that AWS refuses. Raises AwsError MalformedXML, InvalidArgument, InvalidRequest."""
+    """Check a lifecycle configuration as AWS does. Raises AwsError MalformedXML, InvalidArgument, InvalidRequest."""
     rules: list[dict[str, Any]] = configuration.get("Rules") or []
     if not rules:
         raise malformed_xml()
@@ -96,14 +96,14 @@ def _check_filter(given: Mapping[str, Any]) -> None:
 
 
 def rules_of(bucket: Bucket) -> list[dict[str, Any]]:
-    """Return a bucket's rules that are enabled."""
+    """Return the enabled lifecycle rules of a bucket."""
     configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
     rules: list[dict[str, Any]] = configuration.get("Rules") or []
     return [rule for rule in rules if rule["Status"] == "Enabled"]
 
 
-def is_meant(rule: Mapping[str, Any], stored: StoredObject) -> bool:
-    """Whether a rule's filter takes an object."""
+def matches(rule: Mapping[str, Any], stored: StoredObject) -> bool:
+    """Whether an object matches a rule's filter."""
     return all(_is_met(name, value, stored) for name, value in _conditions(rule))
 
 
@@ -118,7 +118,7 @@ def _conditions(rule: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def prefix_of(rule: Mapping[str, Any]) -> str:
-    """Return the prefix of the keys that a rule means."""
+    """Return the key prefix in a rule's filter, or "" when the filter has none."""
     return next((str(value or "") for name, value in _conditions(rule) if name == "Prefix"), "")
 
 
@@ -137,7 +137,7 @@ def _is_met(name: str, value: Any, stored: StoredObject) -> bool:
 
 
 def due_ms(timing: Mapping[str, Any], since_ms: int, days_name: str = "Days") -> int | None:
-    """Return when an action is due: at a date, or the midnight after so many days; None for neither."""
+    """Return when an action is due: at its date, or at the midnight after its days; None if it has neither."""
     date = _date(timing.get("Date"))
     if date is not None:
         return round(date.timestamp() * 1000)
@@ -164,17 +164,17 @@ def _date(value: Any) -> datetime | None:
 
 
 def expiration(stored: StoredObject, bucket: Bucket) -> tuple[int, str] | None:
-    """Return when an object expires and by which rule, None when it does not."""
+    """Return when an object expires and the ID of the rule that says so, or None when no rule does."""
     found: list[tuple[int, str]] = []
     for rule in rules_of(bucket):
         when = due_ms(rule.get("Expiration") or {}, stored.last_modified_ms)
-        if when is not None and is_meant(rule, stored):
+        if when is not None and matches(rule, stored):
             found.append((when, str(rule.get("ID") or "")))
     return min(found, default=None)
 
 
 def expiration_header(stored: StoredObject, bucket: Bucket) -> list[tuple[str, str]]:
-    """Return the header that tells when an object expires."""
+    """Return the header x-amz-expiration of an object, or [] when no rule expires the object."""
     found = expiration(stored, bucket) if NAME in bucket.configurations else None
     if found is None:
         return []
@@ -183,7 +183,7 @@ def expiration_header(stored: StoredObject, bucket: Bucket) -> list[tuple[str, s
 
 
 def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
-    """Return the storage class to which rules have moved an object, "" for none; small objects stay."""
+    """Return the storage class that an object must move to now, or "" for none. Small objects do not move."""
     configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
     if stored.size_bytes < _SMALLEST_MOVED_BYTES and (
         configuration.get(SIZES, DEFAULT_SIZES) == DEFAULT_SIZES
@@ -191,7 +191,7 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
         return ""
     due: list[tuple[int, str]] = []
     for rule in rules_of(bucket):
-        if is_meant(rule, stored):
+        if matches(rule, stored):
             for transition in rule.get("Transitions") or ():
                 when = due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:

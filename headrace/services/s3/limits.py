@@ -18,12 +18,13 @@ LIST_PARTS = 1000
 LIST_UPLOADS = 1000
 LIST_BUCKETS = 10_000
 DELETE_KEYS = 1000
-# In a bucket's CORS configuration. Source: API_PutBucketCors.
+# The rules in a bucket's CORS configuration. Source: API_PutBucketCors.
 CORS_RULES = 100
 # The body of a document, such as a lifecycle configuration. Assumed: S3 does not document it.
 XML_BYTES = 2 * 1024**2
-# Of a form's fields before its file, each (documented: all together).
+# The size of each field before the file in a browser's form. (AWS documents the limit for all fields together.)
 POST_FIELD_BYTES = 20 * 1024
-# Of each kind of configuration with an Id (documented: TooManyConfigurations), and of a page of them (API_List...).
+# How many configurations of each kind with an Id a bucket may have (documented: TooManyConfigurations), and how many of
+# them a page has (documented: API_List...).
 LISTED_CONFIGURATIONS = 1000
 LISTED_CONFIGURATIONS_PAGE = 100

@@ -1,7 +1,7 @@
-"""Object lock: retention and legal hold of versions, and what they forbid.
+"""Object Lock: the retention and the legal hold of versions, and the checks that they require.
 
-Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock.html. The sentences are observed in AWS's
-recorded answers.
+Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/object-lock.html. The error messages are observed in
+AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.services.s3.state import Bucket, StoredObject
 NAME = "ObjectLockConfiguration"
 MODES = ("GOVERNANCE", "COMPLIANCE")
 _DAYS_OF_A_YEAR = 365
-# A hundred years, documented in object-lock-managing.html; the sentences about the period are assumed.
+# A hundred years, documented in object-lock-managing.html; the error messages about the period are assumed.
 _MOST_DAYS = 100 * _DAYS_OF_A_YEAR
 _MODE_HEADER = "x-amz-object-lock-mode"
 _DATE_HEADER = "x-amz-object-lock-retain-until-date"
@@ -28,18 +28,18 @@ _PACIFIC = timezone(timedelta(hours=-8), "PST")
 
 
 def is_locking(bucket: Bucket) -> bool:
-    """Whether a bucket has object lock."""
+    """Whether a bucket has Object Lock enabled."""
     return NAME in bucket.configurations
 
 
 def check_locking(bucket: Bucket) -> None:
-    """Refuse a call that is for buckets with object lock only. Raises AwsError InvalidRequest."""
+    """Refuse an operation that needs a bucket with Object Lock. Raises AwsError InvalidRequest."""
     if not is_locking(bucket):
         raise invalid_request("Bucket is missing Object Lock Configuration")
 
 
 def date_of(value: Any) -> datetime | None:
-    """Return a date of a parameter, which is a datetime or ISO 8601 text; None for neither."""
+    """Return the date in a parameter, which may be a datetime or ISO 8601 text, or None for anything else."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     try:
@@ -104,7 +104,7 @@ def _text(date: datetime) -> str:
 
 def _check_future(date: datetime, now_ms: int, name: str) -> None:
     if date.timestamp() * 1000 <= now_ms:
-        # AWS writes the date as Java does, in California's time.
+        # AWS writes the date in Java's format and in Pacific time.
         shown = date.astimezone(_PACIFIC).strftime("%a %b %d %H:%M:%S PST %Y")
         raise invalid_argument("The retain until date must be in the future!", name, shown)
 
@@ -124,12 +124,12 @@ def check_deletion(
 
 
 def is_locked(stored: StoredObject, bucket: Bucket, now_ms: int) -> bool:
-    """Whether a version may not be deleted."""
+    """Whether retention or a legal hold protects a version from deletion."""
     return is_locking(bucket) and (stored.legal_hold == "ON" or _is_retained(stored, now_ms))
 
 
 def check_bypass(bucket: Bucket, bypass: Any) -> None:
-    """Refuse to bypass locks where there are none. Raises AwsError InvalidArgument."""
+    """Refuse the bypass header in a bucket without Object Lock. Raises AwsError InvalidArgument."""
     if bypass is not None and not is_locking(bucket):
         raise AwsError(
             "InvalidArgument",
@@ -147,7 +147,7 @@ def _is_retained(stored: StoredObject, now_ms: int) -> bool:
 def new_retention(
     stored: StoredObject, wanted: Mapping[str, Any], now_ms: int, bypass: Any
 ) -> dict[str, str]:
-    """Return a version's retention after PutObjectRetention; {} when it is taken away. Raises AwsError."""
+    """Return a version's retention after PutObjectRetention, or {} when the request removes it. Raises AwsError."""
     mode, until = wanted.get("Mode"), wanted.get("RetainUntilDate")
     if bool(mode) != bool(until) or (mode and mode not in MODES):
         raise malformed_xml()
@@ -173,7 +173,7 @@ def denied() -> AwsError:
 
 
 def no_lock() -> AwsError:
-    """The version has neither retention nor hold."""
+    """The version has neither a retention nor a legal hold."""
     return AwsError(
         "NoSuchObjectLockConfiguration",
         "The specified object does not have a ObjectLock configuration",
@@ -182,7 +182,7 @@ def no_lock() -> AwsError:
 
 
 def headers(stored: StoredObject) -> list[tuple[str, str]]:
-    """Return the headers that tell of a version's lock."""
+    """Return the headers with a version's retention and legal hold."""
     found: list[tuple[str, str]] = []
     if stored.retention:
         found.append((_MODE_HEADER, stored.retention["Mode"]))
@@ -193,7 +193,7 @@ def headers(stored: StoredObject) -> list[tuple[str, str]]:
 
 
 def check_configuration(value: Mapping[str, Any], bucket: Bucket) -> None:
-    """Refuse a bucket's lock configuration that AWS refuses. Raises AwsError."""
+    """Check a bucket's Object Lock configuration as AWS does. Raises AwsError."""
     if value.get("ObjectLockEnabled") != "Enabled":
         raise malformed_xml()
     if "Rule" in value:

@@ -1,4 +1,4 @@
-"""The rules of the names of buckets and of keys."""
+"""Checks the names of buckets and the keys of objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
 def is_bucket_name(name: str) -> bool:
-    """Whether S3 takes `name` for a general-purpose bucket. Source: S3's bucket naming rules."""
+    """Whether a general purpose bucket may have this name. Source: S3's bucket naming rules."""
     return (
         _BUCKET.fullmatch(name) is not None
         and ".." not in name
@@ -26,7 +26,7 @@ def is_bucket_name(name: str) -> bool:
 
 
 def check_key(*names: str) -> None:
-    """Refuse keys, or names of buckets, that are too long or not text. Raises KeyTooLongError, InvalidURI."""
+    """Refuse keys and bucket names that are too long or not valid UTF-8. Raises KeyTooLongError, InvalidURI."""
     for name in names:
         try:
             size = len(name.encode())

@@ -1,7 +1,7 @@
-"""The notification configuration of a bucket: what AWS refuses, and which targets an event is for. Pure functions.
+"""A bucket's notification configuration: checks it as AWS does, and finds the targets of an event. Pure functions.
 
 Sources (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/notification-how-to-filtering.html and
-notification-how-to-event-types-and-destinations.html. The members of refusals are observed in recorded answers of AWS.
+notification-how-to-event-types-and-destinations.html. The members of errors are observed in AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVENT_BRIDGE = "EventBridgeConfiguration"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of target: the member with its ARN, its service, and its name in refusals."""
+    """A kind of target: the member with its ARN, its service, and its name in error messages."""
 
     arn_member: str
     service: str
@@ -58,7 +58,7 @@ EVENTS = frozenset(
 
 
 def check(configuration: Mapping[str, Any]) -> None:
-    """Refuse a configuration that AWS refuses whatever its targets are. Raises AwsError."""
+    """Check a notification configuration as AWS does, except for its targets. Raises AwsError."""
     for member, kind in KINDS.items():
         for one in configuration.get(member) or ():
             arn = str(one.get(kind.arn_member, ""))
@@ -66,7 +66,7 @@ def check(configuration: Mapping[str, Any]) -> None:
                 raise invalid_argument("The ARN could not be parsed", kind.argument, arn)
             for event in one.get("Events") or ():
                 if event not in EVENTS:
-                    # Assumed: a sentence that users of Terraform and the CDK report.
+                    # Assumed: users of Terraform and the CDK report this message.
                     sentence = "A specified event is not supported for notifications."
                     raise invalid_argument(sentence, "Event", event)
             _check_filter(one)
@@ -92,7 +92,7 @@ def _check_filter(one: Mapping[str, Any]) -> None:
 
 
 def _check_overlaps(configuration: Mapping[str, Any]) -> None:
-    """Refuse two rules of which an event could mean both. The sentences are assumed from users' reports."""
+    """Refuse two rules that one event could match. The error messages are assumed from users' reports."""
     every = [one for member in KINDS for one in configuration.get(member) or ()]
     for one, other in itertools.combinations(every, 2):
         if not any(
@@ -127,7 +127,7 @@ def _events_meet(one: str, other: str) -> bool:
 
 
 def targets_of(configuration: Mapping[str, Any], name: str, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the ARN and the configuration's id of every target that wants an event, such as `ObjectCreated:Put`."""
+    """Yield the ARN and the configuration id of every target of an event, such as `ObjectCreated:Put`."""
     for member, kind in KINDS.items():
         for one in configuration.get(member) or ():
             wanted = any(_events_meet(asked, f"s3:{name}") for asked in one.get("Events") or ())
@@ -137,7 +137,7 @@ def targets_of(configuration: Mapping[str, Any], name: str, key: str) -> Iterato
 
 
 def _filter(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Return (prefix, suffix)."""
+    """Return the (prefix, suffix) of a rule's filter."""
     values = {rule.get("Name", "").lower(): rule.get("Value", "") for rule in _rules(one)}
     return values.get("prefix", ""), values.get("suffix", "")
 

@@ -1,8 +1,8 @@
-"""Bucket notifications: events of objects, sent to functions, queues, topics and the event bus.
+"""Bucket notifications: sends events about objects to functions, queues, topics and the event bus.
 
-An event is stored before the write is acknowledged and deleted when its target has taken it, so that the events of
-every acknowledged write are sent at least once (an object whose write a kill cut short may have none). Events of one
-bucket are sent in order. A file that Spark writes is no API call and makes no event. Event documents (documented):
+An event is stored before the write is acknowledged, and deleted when its target has accepted it. So the events of every
+acknowledged write are sent at least once; a write that a kill interrupts may have no event. Events of one bucket are
+sent in order. A file that Spark writes directly makes no event. Source of the event documents (documented):
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html and
 https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html
 """
@@ -26,7 +26,7 @@ from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
 from headrace.services.s3.state import Bucket, StoredObject
-from headrace.services.s3.targets import Nowhere, Targets, bus_event
+from headrace.services.s3.targets import NoTargets, Targets, bus_event
 from headrace.store.database import Database
 
 log = logging.getLogger(__name__)
@@ -47,15 +47,15 @@ RESTORE_ASKED = "ObjectRestore:Post"
 RESTORED = "ObjectRestore:Completed"
 
 SERVICE = "s3.amazonaws.com"
-# What S3 does with a target, by its service.
+# The action that S3 calls on a target, for each service.
 _SENDS = {"sqs": "sqs:SendMessage", "sns": "sns:Publish", "lambda": "lambda:InvokeFunction"}
 _AT_ONCE = 100
-# The MD5 of nothing: what a delete marker's event has. Documented (notification-content-structure.html).
+# The ETag in a delete marker's event is the MD5 of no bytes. Documented (notification-content-structure.html).
 _MARKERS_ETAG = "d41d8cd98f00b204e9800998ecf8427e"
 _WITHOUT_SIZE = (REMOVED, MARKED, EXPIRED, EXPIRED_MARKED, TAGGED, UNTAGGED, ACL_PUT)
 _WITHOUT_SEQUENCER = (TAGGED, UNTAGGED, ACL_PUT)
 _WITHOUT_ETAG = (REMOVED, EXPIRED)
-# Event -> EventBridge's detail-type and what it adds to the detail.
+# Event name -> EventBridge's detail-type, and the members that are added to the detail.
 _ON_THE_BUS: dict[str, tuple[str, dict[str, str]]] = {
     CREATED_PUT: ("Object Created", {"reason": "PutObject"}),
     CREATED_POST: ("Object Created", {"reason": "POST Object"}),
@@ -89,11 +89,11 @@ _OWNER = {"principalId": "A3NL1KOZZKExample"}
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent:
-    """An event of an object. A removed object has neither size nor ETag.
+    """An event about an object. The event of a removed object has neither size nor ETag.
 
     Attributes:
-        version_id: "" where no versions are kept.
-        glacier: what a restored object's event has of its restoration.
+        version_id: "" unless the bucket's versioning is enabled.
+        glacier: the storage class and the expiry date in the event of a restored object.
     """
 
     name: str
@@ -106,7 +106,7 @@ class ObjectEvent:
 
     @staticmethod
     def of(name: str, stored: StoredObject, holder: Bucket) -> ObjectEvent:
-        """Return the event of an object, which has its version's id where versions are kept."""
+        """Return an event about an object; it has a version id if the bucket's versioning is enabled."""
         version_id = stored.version_id if holder.versioning == "Enabled" else ""
         return ObjectEvent(
             name, stored.bucket, stored.key, stored.size_bytes, stored.etag, version_id
@@ -114,20 +114,20 @@ class ObjectEvent:
 
 
 class Notifications:
-    """The events that wait for their targets, and the worker that sends them.
+    """Stores events, and sends them in the background (a `Worker`).
 
     `targets`, `guard` and `wake` are set before the worker starts.
 
     Args:
-        clock: stamps the events.
-        ids: gives ids to requests and configurations.
+        clock: gives the events their time.
+        ids: makes the ids of requests and configurations.
         database: stores the events.
     """
 
     name = "s3-notifications"
 
     def __init__(self, *, clock: Clock, ids: Ids, database: Database) -> None:
-        self.targets: Targets = Nowhere()
+        self.targets: Targets = NoTargets()
         self.guard: Guard = NoGuard()
         self.wake: Callable[[], None] = _nobody
         self._clock = clock
@@ -147,9 +147,9 @@ class Notifications:
         account: str = "",
         skip_validation: bool = False,
     ) -> dict[str, Any]:
-        """Return a configuration with ids; its queues and topics get a test event, as on AWS. Raises AwsError.
+        """Check a configuration and return it with Ids. As on AWS, queues and topics get a test event. Raises AwsError.
 
-        `account` is the bucket's.
+        `account` is the account of the bucket.
         """
         notification_rules.check(configuration)
         wanted: list[tuple[str, str]] = []
@@ -183,7 +183,7 @@ class Notifications:
         }
 
     def _denial(self, arn: str, source: Mapping[str, str]) -> str:
-        """Return why a target's own policy does not let S3 send to it for a bucket; empty when it does."""
+        """Return why the target's resource policy does not let S3 send the bucket's events, or "" when it does."""
         acting = Acting(
             SERVICE,
             source_arn=f"arn:aws:s3:::{source['bucket']}",
@@ -191,10 +191,10 @@ class Notifications:
         )
         return self.guard.denial(acting, _SENDS[arn.split(":")[2]], arn)
 
-    # --- keeping ------------------------------------------------------------------------------
+    # --- storing ------------------------------------------------------------------------------
 
     def keep(self, event: ObjectEvent, bucket: Bucket) -> None:
-        """Store an event for every target that the bucket's configuration names for it."""
+        """Store an event once for each of its targets in the bucket's configuration."""
         configuration = bucket.configurations.get(NAME)
         if not configuration:
             return
@@ -279,20 +279,20 @@ class Notifications:
     # --- sending ------------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Send the events that wait, oldest first; see `Worker.step`."""
+        """Send the stored events, oldest first; see `Worker.step`."""
         waiting = self._waiting.items()[:_AT_ONCE]
         for key, kept in waiting:
             try:
                 self._send(kept)
             except LookupError:
-                # As on AWS, events for a target that is gone are lost.
-                log.warning("no notification target %s", kept["arn"])
+                # As on AWS, events for a deleted target are lost.
+                log.warning("an event for %s is lost: the target does not exist", kept["arn"])
             self._waiting.delete(key)
         return 0.0 if len(waiting) == _AT_ONCE else math.inf
 
     def _send(self, kept: dict[str, Any]) -> None:
         if "arn" in kept:
-            # A notification of an earlier version of headrace says no bucket.
+            # Events that an earlier version of headrace stored have no bucket.
             problem = self._denial(kept["arn"], kept) if "bucket" in kept else ""
             if problem:
                 log.warning("an event for %s is lost: %s", kept["arn"], problem)
@@ -304,7 +304,7 @@ class Notifications:
 
 
 def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str, Any]:
-    """Return the object in an event; a queue and the event bus have other names for its ETag and version."""
+    """Return the member `object` of an event; `names` are its members for ETag and version (EventBridge differs)."""
     etag_name, version_name = names
     is_for_bus = etag_name == "etag"
     key = event.key if is_for_bus else quote_plus(event.key, safe="/")
@@ -322,7 +322,7 @@ def _object(event: ObjectEvent, number: int, names: tuple[str, str]) -> dict[str
 
 
 def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:
-    """Return the error for targets that are not there, or do not let S3 send; observed for queues (aws-cli#8162)."""
+    """Return the error for targets that do not exist or do not let S3 send; observed for queues (aws-cli#8162)."""
     members: dict[str, str] = {}
     for number, (service, arn, exists) in enumerate(refused, 1):
         is_function = service == "lambda"
@@ -340,4 +340,4 @@ def _unusable_targets(refused: list[tuple[str, str, bool]]) -> AwsError:
 
 
 def _nobody() -> None:
-    """Do nothing: the worker is not started."""
+    """Do nothing: there is no worker to wake yet."""

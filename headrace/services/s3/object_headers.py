@@ -1,4 +1,4 @@
-"""The parameters of PutObject and UploadPart that are in headers."""
+"""Reads the parameters of PutObject and UploadPart from the headers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _METADATA_PREFIX = "x-amz-meta-"
 
 
 def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return PutObject's parameters of headers, by small names. Raises AwsError."""
+    """Return PutObject's parameters from headers, whose names are in lower case. Raises AwsError."""
     names = _params_of_headers()
     params: dict[str, Any] = {
         names[header]: value for header, value in headers.items() if value and header in names
@@ -35,7 +35,7 @@ def params_of_headers(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters of the customer's key that are in the headers."""
+    """Return the parameters of the customer-provided key in the headers."""
     found = _params_of_headers()
     return {
         found[header]: value
@@ -46,7 +46,7 @@ def customer_key_params(headers: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _params_of_headers() -> dict[str, str]:
-    """Return PutObject's parameters by their headers; UploadPart has no others."""
+    """Return a dictionary from header names to PutObject's parameters, which include all of UploadPart's."""
     # botocore has no types: its shapes are Any here.
     shape: Any = cast("Any", operation_model("s3", "PutObject")).input_shape
     return {

@@ -1,4 +1,4 @@
-"""Asks whether a caller may do what a request to S3 is for."""
+"""Checks that a caller may make a request to S3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.aws.operation import Call
 from headrace.services.s3.backend import S3
 from headrace.services.s3.routing import Target, target_of
 
-# Headers and query parameters of objects' operations on which permissions depend, by the parameter's name.
+# Headers and query parameters of operations on objects that permissions depend on, and the names of the parameters.
 _HEADERS = {
     "x-amz-tagging": "Tagging",
     "x-amz-acl": "ACL",
@@ -26,14 +26,14 @@ _QUERY = {"versionId": "VersionId", "uploadId": "UploadId"}
 
 
 def params_of(target: Target) -> dict[str, Any]:
-    """Return the parameters of GetObject, HeadObject, PutObject or UploadPart as far as permissions depend on them."""
+    """Return the parameters of GetObject, HeadObject, PutObject or UploadPart that permissions depend on."""
     params: dict[str, Any] = {"Bucket": target.bucket, "Key": target.key}
     params |= {name: target.headers[h] for h, name in _HEADERS.items() if h in target.headers}
     return params | {name: target.query[q] for q, name in _QUERY.items() if q in target.query}
 
 
 def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) -> None:
-    """Note an operation, or refuse it. Raises AwsError."""
+    """Record that the caller uses an operation, and check that it may. Raises AwsError."""
     if call is None or call.permit is None:
         return
     bucket = str(params.get("Bucket", ""))
@@ -42,7 +42,7 @@ def ask(s3: S3, call: Call | None, operation: str, params: Mapping[str, Any]) ->
 
 
 def hidden(request: HttpRequest, error: AwsError) -> AwsError:
-    """Return what a caller is told of a missing object: nothing, unless he may list the bucket.
+    """Return the error for a missing object: AccessDenied if the caller may not list the bucket.
 
     Source: docs.aws.amazon.com/AmazonS3/latest/API/API_GetObject.html, "Permissions" (documented).
     """

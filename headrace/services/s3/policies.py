@@ -1,10 +1,10 @@
-"""Refuses bucket policies that S3 refuses, in its words. Pure functions.
+"""Checks bucket policies as S3 does, with S3's error messages. Pure functions.
 
 Sources: the errors that users report of PutBucketPolicy, collected and compared with AWS by S3's other implementations
 (github.com/versity/versitygw issues 645, 648, 650; github.com/noobaa/noobaa-core/issues/10058; for the principal
 github.com/cloud-custodian/cloud-custodian/issues/4948); 20 KB:
-docs.aws.amazon.com/AmazonS3/latest/userguide/example-bucket-policies.html; LocalStack's recorded answers for what is no
-JSON. Conditions on S3's own keys are judged, and not checked here against the actions that they stand with.
+docs.aws.amazon.com/AmazonS3/latest/userguide/example-bucket-policies.html; LocalStack's recorded answers for text that
+is not JSON. Not checked here: whether a condition's S3 key is possible with the statement's actions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ON_OBJECTS = frozenset({"object", "accesspointobject"})
 
 
 def check_bucket_policy(text: str, bucket: str, exists: Exists) -> None:
-    """Refuse a policy that S3 would not store with the bucket. Raises AwsError MalformedPolicy."""
+    """Refuse a policy that S3 does not accept for the bucket. Raises AwsError MalformedPolicy."""
     if len(text.encode()) > MOST_BYTES:
         raise _malformed("Policy exceeds the maximum allowed document size.")
     statements = _statements(text)
@@ -95,7 +95,7 @@ def _check_actions(statement: dict[str, Any], bucket: str) -> None:
 
 
 def _check_keys(statement: dict[str, Any]) -> None:
-    """Refuse keys of other services. Which of its own S3 knows, is not looked at; an identity provider's have a dot."""
+    """Refuse condition keys of other services; a prefix with a dot is an identity provider. `s3:` keys all pass."""
     for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
         for key in keys:
             vendor = key.lower().partition(":")[0] if ":" in key else ""
@@ -104,7 +104,7 @@ def _check_keys(statement: dict[str, Any]) -> None:
 
 
 def _named(action: str) -> tuple[Action, ...]:
-    """Return the actions of S3's that a text stands for. Raises AwsError when there is none."""
+    """Return the S3 actions that a name or a pattern matches. Raises AwsError when it matches none."""
     prefix = prefix_named("s3")
     assert prefix is not None
     vendor, _, name = action.lower().partition(":")
@@ -123,7 +123,7 @@ def _named(action: str) -> tuple[Action, ...]:
 
 
 def _is_of(bucket: str, resource: str) -> bool:
-    """Whether a resource is the bucket, or something in it; a pattern must match the bucket's own name."""
+    """Whether a resource is the bucket or is in it; a pattern must match the bucket's own name."""
     if not resource.startswith(_ARN):
         return resource.startswith("arn:aws:s3:") and ":accesspoint/" in resource
     name = resource.removeprefix(_ARN).partition("/")[0]

@@ -1,8 +1,8 @@
-"""Uploads of browsers' forms: POST to a bucket, as multipart/form-data.
+"""Uploads with a browser's form: a POST to a bucket with a multipart/form-data body.
 
 Source: https://docs.aws.amazon.com/AmazonS3/latest/API/RESTObjectPOST.html (documented), and the recordings that
-`headrace.services.s3.post_policy` names. Without `--auth` the signature is looked for and not verified, as of presigned
-URLs; with it, forms are refused, since a signature in a body is not verified.
+`headrace.services.s3.post_policy` names. Without `--auth` a signature must be present but is not verified, as for
+presigned URLs. With `--auth` forms are refused, because headrace cannot verify a signature in a body.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FORM = "multipart/form-data"
 
 @dataclass(slots=True)
 class _Form:
-    """A form that was read: its fields by small names in their order, and the file's name and bytes."""
+    """A form: its fields by lower-case names, in the order of the form, and the file's name and bytes."""
 
     fields: dict[str, str]
     file_name: str | None
@@ -51,12 +51,12 @@ class _Form:
 
 
 def is_upload(request: HttpRequest, target: Target) -> bool:
-    """Whether a POST is the upload of a form."""
+    """Whether a POST is an upload with a form."""
     return bool(target.bucket) and not target.key and not request.query
 
 
 def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpResponse:
-    """Store a form's file. Raises AwsError, BucketNotFound."""
+    """Store the file in a form. Raises AwsError, BucketNotFound."""
     content_type = target.headers.get("content-type", "")
     if not content_type.startswith(_FORM):
         raise AwsError(
@@ -92,7 +92,7 @@ def answer(s3: S3, request: HttpRequest, target: Target, now_ms: int) -> HttpRes
 
 @contextlib.contextmanager
 def _read(s3: S3, request: HttpRequest, content_type: str) -> Generator[_Form]:
-    """Yield a form; the temporary file, if the write did not move it, is deleted at the end. Raises AwsError."""
+    """Yield a form. At the end, delete the temporary file if the write has not moved it. Raises AwsError."""
     boundary = _boundary(content_type)
     temporary = s3.files.temporary()
     source: BinaryIO = (
@@ -114,8 +114,8 @@ def _boundary(content_type: str) -> bytes:
 
 
 def _parse(source: BinaryIO, boundary: bytes, temporary: Path) -> _Form:
-    # Fields after the file are ignored, as AWS does.
-    from werkzeug.sansio import multipart  # after moto, which imports it too
+    # Like AWS, ignore the fields after the file.
+    from werkzeug.sansio import multipart  # on first use: moto has loaded it by then
 
     fields: dict[str, str] = {}
     name, file_name, is_file = "", None, False
@@ -174,7 +174,7 @@ def _malformed() -> AwsError:
     )
 
 
-# --- what it asks for -----------------------------------------------------------------------------
+# --- the parameters of the write ------------------------------------------------------------------
 
 
 def _params(fields: dict[str, str]) -> dict[str, object]:
@@ -189,7 +189,7 @@ def _params(fields: dict[str, str]) -> dict[str, object]:
 
 
 def _tags(text: str | None) -> dict[str, str]:
-    """Return the parameter of a form's tags, which are XML, as PutObject has it."""
+    """Return PutObject's parameter `Tagging` for the tags of a form, which are XML."""
     if text is None:
         return {}
     if "<!" in text:

@@ -1,7 +1,7 @@
-"""The policy of a browser's form: when it expires, and what its fields must be. Pure functions.
+"""The policy of a browser's form: checks its expiration and the form's fields. Pure functions.
 
-Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html (documented); the sentences:
-AWS's answers to LocalStack's tests/aws/services/s3/test_s3.py, recorded in March 2025 (observed).
+Sources: https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html (documented); for the error
+messages, AWS's answers to LocalStack's tests/aws/services/s3/test_s3.py, recorded in March 2025 (observed).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _SHOWN = {
     "signature": "Signature",
     "awsaccesskeyid": "AWSAccessKeyId",
 }
-# Fields that no condition need name.
+# Fields that need no condition in the policy.
 _FREE = frozenset({*_SIGNED_V2, "x-amz-signature", "file", "policy"})
 _IGNORED_PREFIX = "x-ignore-"
 
 
 @dataclass(frozen=True, slots=True)
 class SizeRange:
-    """How many bytes a policy allows."""
+    """The file sizes that a policy allows, in bytes."""
 
     least: int
     most: int
 
 
 def check_signed(fields: Mapping[str, str]) -> None:
-    """Refuse a form with a policy that is not signed, or half. `fields` by small names. Raises AwsError."""
+    """Refuse a form whose policy has no signature, or only a part of one. `fields` is by lower-case names."""
     names = _SIGNED_V4 if any(name in fields for name in _SIGNED_V4) else _SIGNED_V2
     if not any(name in fields for name in names):
         raise AwsError("AccessDenied", "Access Denied", 403)
@@ -51,7 +51,7 @@ def check_signed(fields: Mapping[str, str]) -> None:
 
 
 def field_missing(name: str) -> AwsError:
-    """A form lacks a field."""
+    """The form lacks a required field."""
     return invalid_argument(
         f"Bucket POST must contain a field named '{name}'."
         "  If it is specified, please check the order of the fields.",
@@ -61,7 +61,7 @@ def field_missing(name: str) -> AwsError:
 
 
 def check(text: str, fields: Mapping[str, str], now_ms: int) -> list[SizeRange]:
-    """Check a policy, and the form by it; return the bounds of the file's size. Raises AwsError."""
+    """Check a policy, and the form against it. Return the allowed file sizes. Raises AwsError."""
     policy = _read(text)
     if _expires_ms(policy) < now_ms:
         raise _refused("Policy expired.")
@@ -160,7 +160,7 @@ def _holds(operator: str, name: str, value: str, fields: Mapping[str, str]) -> b
 
 
 def _is_free(name: str) -> bool:
-    # The bucket is that of the request, not a field that a form must explain.
+    # The bucket is part of the request's address, so it needs no condition.
     return name in _FREE or name == "bucket" or name.startswith(_IGNORED_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""How requests name S3, and what it answers to faults on demand."""
+"""How requests address S3, and which errors it returns for injected faults."""
 
 from headrace.aws.fault_errors import FaultErrors
 from headrace.aws.service import Profile
@@ -6,7 +6,7 @@ from headrace.aws.service import Profile
 PROFILE = Profile(
     signing_scopes=("s3express",),
     takes_the_rest=True,
-    # Browsers ask what they may do before they sign anything.
+    # Browsers send preflight requests (OPTIONS) without a signature.
     unsigned_methods=frozenset({"OPTIONS"}),
     fault_errors=FaultErrors(
         throttle=("SlowDown", "Please reduce your request rate.", 503),

@@ -1,4 +1,4 @@
-"""S3 over HTTP: objects go to `http_put` and `http_get`, all other operations through the codec to their actions."""
+"""S3 over HTTP: sends requests about objects' bytes to `http_put` and `http_get`, all others to their actions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from headrace.services.s3.xml_roots import with_root
 
 log = logging.getLogger(__name__)
 
-# Query parameters that name a sub-resource of an object: such a GET or PUT is not about the object's bytes.
+# Query parameters that name a sub-resource: a GET or PUT with one of them is not about the object's bytes.
 _SUBRESOURCES = (
     "acl",
     "annotation",
@@ -53,9 +53,9 @@ _SUBRESOURCES = (
     "torrent",
     "uploads",
 )
-# Numbers that say nothing (ListParts): as if they were not there. Observed in AWS's recorded answers.
+# ListParts ignores these parameters if they are empty (observed in AWS's recorded answers).
 _WITHOUT_EMPTY = re.compile(r"\b(?:part-number-marker|max-parts)=(?:&|$)")
-# Statuses that botocore's model does not tell; observed in AWS's recorded answers.
+# HTTP statuses that are not in botocore's model (observed in AWS's recorded answers).
 _OWN_STATUS = {
     "PutBucketTagging": 204,
     **dict.fromkeys(
@@ -81,7 +81,7 @@ class RawRequests:
         self._actions = {operation_name(action): action for action in actions}
 
     def answer_raw(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request. Raises errors that neither are AWS's nor can be translated; see `ServiceApi.raw`."""
+        """Answer a request. Raises only errors that cannot be translated to AWS's; see `ServiceApi.raw`."""
         site = website_of_host(request.headers.get("host", ""))
         try:
             response = (
@@ -147,17 +147,17 @@ class RawRequests:
         return self._generic(request, target)
 
     def _begin(self, operation: str, request: HttpRequest, target: Target) -> None:
-        """Refuse what would be ignored, and callers who may not. Raises AwsError."""
+        """Check for ignored parameters (with --strict), then check the caller's permission. Raises AwsError."""
         self._check_ignored(operation, target)
         permits.ask(self._s3, request.call, operation, permits.params_of(target))
 
     def _check_ignored(self, operation: str, target: Target) -> None:
-        """With --strict, refuse parameters that would be ignored. Raises AwsError."""
+        """With --strict, refuse parameters that S3 would ignore. Raises AwsError."""
         if self._strictness is not None:
             self._strictness.check_head(operation, target.headers, target.query)
 
     def _check_owners(self, target: Target) -> None:
-        """Refuse a request whose buckets are not of the accounts that it expects. Raises AwsError."""
+        """Refuse a request if a bucket's owner is not the expected account in the headers. Raises AwsError."""
         if target.headers.keys().isdisjoint(_EXPECTED_OWNERS):
             return
         source = target.headers.get("x-amz-copy-source", "").lstrip("/").partition("/")[0]
@@ -174,13 +174,13 @@ class RawRequests:
                 raise AwsError("AccessDenied", "Access Denied", 403)
 
     def _generic(self, request: HttpRequest, target: Target) -> HttpResponse:
-        # The checksums of a completion are the whole object's, not those of the request's body.
+        # The checksums in CompleteMultipartUpload are those of the object, not of the request's body.
         is_completion = request.method == "POST" and "uploadId" in target.query
         if request.method == "PUT" and not target.key and "policy" in target.query:
             return self._put_policy(request, target)
         bodies.check_xml(request, {} if is_completion else target.headers)
         assert request.call is not None
-        # The codec's router gets a path without the key, since a key may look like another path.
+        # Give the codec's router a path without the key, since a key may look like a path of another operation.
         plain = HttpRequest(
             request.method,
             target.path,
@@ -193,7 +193,7 @@ class RawRequests:
         except AwsError as error:
             raise _unreadable(error, request) from error
         if operation == "GetObject":
-            # The router falls back on it when a sub-resource is asked for without what it requires.
+            # The router returns GetObject if a request for a sub-resource lacks a required header.
             raise invalid_request(
                 "Missing required header for this request: x-amz-object-attributes"
             )
@@ -203,7 +203,7 @@ class RawRequests:
             params["Bucket"] = target.bucket
         action = self._actions.get(operation)
         if action is None:
-            log.warning("s3:%s is not built", operation)
+            log.warning("headrace does not implement s3:%s", operation)
             raise _not_implemented(operation)
         check_required(operation, params)
         permits.ask(self._s3, request.call, operation, params)
@@ -217,12 +217,12 @@ class RawRequests:
         if isinstance(output, AnsweredWith):
             response.status = output.status
         if isinstance(response.body, bytes):
-            # XML parsers read a bare carriage return as a line feed.
+            # Escape carriage returns: XML parsers read a bare one as a line feed.
             response.body = with_root(operation, response.body.replace(b"\r", b"&#13;"))
         return response
 
     def _put_policy(self, request: HttpRequest, target: Target) -> HttpResponse:
-        """A policy is JSON, or nothing that is told apart from it: no XML is looked for."""
+        """Answer PutBucketPolicy: its body is the policy, and is not parsed as XML."""
         assert request.call is not None
         self._check_ignored("PutBucketPolicy", target)
         params = {"Bucket": target.bucket, "Policy": request.body.decode("utf-8", "replace")}
@@ -252,7 +252,7 @@ def _not_implemented(operation: str) -> AwsError:
 
 def _error_answer(request: HttpRequest, error: AwsError) -> HttpResponse:
     headers = error.headers if isinstance(error, ErrorWithHeaders) else []
-    if request.method == "HEAD":  # an answer to HEAD has no body for the reason
+    if request.method == "HEAD":  # the response to HEAD has no body, so it cannot name the error
         return HttpResponse(error.status, headers)
     assert request.call is not None
     if error.members.get("ResourceType") == "DeleteMarker":

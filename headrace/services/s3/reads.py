@@ -1,4 +1,4 @@
-"""The conditions and ranges of a read over HTTP, and the headers of its answer. Pure functions."""
+"""The conditions and ranges of a read over HTTP, and the headers of its response. Pure functions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 def http_date(timestamp_ms: int) -> str:
-    """Return a time as HTTP headers carry it."""
+    """Return a time in the format of HTTP headers."""
     return format_datetime(datetime.fromtimestamp(timestamp_ms // 1000, UTC), usegmt=True)
 
 
 def is_not_modified(stored: StoredObject, headers: Mapping[str, str], now_ms: int) -> bool:
-    """Whether the conditional headers ask for a 304. Raises PreconditionFailed. Source: RFC 9110, 13.2.2.
+    """Whether the conditional headers require a 304. Raises PreconditionFailed. Source: RFC 9110, 13.2.2.
 
-    A date in the future is no condition (RFC 9110, 13.1.3; observed in AWS's recorded answers).
+    A date in the future is ignored (RFC 9110, 13.1.3; observed in AWS's recorded answers).
     """
     modified_s = stored.last_modified_ms // 1000
     match = headers.get("if-match")
@@ -71,7 +71,7 @@ def _seconds(header: str | None, default: int) -> int:
 
 
 def range_of(header: str | None, size_bytes: int) -> tuple[int, int] | None:
-    """Return (first byte, length), or None for the whole. Raises InvalidRange."""
+    """Return (first byte, length) of a range, or None for the whole object. Raises InvalidRange."""
     match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or match.groups() == ("", ""):
         return None  # several ranges, or not a range: S3 sends the whole
@@ -98,7 +98,7 @@ _COPIED_RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 def copied_range(header: str | None, size_bytes: int) -> tuple[int, int]:
-    """Return (first byte, length) of what UploadPartCopy copies. Raises AwsError InvalidArgument, InvalidRequest."""
+    """Return (first byte, length) of the bytes that UploadPartCopy copies. Raises InvalidArgument, InvalidRequest."""
     if not header:
         return 0, size_bytes
     match = _COPIED_RANGE.fullmatch(header)
@@ -133,7 +133,7 @@ def part_of(stored: StoredObject, number: int) -> tuple[int, int]:
 
 
 def object_headers(stored: StoredObject) -> list[tuple[str, str]]:
-    """Return the headers of GetObject's and HeadObject's answer, except Content-Length and checksums."""
+    """Return the headers of responses of GetObject and HeadObject, except Content-Length and checksums."""
     headers = [
         ("Content-Type", stored.content_type),
         ("ETag", f'"{stored.etag}"'),
@@ -155,7 +155,7 @@ def object_headers(stored: StoredObject) -> list[tuple[str, str]]:
 
 
 def checksum_headers(stored: StoredObject, part_number: int | None) -> list[tuple[str, str]]:
-    """Return the headers of an object's checksum, or of that of one of its parts."""
+    """Return the checksum headers of an object or of one of its parts."""
     if not stored.checksums:
         return []
     ((name, value),) = list(stored.checksums.items())[:1]
@@ -168,7 +168,7 @@ def checksum_headers(stored: StoredObject, part_number: int | None) -> list[tupl
 
 
 def type_of(stored: StoredObject) -> str:
-    """Return the type of an object's checksum; rows of before have it in the checksum's form only."""
+    """Return the type of an object's checksum. Old rows do not store it; there the checksum's form shows the type."""
     if stored.checksum_type:
         return stored.checksum_type
     is_composite = any("-" in value for value in stored.checksums.values())
@@ -176,7 +176,7 @@ def type_of(stored: StoredObject) -> str:
 
 
 def check_readable(stored: StoredObject) -> None:
-    """Refuse to read an archived object that is not restored. Raises AwsError InvalidObjectState."""
+    """Refuse to read an archived object that has not been restored. Raises AwsError InvalidObjectState."""
     if stored.storage_class in ARCHIVES and not stored.restored_until:
         raise AwsError(
             "InvalidObjectState",

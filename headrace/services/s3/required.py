@@ -1,4 +1,4 @@
-"""Checks that an input has the members that AWS's model requires, which the XML parser does not."""
+"""Checks that an input has all members that AWS's model requires; the XML parser does not check this."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.s3.errors import invalid_argument
 
 
 def check_required(operation: str, params: dict[str, Any]) -> None:
-    """Refuse an input that lacks what the model requires. Raises AwsError MalformedXML, InvalidArgument."""
+    """Refuse an input that lacks a required member. Raises AwsError MalformedXML, InvalidArgument."""
     # botocore has no types: its shapes are Any here.
     shape: Any = cast("Any", operation_model("s3", operation)).input_shape
     if shape is None:

@@ -1,4 +1,4 @@
-"""The target of a request: its bucket, key and parameters, from the host, the path, the query and the headers."""
+"""Finds a request's bucket, key and parameters in its host, path, query and headers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.services.s3 import limits
 from headrace.services.s3.errors import invalid_argument, invalid_bucket_name
 from headrace.services.s3.names import check_key
 
-# The bucket in front of AWS's and of local hosts: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
+# Hosts that start with a bucket's name: bucket.s3.eu-west-1.amazonaws.com, bucket.localhost.
 _AWS_HOST = re.compile(r"(?:(.+)\.)?s3(?:[.-][a-z0-9]+)*\.amazonaws\.com(?:\.cn)?")
 _LOCAL_HOST = re.compile(r"(.+?)\.localhost(?:\..+)?")
-# A name on the network has no more (RFC 1035): what is longer is not looked at.
+# The longest host name (RFC 1035). A longer one is ignored.
 _MOST_HOST_CHARACTERS = 255
 # The hosts of websites: bucket.s3-website-us-east-1.amazonaws.com, bucket.s3-website.localhost.
 _WEBSITE_HOST = re.compile(
@@ -25,7 +25,7 @@ _LOCAL_ENDPOINT = re.compile(r"(?:(.+)\.)?s3(?:\.[a-z0-9-]+)?")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A request's bucket and key, decoded, "" where there is none, and its parameters. `key` is legal, if any."""
+    """The decoded bucket and key of a request (each may be ""; the key is legal), and its parameters."""
 
     bucket: str
     key: str
@@ -34,12 +34,12 @@ class Target:
 
     @property
     def path(self) -> str:
-        """A path of the same form with a placeholder for the key, which could look like another path to a router."""
+        """The path with a placeholder for the key, because a router could take the key for another operation's path."""
         return f"/{quote(self.bucket, safe='')}{'/key' if self.key else ''}"
 
 
 def target_of(request: HttpRequest) -> Target:
-    """Return the target of a request. Raises AwsError KeyTooLongError, InvalidURI."""
+    """Return a request's bucket, key and parameters. Raises AwsError KeyTooLongError, InvalidURI."""
     path = unquote(request.path, errors="surrogateescape").removeprefix("/")
     bucket = bucket_of_host(request.headers.get("host", ""))
     key = path
@@ -49,7 +49,7 @@ def target_of(request: HttpRequest) -> Target:
         raise invalid_bucket_name("")
     check_key(bucket, key)
     query = request.query_params()
-    # Presigned URLs carry headers in the query.
+    # A presigned URL has its headers in the query.
     headers = {
         name.lower(): value
         for name, value in query.items()
@@ -59,7 +59,7 @@ def target_of(request: HttpRequest) -> Target:
 
 
 def website_of_host(host: str) -> str:
-    """Return the bucket whose website a Host header names; "" when it names none."""
+    """Return the bucket in a Host header of a website, or "" when the header is none."""
     if "s3-website" not in host or len(host) > _MOST_HOST_CHARACTERS:
         return ""
     match = _WEBSITE_HOST.fullmatch(host.partition(":")[0].lower())
@@ -67,7 +67,7 @@ def website_of_host(host: str) -> str:
 
 
 def bucket_of_host(host: str) -> str:
-    """Return the bucket that a Host header names; "" when it names none."""
+    """Return the bucket in a Host header, or "" when the header names none."""
     if len(host) > _MOST_HOST_CHARACTERS:
         return ""
     name = host.partition(":")[0].lower()
@@ -85,7 +85,7 @@ def bucket_of_host(host: str) -> str:
 
 
 def part_number(text: str) -> int:
-    """Return the number of a part that a parameter names. Raises AwsError InvalidArgument."""
+    """Return the part number in a parameter. Raises AwsError InvalidArgument."""
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= limits.PART_NUMBER:
         raise invalid_argument(
             "Part number must be an integer between 1 and 10000, inclusive", "partNumber", text

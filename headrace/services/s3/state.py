@@ -1,4 +1,4 @@
-"""Buckets, objects, multipart uploads and their parts: plain records."""
+"""Dataclasses for buckets, objects, delete markers, multipart uploads and their parts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, TypedDict
 
 DEFAULT_CONTENT_TYPE = "binary/octet-stream"
 STANDARD = "STANDARD"
-# The id of a version that was written while its bucket kept no versions.
+# The id of a version that was written while its bucket's versioning was not enabled.
 NULL_VERSION = "null"
 
 
 class AnsweredWith(dict[str, object]):
-    """An empty output that is answered with a status of its own."""
+    """An empty output that is sent with the HTTP status `status`."""
 
     def __init__(self, status: int) -> None:
         super().__init__()
@@ -25,8 +25,8 @@ class Bucket:
     """A bucket.
 
     Attributes:
-        configurations: the value of each sub-resource by its name, such as `BucketPolicy`.
-        versioned_since_ms: when versions were first kept, 0 for never.
+        configurations: the value of each configuration, by its name, such as `BucketPolicy`.
+        versioned_since_ms: when versioning was first enabled; 0 for never.
     """
 
     account: str
@@ -37,7 +37,7 @@ class Bucket:
 
     @property
     def versioning(self) -> str:
-        """`Enabled`, `Suspended`, or "" while versions were never kept."""
+        """The versioning status: `Enabled`, `Suspended`, or "" if versioning was never enabled."""
         kept: dict[str, str] = self.configurations.get("BucketVersioning") or {}
         return kept.get("Status", "")
 
@@ -79,16 +79,16 @@ class StoredObject:
     """An object, or a version of one: its file, and its description in the index.
 
     Attributes:
-        etag: without quotes.
-        version_id: `null` for what was written while no versions were kept.
-        version_file: its name in the folder of versions; "" when it is in no history.
-        checksum_type: of `checksums`: FULL_OBJECT, or COMPOSITE, which are checksums of the parts' checksums.
-        part_checksums: of an object of parts with a COMPOSITE checksum.
+        etag: the ETag without quotes.
+        version_id: `null` if the object was written while versioning was not enabled.
+        version_file: the file's name in the folder of versions; "" when the object is in no history.
+        checksum_type: FULL_OBJECT, or COMPOSITE for a checksum of the parts' checksums.
+        part_checksums: the parts' checksums, for an object with a COMPOSITE checksum.
         encryption: see `headrace.services.s3.encryption`; empty for AES256.
         retention: `Mode` and `RetainUntilDate` (ISO 8601).
         legal_hold: `ON`, `OFF` or "".
-        grants: of its access control list; empty for the owner's full control alone.
-        restored_until: when the restored copy of an archived object goes, as HTTP writes dates.
+        grants: the access control list; empty when only the owner has a grant (full control).
+        restored_until: when the restored copy of an archived object expires, in the date format of HTTP.
     """
 
     bucket: str
@@ -119,7 +119,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A delete marker: the version that says that there is no object."""
+    """A delete marker: a version without an object. If it is the latest version, the object counts as deleted."""
 
     bucket: str
     key: str
@@ -141,7 +141,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """An upload that has neither been completed nor aborted."""
+    """A multipart upload that is neither completed nor aborted."""
 
     upload_id: str
     bucket: str
@@ -151,7 +151,7 @@ class Upload:
 
     @property
     def checksum(self) -> str:
-        """The checksum that it was begun with, such as `ChecksumCRC32`, or ""."""
+        """The checksum that CreateMultipartUpload asked for, such as `ChecksumCRC32`, or ""."""
         algorithm = self.params.get("ChecksumAlgorithm")
         return f"Checksum{algorithm}" if algorithm else ""
 

@@ -1,8 +1,8 @@
-"""How buckets and objects' descriptions last: documents of buckets, and the index of objects.
+"""Stores buckets (documents in the database) and the descriptions of objects (the index).
 
-The index has what a file cannot hold of its object: ETag, headers, metadata, tags. A write is announced in `s3_pending`
-before the file is moved into place and confirmed after it, so that a kill between the two loses neither the old
-object's description nor the new one's. The histories of keys are in `headrace.services.s3.history_store`.
+The index has what an object's file cannot hold: ETag, headers, metadata, tags. A write is announced in `s3_pending`
+before its file is moved into place, and confirmed afterwards, so that a kill between the two loses neither the
+description of the old object nor that of the new one. `headrace.services.s3.history_store` has the histories of keys.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Row:
     details: str
 
     def describe(self, bucket: str, path: Path) -> StoredObject:
-        """Return the object, whose file is `path`."""
+        """Return the object that the row describes; its file is `path`."""
         return StoredObject(
             bucket,
             self.key,
@@ -48,12 +48,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a write changes in its key's history, in the same step.
+    """The change of a key's history that is part of a write.
 
     Attributes:
         version_id: the version that the write makes, or makes current again.
-        file: its file in the folder of versions.
-        dropped: the ids of versions that go.
+        file: the version's file in the folder of versions.
+        dropped: the ids of the versions that the write removes.
     """
 
     version_id: str
@@ -79,16 +79,16 @@ class Buckets:
         self._documents = database.documents("s_three_buckets")
 
     def load(self) -> dict[str, Bucket]:
-        """Return all buckets that are stored."""
+        """Return all stored buckets, by name."""
         return {name: Bucket(**document) for name, document in self._documents.items()}
 
     def get(self, name: str) -> Bucket | None:
-        """Return a bucket as it is stored, or None."""
+        """Return the stored state of a bucket, or None."""
         document = self._documents.get(name)
         return None if document is None else Bucket(**document)
 
     def put(self, name: str, bucket: Bucket) -> None:
-        """Store a bucket; durable on return."""
+        """Store a bucket; it is durable when this returns."""
         self._documents.put(name, asdict(bucket))
 
     def delete(self, name: str) -> None:
@@ -126,7 +126,7 @@ class ObjectIndex:
         return self.many(bucket, [key]).get(key)
 
     def many(self, bucket: str, keys: Sequence[str]) -> dict[str, Row]:
-        """Return the rows of those `keys` that have one."""
+        """Return the rows of the `keys` that have a row."""
         found: dict[str, Row] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             some = keys[start : start + _MOST_VARIABLES]
@@ -139,7 +139,7 @@ class ObjectIndex:
         return found
 
     def escaped_keys(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
-        """Yield, in order, the keys above `after` whose objects are in the escape folder."""
+        """Yield, in order, the keys above `after` whose files are in the escape folder."""
         while True:
             rows = self._database.query(
                 "SELECT key FROM s3_objects WHERE bucket = ? AND escaped = 1 AND key > ? AND key >= ?"
@@ -164,7 +164,7 @@ class ObjectIndex:
     def announce(
         self, stored: StoredObject, *, escaped: bool, inode: int, change: Change | None = None
     ) -> None:
-        """Store a write before its file, which has that inode, is moved into place."""
+        """Store a write before its file, which has the inode `inode`, is moved into place."""
         changed = None if change is None else json.dumps(asdict(change))
         self._database.execute(
             "INSERT OR REPLACE INTO s3_pending VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -172,7 +172,7 @@ class ObjectIndex:
         )
 
     def confirm(self, bucket: str, key: str, change: Change | None = None) -> None:
-        """Make an announced write's row the object's. This works on a full disk too: the file is in place already."""
+        """Make the row of an announced write the object's row. This works on a full disk too, since the file exists."""
         with self._database.transaction(frees=True):
             if change is not None:
                 self._confirm_change(bucket, key, change)
@@ -185,7 +185,7 @@ class ObjectIndex:
 
     def _confirm_change(self, bucket: str, key: str, change: Change) -> None:
         drop_versions(self._database, bucket, key, change.dropped)
-        # A version that becomes current again has its row, and its place in the order, already.
+        # A version that becomes current again already has its row and its place in the order.
         self._database.execute(
             "INSERT OR IGNORE INTO s3_versions (bucket, key, version_id, file, size, etag,"
             " last_modified_ms, mtime_ns, details) SELECT bucket, key, ?, ?, size, etag,"
@@ -194,11 +194,11 @@ class ObjectIndex:
         )
 
     def withdraw(self, bucket: str, key: str) -> None:
-        """Delete an announced write."""
+        """Delete the row of an announced write."""
         self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
 
     def pending(self) -> list[Pending]:
-        """Return the writes that were announced and neither confirmed nor withdrawn."""
+        """Return the announced writes that were neither confirmed nor withdrawn."""
         rows = self._database.query(f"SELECT bucket, inode, change, {_COLUMNS} FROM s3_pending")
         return [
             Pending(
@@ -223,7 +223,7 @@ class ObjectIndex:
 
 
 def drop_versions(database: Database, bucket: str, key: str, version_ids: Sequence[str]) -> None:
-    """Delete the rows of versions, within the caller's transaction."""
+    """Delete the rows of versions in the caller's transaction."""
     for version_id in version_ids:
         database.execute(
             "DELETE FROM s3_versions WHERE bucket = ? AND key = ? AND version_id = ?",
@@ -232,7 +232,7 @@ def drop_versions(database: Database, bucket: str, key: str, version_ids: Sequen
 
 
 def described(details: str) -> dict[str, Any]:
-    """Return the fields of a StoredObject that a row keeps in its details."""
+    """Return the fields of a StoredObject that are in the column `details` of a row."""
     found: dict[str, Any] = json.loads(details)
     if "part_sizes" in found or "part_checksums" in found:
         for name in _TUPLES:
@@ -241,7 +241,7 @@ def described(details: str) -> dict[str, Any]:
 
 
 def details_of(stored: StoredObject) -> str:
-    """Return the details of a row: every field that has no column of its own and is not its default."""
+    """Return the column `details` of a row: every field that has no column of its own and differs from its default."""
     found: dict[str, Any] = {}
     for name, default in _DETAILS:
         value = getattr(stored, name)

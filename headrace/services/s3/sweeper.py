@@ -1,4 +1,4 @@
-"""The worker that does what lifecycle rules say: expires objects, versions, markers and uploads, and moves classes."""
+"""The worker that applies lifecycle rules: expires versions and uploads, and moves objects to other storage classes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from headrace.services.s3.history import Listed
 from headrace.services.s3.notifications import TRANSITIONED
 from headrace.services.s3.state import Bucket, Marker, StoredObject
 
-# AWS looks once a day, at midnight; what is due is due since a midnight.
+# AWS applies lifecycle rules once a day, at midnight, so actions become due only at midnight.
 LOOK_EVERY_S = 3600.0
 
 
 class Sweeper:
-    """Looks at every bucket with rules. One thread runs it.
+    """A `Worker` that applies the lifecycle rules of every bucket. Only one thread runs it.
 
     Args:
-        s3: what is swept.
-        clock: says what is due.
+        s3: the buckets and objects.
+        clock: the time that decides which actions are due.
     """
 
     name = "s3-lifecycle"
@@ -33,7 +33,7 @@ class Sweeper:
         self._clock = clock
 
     def step(self) -> float:
-        """Do all that is due; see `Worker.step`."""
+        """Do all actions that are due; see `Worker.step`."""
         now_ms = self._clock.now_ms()
         for name, bucket in self._s3.buckets().items():
             rules = lifecycle.rules_of(bucket)
@@ -68,9 +68,9 @@ class Sweeper:
         for key, versions in by_key.items():
             kept = int(timing.get("NewerNoncurrentVersions") or 0)
             for newer, listed in pairwise(versions):
-                # A version is noncurrent since the one above it was made.
+                # A version became noncurrent when the next newer one was made.
                 due = lifecycle.due_ms(timing, newer.version.last_modified_ms, "NoncurrentDays")
-                if due is None or due > now_ms or not self._is_meant(rule, listed):
+                if due is None or due > now_ms or not self._matches(rule, listed):
                     continue
                 if kept > 0:
                     kept -= 1
@@ -78,8 +78,8 @@ class Sweeper:
                 self._remove(name, bucket, listed, now_ms)
             self._lone_marker(name, key, rule)
 
-    def _is_meant(self, rule: Mapping[str, Any], listed: Listed) -> bool:
-        return isinstance(listed.version, Marker) or lifecycle.is_meant(rule, listed.version)
+    def _matches(self, rule: Mapping[str, Any], listed: Listed) -> bool:
+        return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
 
     def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
         version = listed.version
@@ -88,7 +88,7 @@ class Sweeper:
         self._s3.expire_version(name, version.key, version.version_id)
 
     def _lone_marker(self, name: str, key: str, rule: Mapping[str, Any]) -> None:
-        """Remove a delete marker under which there is nothing, where a rule says so."""
+        """Remove a delete marker that is the only version left, if a rule says so (ExpiredObjectDeleteMarker)."""
         expiration: dict[str, Any] = rule.get("Expiration") or {}
         if not expiration.get("ExpiredObjectDeleteMarker"):
             return

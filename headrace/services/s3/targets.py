@@ -1,4 +1,4 @@
-"""The places that a bucket's events are sent to: queues, topics, functions and event buses."""
+"""Sends a bucket's events to their targets: queues, topics, functions and event buses."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _LOOK_UP: dict[str, tuple[str, Callable[[Arn], dict[str, str]]]] = {
 
 
 class Targets(Protocol):
-    """Where events go. Thread-safe."""
+    """Sends events to targets. Thread-safe."""
 
     def exists(self, arn: str) -> bool:
-        """Whether there is such a queue, topic or function."""
+        """Whether the queue, topic or function exists."""
         ...
 
     def send(self, arn: str, document: str) -> None:
-        """Send a document to a queue, a topic or a function. Raises LookupError when it is gone."""
+        """Send a document to a queue, a topic or a function. Raises LookupError when the target does not exist."""
         ...
 
     def put_event(self, account: str, region: str, event: BusEvent) -> None:
@@ -36,8 +36,8 @@ class Targets(Protocol):
         ...
 
 
-class Nowhere:
-    """Takes all events and keeps none: S3 alone has no targets."""
+class NoTargets:
+    """Implements `Targets` without other services: it accepts all events and drops them."""
 
     def exists(self, arn: str) -> bool:
         """See `Targets.exists`."""
@@ -55,7 +55,7 @@ class ServiceTargets:
 
     Args:
         control: calls SQS, SNS, Lambda and EventBridge.
-        invoke: queues an invocation of a function, given by ARN.
+        invoke: queues an asynchronous invocation of the function with an ARN.
     """
 
     def __init__(self, control: ControlPlane, invoke: Callable[[str, bytes], Any]) -> None:
@@ -109,5 +109,5 @@ class ServiceTargets:
 
 
 def bus_event(bucket: str, detail_type: str, detail: dict[str, Any]) -> BusEvent:
-    """Return an event of a bucket as EventBridge takes it."""
+    """Return an event of a bucket in EventBridge's form."""
     return BusEvent("aws.s3", detail_type, json.dumps(detail), (f"arn:aws:s3:::{bucket}",))

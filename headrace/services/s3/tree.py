@@ -18,9 +18,9 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
 
     Args:
         top: a bucket's folder.
-        prefix: only keys that start with it.
-        after: only keys above it.
-        roll: of each folder behind `prefix` only the first key, for a listing with delimiter `/`.
+        prefix: yield only keys that start with this prefix.
+        after: yield only keys above this key.
+        roll: yield only the first key of each folder after `prefix`, for a listing with the delimiter `/`.
     """
     lead = prefix[: prefix.rfind("/") + 1]
     if lead and (not is_plain(lead[:-1]) or not is_within(top, lead[:-1])):
@@ -43,7 +43,7 @@ def keys(top: Path, *, prefix: str = "", after: str = "", roll: bool = False) ->
 
 
 def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple[str, bool]]:
-    """Yield (key, False) of files and (key + `/`, True) of folders that a listing may need."""
+    """Yield (key, False) for files and (key + `/`, True) for folders that a listing may need."""
     found: list[tuple[str, bool]] = []
     try:
         with os.scandir(folder) as entries:
@@ -63,14 +63,14 @@ def _entries(folder: Path, lead: str, prefix: str, after: str) -> Iterator[tuple
                 ):
                     found.append((name, False))
     except (FileNotFoundError, NotADirectoryError):
-        return  # gone since its parent was read
-    # Without surrogates, the order of code points is the order of UTF-8 bytes.
+        return  # the folder was removed after its parent was read
+    # The keys have no surrogates, so the order of code points is the order of UTF-8 bytes.
     found.sort()
     yield from found
 
 
 def _is_text(name: str) -> bool:
-    """Whether a file's name can be a key at all: S3's keys are UTF-8."""
+    """Whether a file's name is valid UTF-8, as an S3 key must be."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The checksums of multipart uploads: of the whole object, or of the parts' checksums. Pure functions.
 
-Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. The sentences
-are observed in AWS's recorded answers.
+Source (documented): docs.aws.amazon.com/AmazonS3/latest/userguide/checking-object-integrity-upload.html. The error
+messages are observed in AWS's recorded answers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _TYPES = (COMPOSITE, FULL_OBJECT)
 
 
 def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
-    """Return ChecksumAlgorithm and ChecksumType of a new upload, {} for none. Raises AwsError InvalidRequest."""
+    """Return ChecksumAlgorithm and ChecksumType of a new upload, or {} for none. Raises AwsError InvalidRequest."""
     algorithm, kind = params.get("ChecksumAlgorithm"), params.get("ChecksumType")
     if not algorithm:
         if kind:
@@ -46,7 +46,7 @@ def of_new_upload(params: Mapping[str, Any]) -> dict[str, str]:
 
 
 def of_part(upload: Upload, given: Mapping[str, str], body: Body) -> dict[str, str]:
-    """Return the checksum of a part, which its request brought or which is computed. Raises AwsError InvalidRequest."""
+    """Return the checksum of a part: that in the request, or else a computed one. Raises AwsError InvalidRequest."""
     wanted = upload.checksum
     if not wanted:
         return dict(given)
@@ -60,7 +60,7 @@ def of_part(upload: Upload, given: Mapping[str, str], body: Body) -> dict[str, s
 
 
 def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int) -> None:
-    """Refuse a completion whose type or size is not the upload's. Raises AwsError InvalidRequest."""
+    """Check the checksum type and the object size in CompleteMultipartUpload. Raises AwsError InvalidRequest."""
     kind = request.get("ChecksumType")
     begun_with = upload.params.get("ChecksumType") or "null"
     if kind and kind != begun_with:
@@ -76,7 +76,7 @@ def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int
 
 
 def check_part(upload: Upload, wanted: Mapping[str, Any], found: Part) -> bool:
-    """Whether a part has the checksum that the completion names. Raises AwsError BadDigest, InvalidRequest."""
+    """Check a part's checksum in CompleteMultipartUpload. Raises AwsError BadDigest, InvalidRequest."""
     given = {name: wanted[name] for name in CHECKSUMS if wanted.get(name)}
     name = upload.checksum
     if not name:
@@ -100,7 +100,10 @@ def check_part(upload: Upload, wanted: Mapping[str, Any], found: Part) -> bool:
 def of_whole(
     upload: Upload, parts: Sequence[Part], whole: Path, request: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of the object about its checksum; by default none with a customer's key. Raises BadDigest."""
+    """Return the object's checksum fields; with a customer-provided key, only if the upload asked for a checksum.
+
+    Raises AwsError BadDigest.
+    """
     if not upload.checksum and "customer_md5" in upload.encryption:
         return {}
     name = upload.checksum or DEFAULT

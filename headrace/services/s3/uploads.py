@@ -1,4 +1,4 @@
-"""Multipart uploads: their parts are files until the upload is completed. They survive a restart."""
+"""Multipart uploads. Each part is a file until the upload is completed. Uploads survive a restart."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ class Uploads:
             ],
         )
         rows = database.query("SELECT DISTINCT bucket, key FROM s3_uploads")
-        # The keys that have, or had, an upload: only their writes need to look for uploads.
+        # The keys that have or had an upload. A write to any other key need not look for uploads.
         self._keys = {(bucket, key) for bucket, key in rows}
 
     def disturb(self, bucket: str, key: str) -> None:
-        """Note in the uploads of a key that its object is written or deleted."""
+        """Mark the uploads of a key, because its object is written or deleted."""
         if (bucket, key) in self._keys:
             self._database.execute(
                 "UPDATE s3_uploads SET disturbed = 1 WHERE bucket = ? AND key = ?", (bucket, key)
             )
 
     def is_disturbed(self, upload: Upload) -> bool:
-        """Whether the object of an upload was written or deleted since the upload began."""
+        """Whether the object of an upload was written or deleted since the upload started."""
         query = "SELECT disturbed FROM s3_uploads WHERE id = ?"
         return any(bool(row[0]) for row in self._database.query(query, (upload.upload_id,)))
 
     def create(self, bucket: str, key: str, params: dict[str, Any]) -> Upload:
-        """Begin an upload."""
+        """Start an upload."""
         upload = Upload(self._ids.hex(64), bucket, key, self._clock.now_ms(), params)
         folder = self._folder / upload.upload_id
         folder.mkdir(parents=True)
@@ -87,7 +87,7 @@ class Uploads:
         return _upload(rows[0])
 
     def list(self, bucket: str, prefix: str = "") -> list[Upload]:
-        """Return a bucket's uploads by key, then by id."""
+        """Return a bucket's uploads, sorted by key, then by id."""
         rows = self._database.query(
             "SELECT id, bucket, key, initiated_ms, params FROM s3_uploads"
             " WHERE bucket = ? AND key >= ? ORDER BY key, id",
@@ -96,15 +96,15 @@ class Uploads:
         return [_upload(row) for row in rows if row[2].startswith(prefix)]
 
     def part_path(self, upload: Upload, number: int) -> Path:
-        """Return the file of a part."""
+        """Return the path of a part's file."""
         return self._folder / upload.upload_id / str(number)
 
     def add_part(
         self, upload: Upload, number: int, temporary: Path, etag: str, checksums: dict[str, str]
     ) -> Part:
-        """Make a temporary file a part; it replaces an earlier part of the same number.
+        """Make a temporary file a part of the upload. It replaces an earlier part with the same number.
 
-        Raises AwsError NoSuchUpload when the upload is gone.
+        Raises AwsError NoSuchUpload when the upload no longer exists.
         """
         path = self.part_path(upload, number)
         size_bytes = temporary.stat().st_size
@@ -112,17 +112,17 @@ class Uploads:
             temporary.replace(path)
         except FileNotFoundError:
             temporary.unlink(missing_ok=True)
-            raise no_such_upload(upload.upload_id) from None  # aborted while the part came in
+            raise no_such_upload(upload.upload_id) from None  # aborted meanwhile
         self._settle(path)
         part = Part(number, etag, size_bytes, self._clock.now_ms(), path, checksums)
         row = (upload.upload_id, number, etag, size_bytes, part.uploaded_ms, json.dumps(checksums))
-        # This succeeds on a full disk too: the file is in place, perhaps instead of an earlier part.
+        # This succeeds on a full disk too, because the file is in place already (and may have replaced a part).
         with self._database.transaction(frees=True):
             self._database.execute("INSERT OR REPLACE INTO s3_parts VALUES (?, ?, ?, ?, ?, ?)", row)
         return part
 
     def parts(self, upload: Upload) -> dict[int, Part]:
-        """Return the parts by number, in order."""
+        """Return the parts, sorted by number."""
         rows = self._database.query(
             "SELECT number, etag, size, uploaded_ms, checksums FROM s3_parts"
             " WHERE upload = ? ORDER BY number",

@@ -1,8 +1,8 @@
-"""Checks the stored objects against their ETags, offline. It reads every byte and writes nothing.
+"""Compares the stored objects with their ETags while the cloud is stopped. It reads every byte and writes nothing.
 
-An ETag is the MD5 of the bytes, or, of an object that came in parts, the MD5 of the MD5s of its parts and their number.
-A file without a row (Spark wrote it) has no ETag to check it against. Neither has a file that was changed after S3
-wrote it, as its size and modification time show. Neither is damage.
+The ETag of an object is the MD5 of its bytes. The ETag of a multipart object is the MD5 of its parts' MD5s, followed by
+the number of parts. A file without a row (Spark wrote it) has no ETag to compare with. Nor has a file that was changed
+after S3 wrote it, which its size and modification time show. Neither of these is damaged.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _OF_PARTS = re.compile(r"([0-9a-f]{32})-(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One object that was checked.
+    """The result of checking one object or part.
 
     Attributes:
         name: `s3://bucket/key`, or the name of an upload's part.
-        verdict: `sound`; `damaged`; `changed` since S3 wrote it, or `gone`, as files may be; `unknown` when its ETag is
-            of no form that can be computed.
-        path: its file.
+        verdict: `sound`; `damaged`; `changed` (another program changed the file); `gone` (another program deleted it);
+            `unknown` (the ETag has a form that cannot be computed).
+        path: the file.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Verified:
 
 
 def verify_objects(data_dir: Path, database: Path) -> Iterator[Verified]:
-    """Yield every object and every uploaded part that the index knows. Raises sqlite3.DatabaseError, OSError."""
+    """Yield every object and every uploaded part that has a row. Raises sqlite3.DatabaseError, OSError."""
     uri = f"file:{database}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
         tables = {
@@ -76,7 +76,7 @@ def _object(root: Path, row: tuple[Any, ...]) -> Verified:
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        # Anybody may delete plain files; the files in the escape folder are S3's alone.
+        # Other programs may delete plain files, but only S3 writes to the escape folder.
         return Verified(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         return Verified(name, "damaged" if escaped else "changed", path)
@@ -94,7 +94,7 @@ def _version(root: Path, row: tuple[Any, ...]) -> Verified:
         return Verified(name, "damaged", path)
     status = path.stat()
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
-        # The file of the current version is the plain file too, into which anybody may write.
+        # The current version's file is also the plain file, which other programs may write to.
         return Verified(name, "changed" if status.st_nlink > 1 else "damaged", path)
     computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
@@ -110,7 +110,7 @@ def _part(path: Path, name: str, etag: str, size: int) -> Verified:
 
 
 def _etag(path: Path, like: str, part_sizes: list[int]) -> str | None:
-    """Return the ETag of a file, of the same form as `like`; None when it is of another form."""
+    """Compute the ETag of a file in the form of the ETag `like`, or return None when the form is unknown."""
     if _PLAIN.fullmatch(like):
         with path.open("rb") as file:
             return hashlib.file_digest(file, _md5).hexdigest()

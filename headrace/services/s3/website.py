@@ -1,8 +1,8 @@
-"""Websites: what a bucket answers under its website's host, such as bucket.s3-website.localhost:4566.
+"""Static websites: answers requests to a bucket's website host, such as bucket.s3-website.localhost:4566.
 
 Sources: https://docs.aws.amazon.com/AmazonS3/latest/userguide/WebsiteHosting.html and its pages on redirects and
-error documents (documented); the pages of errors: AWS's answers to LocalStack's tests/aws/services/s3/test_s3.py,
-recorded in August 2023 (observed). Which objects are public is not asked, as nowhere without `--auth`.
+error documents (documented); for the error pages, AWS's answers to LocalStack's tests/aws/services/s3/test_s3.py,
+recorded in August 2023 (observed). Without `--auth`, the website serves every object, whether it is public or not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Get = Callable[[Target], HttpResponse]
 
 
 def answer(s3: S3, request: HttpRequest, bucket: str, get: Get) -> HttpResponse:
-    """Answer a request to a bucket's website; errors are pages. `get` answers GET of an object."""
+    """Answer a request to a bucket's website; an error becomes an HTML page. `get` answers GET of an object."""
     try:
         if request.method not in _READING:
             raise not_allowed(request.method, "OBJECT")
@@ -86,7 +86,7 @@ class _Site:
             return self._failed(error)
 
     def _failed(self, error: AwsError) -> HttpResponse:
-        """Answer as the rules say for an error, or with the error's document."""
+        """Answer an error with the redirect of a matching routing rule, or else with the error document."""
         rule = self._rule(str(error.status))
         if rule is not None:
             return self._by_rule(rule)
@@ -117,7 +117,7 @@ class _Site:
         return True
 
     def _rule(self, status: str) -> dict[str, Any] | None:
-        """Return the first rule for the key and an error's status, "" before there is an error."""
+        """Return the first routing rule for the key and an error's HTTP status; "" finds rules without a status."""
         rules: list[dict[str, Any]] = self._site.get("RoutingRules") or []
         for rule in rules:
             condition = _part(rule, "Condition")
@@ -184,7 +184,7 @@ def _list(items: Mapping[str, str]) -> str:
 
 
 def check(site: Mapping[str, Any]) -> None:
-    """Refuse a configuration that S3 refuses. Raises AwsError."""
+    """Check a website configuration as S3 does. Raises AwsError."""
     index, everything = site.get("IndexDocument"), site.get("RedirectAllRequestsTo")
     if everything:
         if index or site.get("ErrorDocument") or site.get("RoutingRules"):
@@ -229,7 +229,7 @@ def _check_rule(rule: Mapping[str, Any]) -> None:
         )
     code = redirect.get("HttpRedirectCode")
     if code and not _REDIRECT_CODE.fullmatch(str(code)):
-        # assumed: the sentence
+        # assumed: the message
         raise invalid_request(
             f"The provided HTTP redirect code ({code}) is not valid. Valid codes are 3XX except 300."
         )

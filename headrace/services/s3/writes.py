@@ -1,4 +1,4 @@
-"""The parameters of a write: the headers, metadata and tags to store, and the conditions. Pure functions."""
+"""Reads the parameters of a write: the headers, metadata and tags to store, and the conditions. Pure functions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ ARCHIVES = ("GLACIER", "DEEP_ARCHIVE")
 def described_in(
     holder: Bucket, params: Mapping[str, Any], keys: Keys, now_ms: int
 ) -> dict[str, Any]:
-    """Return the fields of a new object that a write's parameters and its bucket give. Raises AwsError."""
+    """Return the fields of a new object from a write's parameters and its bucket. Raises AwsError."""
     return {
         **described_by(params),
         "encryption": encryption.of_write(params, holder, keys),
@@ -67,7 +67,7 @@ def described_in(
 
 
 def described_by(params: Mapping[str, Any]) -> ObjectFields:
-    """Return the fields of a StoredObject that a write's parameters give. Raises AwsError."""
+    """Return the fields of a new object from a write's parameters alone. Raises AwsError."""
     given: dict[str, str] = params.get("Metadata") or {}
     metadata = {name.lower(): value for name, value in given.items()}
     _check_metadata(metadata)
@@ -101,10 +101,10 @@ def _header(value: Any) -> str:
 def check_conditions(
     key: str, present: StoredObject | None, params: Mapping[str, Any], *, disturbed: bool = False
 ) -> None:
-    """Refuse a conditional write that may not replace `present`.
+    """Refuse a write whose conditions do not let it replace the object `present`.
 
-    `disturbed` says that the object was written or deleted since the upload began that is being completed. Raises
-    AwsError PreconditionFailed, NoSuchKey, ConditionalRequestConflict, NotImplemented.
+    `disturbed` says that the object was written or deleted since the multipart upload started that is now completed.
+    Raises AwsError PreconditionFailed, NoSuchKey, ConditionalRequestConflict, NotImplemented.
     """
     none_match, match = params.get("IfNoneMatch"), params.get("IfMatch")
     if none_match is not None and match is not None:
@@ -139,7 +139,7 @@ def checked_tags(
     reserved: str = "Your TagKey cannot be prefixed with aws:",
     most: int = limits.TAGS_PER_OBJECT,
 ) -> dict[str, str]:
-    """Return tags by key; `reserved` is the sentence for keys that are AWS's own.
+    """Return tags by key. `reserved` is the error message for keys that are reserved for AWS.
 
     Raises BadRequest, InvalidTag. Source: S3's object tagging rules.
     """
@@ -174,12 +174,12 @@ def tags_of_header(text: str) -> dict[str, str]:
     return checked_tags(pairs)
 
 
-# The characters of tags. Source (documented): object-tagging.html.
+# The characters that tags may have. Source (documented): object-tagging.html.
 _TAG_TEXT = re.compile(r"[\w\s.:/=+\-@]*")
 
 
 def bad_tag(sentence: str, key: str, **more: str) -> AwsError:
-    """Return the error of a tag that S3 refuses."""
+    """Return the error for a tag that S3 refuses."""
     return AwsError("InvalidTag", sentence, 400, {"TagKey": key, **more})
 
 

@@ -1,8 +1,8 @@
-"""The root elements of S3's answers, where they are not named as botocore's model names the operation's output.
+"""The XML root elements of S3's responses that differ from the output's name in botocore's model.
 
-SDKs read what is inside and never look at the root; others read XML themselves. Documented, each at
-https://docs.aws.amazon.com/AmazonS3/latest/API/API_<operation>.html; GetObjectAttributes is observed in AWS's recorded
-answers (the documentation shows `GetObjectAttributesOutput`).
+SDKs ignore the root element, but programs that read the XML themselves may not. Each root is documented at
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_<operation>.html, except that of GetObjectAttributes, which is
+observed in AWS's recorded answers (the documentation shows `GetObjectAttributesOutput`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST = re.compile(rb"<([A-Za-z]+)(?=[ />])")
 
 
 def with_root(operation: str, body: bytes) -> bytes:
-    """Return an answer's XML with the root element that AWS gives it."""
+    """Return the XML of a response with AWS's root element."""
     root = _ROOTS.get(operation)
     found = _FIRST.search(body)
     if root is None or found is None:

@@ -23,7 +23,7 @@ def test_a_full_disk_costs_the_trace_and_not_the_batch(
     monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
     with caplog.at_level(logging.WARNING):
         trace.write(place, trace.begin(), batch, SUCCESS)
-    assert "is not kept" in caplog.text
+    assert "the batch tree of mapping mapping could not be stored" in caplog.text
     monkeypatch.setattr(disk_space, "free_bytes", lambda _: 1 << 40)
     trace.write(place, trace.begin(), batch, SUCCESS)
     assert len(trace.nodes("mapping")) == 1

@@ -166,7 +166,7 @@ def test_what_zipfile_unpacks_without_a_bound_is_refused(
         file.read_bytes().replace(size.to_bytes(4, "little"), (10).to_bytes(4, "little"))
     )
     tracemalloc.start()
-    with pytest.raises(UnsafeArchive, match="packed"):
+    with pytest.raises(UnsafeArchive, match="is compressed by a method other than deflate"):
         unzip(file, tmp_path / "out")
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -84,7 +84,7 @@ def _shards(count: int, now_ms: int) -> list[Shard]:
 
 
 def _mode(request: CreateStreamInput) -> StreamMode:
-    # Observed in 2022: a stream made with a name alone has four shards, as one on demand begins with.
+    # Observed in 2022: CreateStream with a name alone makes four shards, as many as a new on-demand stream has.
     default = "PROVISIONED" if "ShardCount" in request else "ON_DEMAND"
     mode = request.get("StreamModeDetails", {}).get("StreamMode", default)
     return "ON_DEMAND" if mode == "ON_DEMAND" else "PROVISIONED"

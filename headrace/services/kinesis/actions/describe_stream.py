@@ -42,7 +42,7 @@ def shard_description(shard: Shard) -> ShardShape:
 
 
 def created(stream: Stream) -> datetime:
-    """Return the stream's creation time, to the second as AWS gives it."""
+    """Return the stream's creation time in whole seconds, as AWS does."""
     return datetime.fromtimestamp(stream.created_ms // 1000, UTC)
 
 

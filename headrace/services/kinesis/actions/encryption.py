@@ -1,4 +1,4 @@
-"""StartStreamEncryption and StopStreamEncryption: recorded and echoed; records are not encrypted on disk."""
+"""StartStreamEncryption and StopStreamEncryption: they set what responses show; records on disk are not encrypted."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import StartStreamEncryptionInput, StopStreamEncryptionInput

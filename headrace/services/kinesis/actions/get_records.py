@@ -1,4 +1,4 @@
-"""GetRecords for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
+"""GetRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves."""
 
 import base64
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from headrace.services.kinesis.limits import GET_RECORDS_COUNT
 
 @operation("GetRecords")
 def get_records(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> GetRecordsOutput:
-    """Read on from an iterator. Source: API_GetRecords."""
+    """Read records from a shard iterator. Source: API_GetRecords."""
     _check_stream(kinesis, call, request)
     limit = request.get("Limit", GET_RECORDS_COUNT)
     got = kinesis.iterators.get(request["ShardIterator"], limit, call)
@@ -40,7 +40,7 @@ def _check_stream(kinesis: Kinesis, call: Call, request: GetRecordsInput) -> Non
     try:
         iterator = kinesis.iterators.open(request["ShardIterator"], call.now_ms)
     except ExpiredIterator:
-        return  # The read that follows raises it.
+        return  # The read that follows raises the error for an invalid iterator.
     if iterator.stream_name != stream.name:
         raise invalid_argument("ShardIterator was not given for the stream that is named.")
 

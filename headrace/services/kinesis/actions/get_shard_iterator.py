@@ -14,7 +14,7 @@ from headrace.services.kinesis.state import shard_id_of
 def get_shard_iterator(
     kinesis: Kinesis, call: Call, request: GetShardIteratorInput
 ) -> GetShardIteratorOutput:
-    """Return an iterator, good for five minutes. Source: API_GetShardIterator."""
+    """Return a shard iterator, which expires after five minutes. Source: API_GetShardIterator."""
     number = check_shard_id(request["ShardId"], request, call)
     absent = shard_absent(shard_id_of(number), stream_name_of(request), call.account)
     try:

@@ -1,4 +1,4 @@
-"""ListShards, with its filters and its five-minute tokens."""
+"""ListShards, with its shard filters and its tokens, which expire after five minutes."""
 
 from typing import NotRequired, TypedDict, cast
 
@@ -69,7 +69,7 @@ def _stream_of(kinesis: Kinesis, call: Call, request: ListShardsInput, stream_id
 
 
 def _number(shard_id: str) -> int:
-    """Return the number of a shard's id; -1, which comes before every shard, for anything else."""
+    """Return the number in a shard id, or -1 when the text is not a shard id: every shard comes after -1."""
     number = shard_number_of(shard_id)
     return -1 if number is None else number
 

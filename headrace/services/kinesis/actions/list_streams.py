@@ -10,7 +10,7 @@ from headrace.services.kinesis.limits import LIST_STREAMS_DEFAULT
 
 @operation("ListStreams")
 def list_streams(kinesis: Kinesis, call: Call, request: ListStreamsInput) -> ListStreamsOutput:
-    """Return a page of the account's streams, by name. Source: API_ListStreams."""
+    """Return a page of the account's streams, sorted by name. Source: API_ListStreams."""
     kinesis.remove_deleted()
     after = request.get("ExclusiveStartStreamName", "")
     token = request.get("NextToken")

@@ -14,7 +14,7 @@ from headrace.services.kinesis.shards.reshard import reshard
 
 @operation("MergeShards")
 def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> None:
-    """Close two adjacent shards and open one. Source: API_MergeShards."""
+    """Close two adjacent shards and open one child shard. Source: API_MergeShards."""
     for name in ("ShardToMerge", "AdjacentShardToMerge"):
         check_shard_id(request[name], request, call)
     with kinesis.lock:
@@ -22,7 +22,7 @@ def merge_shards(kinesis: Kinesis, call: Call, request: MergeShardsInput) -> Non
         check_provisioned(stream)
         first = open_shard(stream, request["ShardToMerge"])
         second = open_shard(stream, request["AdjacentShardToMerge"])
-        # The lower one comes first. Source of this, and of the sentence: kinesalite (observed).
+        # The shard with the lower hash keys must be named first. Source of rule and message: kinesalite (observed).
         if first.ending_hash_key + 1 != second.starting_hash_key:
             raise invalid_argument(
                 f"Shards {first.shard_id} and {second.shard_id} in stream {stream.name} under account"

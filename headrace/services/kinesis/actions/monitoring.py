@@ -24,7 +24,7 @@ METRICS = [
 def enable_enhanced_monitoring(
     kinesis: Kinesis, call: Call, request: EnableEnhancedMonitoringInput
 ) -> EnhancedMonitoringOutput:
-    """Publish metrics of shards too. Source: API_EnableEnhancedMonitoring."""
+    """Turn on shard-level metrics. Source: API_EnableEnhancedMonitoring."""
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(
@@ -36,7 +36,7 @@ def enable_enhanced_monitoring(
 def disable_enhanced_monitoring(
     kinesis: Kinesis, call: Call, request: DisableEnhancedMonitoringInput
 ) -> EnhancedMonitoringOutput:
-    """Publish fewer metrics of shards. Source: API_DisableEnhancedMonitoring."""
+    """Turn off shard-level metrics. Source: API_DisableEnhancedMonitoring."""
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
         return _change(

@@ -1,4 +1,4 @@
-"""PutRecord for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
+"""PutRecord for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves."""
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
@@ -44,7 +44,7 @@ def _check_ordering(text: str, stream: Stream, now_ms: int) -> None:
         number = sequence.parse(text)
     except sequence.InvalidSequence:
         number = None
-    # The child of a shard that was made in this second is dated ahead, and its records with it.
+    # A child shard's creation time is later than its parent's, so it and its sequence numbers may lie in the future.
     latest_s = max(now_ms // 1000, *(shard.created_s for shard in stream.shards))
     if number is None or number.seconds > latest_s:
         raise invalid_argument(

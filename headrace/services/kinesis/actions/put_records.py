@@ -1,4 +1,4 @@
-"""PutRecords for any request; `data_path/json_wire.py` and `cbor_wire.py` answer the usual ones."""
+"""PutRecords for requests that `data_path/json_wire.py` and `cbor_wire.py` do not answer themselves."""
 
 import base64
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from headrace.services.kinesis.state import Stream
 
 @operation("PutRecords")
 def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRecordsOutput:
-    """Store up to 500 records; each shard's in their order. Source: API_PutRecords."""
+    """Store up to 500 records; within a shard they keep the request's order. Source: API_PutRecords."""
     stream = find_writable(kinesis, call, request)
     for number, record in enumerate(request["Records"], 1):
         check_size(record["Data"], stream, f"records.{number}.member.data")
@@ -47,7 +47,7 @@ def put_records(kinesis: Kinesis, call: Call, request: PutRecordsInput) -> PutRe
 def find_writable(
     kinesis: Kinesis, call: Call, request: PutRecordInput | PutRecordsInput
 ) -> Stream:
-    """Return the stream to put to; a stream in CREATING is not found. Raises AwsError."""
+    """Return the stream to put to; a stream that is CREATING counts as missing. Raises AwsError."""
     stream = kinesis.find(call.account, call.region, request)
     if stream.status(call.now_ms) == "CREATING":
         raise stream_not_found(stream.name, stream.account)
@@ -55,7 +55,7 @@ def find_writable(
 
 
 def check_size(data: bytes, stream: Stream, path: str) -> None:
-    """Raise AWS's validation error when a record is larger than its stream takes."""
+    """Raise AWS's validation error when a record is larger than the stream's maximum record size."""
     if len(data) > stream.max_record_bytes:
         raise validation_error(
             f"1 validation error detected: Value at '{path}' failed to satisfy constraint:"
@@ -64,7 +64,7 @@ def check_size(data: bytes, stream: Stream, path: str) -> None:
 
 
 def check_key(key: str | None, stream: Stream, path: str) -> None:
-    """Raise AWS's validation error when a record has no partition key, and the stream places records by it."""
+    """Raise AWS's validation error when a record has no partition key and the stream chooses shards by key."""
     if key is None and stream.distribution == "USER_PARTITION_KEY":
         raise validation_error(
             f"1 validation error detected: Value null at '{path}' failed to satisfy constraint:"
@@ -75,7 +75,7 @@ def check_key(key: str | None, stream: Stream, path: str) -> None:
 def entries_of(records: Sequence[PutRecordInput | PutRecordsRequestEntry]) -> Entries:
     """Return the columns of checked records (Data as bytes, PartitionKey, ExplicitHashKey).
 
-    A record without a key (the stream places records evenly) is stored with an empty one (assumed).
+    A stream that spreads records evenly takes records without a key; their stored key is empty (assumed).
     """
     explicit = [record.get("ExplicitHashKey") for record in records]
     return Entries(

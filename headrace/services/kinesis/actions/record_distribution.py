@@ -1,4 +1,4 @@
-"""UpdateStreamRecordDistributionStrategy, and its check, which CreateStream makes too."""
+"""UpdateStreamRecordDistributionStrategy, and the check of a strategy, which CreateStream shares."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateStreamRecordDistributionStrategyInput
@@ -11,7 +11,7 @@ from headrace.services.kinesis.state import Distribution
 def update_stream_record_distribution_strategy(
     kinesis: Kinesis, call: Call, request: UpdateStreamRecordDistributionStrategyInput
 ) -> None:
-    """Let partition keys choose shards, or spread records evenly, from the next record on.
+    """Choose the shards of new records by partition key, or spread the records evenly.
 
     Source: API_UpdateStreamRecordDistributionStrategy.
     """
@@ -23,7 +23,7 @@ def update_stream_record_distribution_strategy(
 
 
 def distribution_of(mode: str, asked: str | None) -> Distribution:
-    """Return the strategy of a stream of this mode. Raises InvalidArgumentException."""
+    """Return the requested strategy, if a stream of this mode may have it. Raises InvalidArgumentException."""
     if asked != "AUTO":
         return "USER_PARTITION_KEY"
     if mode != "ON_DEMAND":

@@ -1,4 +1,4 @@
-"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: kept and shown; `headrace.iam` judges by them."""
+"""PutResourcePolicy, GetResourcePolicy and DeleteResourcePolicy: they store policies; `headrace.iam` evaluates them."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.errors import invalid_argument, limit_exceeded
 from headrace.services.kinesis.limits import POLICY_CHARS
 
-# What a resource without a policy is answered with. Observed by moto's authors.
+# GetResourcePolicy's answer for a resource without a policy. Observed by moto's authors.
 _EMPTY = "{}"
 
 
@@ -32,7 +32,7 @@ def put_resource_policy(kinesis: Kinesis, call: Call, request: PutResourcePolicy
     with kinesis.lock:
         find_active_resource(kinesis, call, request)
     _check(request["Policy"], request["ResourceARN"])
-    # Without the lock: IAM may have to be loaded.
+    # Ask before taking the lock: the question may first have to load IAM.
     if missing_principal(request["Policy"], functools.partial(kinesis.has_principal, call.account)):
         raise invalid_argument("Policy contains an invalid principal.")  # the sentence is assumed
     with kinesis.lock:
@@ -68,7 +68,7 @@ def _no_policy(arn: str) -> AwsError:
 
 
 def _check(text: str, arn: str) -> None:
-    """Raise InvalidArgumentException when a policy is not one, or is of another resource."""
+    """Raise InvalidArgumentException when the text is not a policy, or when it names another resource."""
     if len(text) > POLICY_CHARS:
         raise limit_exceeded(f"The policy is longer than {POLICY_CHARS} characters.")
     try:

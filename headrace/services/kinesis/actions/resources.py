@@ -37,7 +37,7 @@ def find_resource(
 def find_active_resource(
     kinesis: Kinesis, call: Call, request: NamesResource
 ) -> tuple[Stream, Stream | Consumer]:
-    """As `find_resource`, for changes that only an ACTIVE resource takes."""
+    """Do what `find_resource` does, and require that the resource is ACTIVE."""
     stream, resource = find_resource(kinesis, call, request)
     status = resource.status(call.now_ms)
     if status != "ACTIVE":
@@ -50,7 +50,7 @@ def find_active_resource(
 
 
 def save_resource(kinesis: Kinesis, resource: Stream | Consumer) -> None:
-    """Store a changed resource; durable when this returns."""
+    """Store a changed stream or consumer; the change is durable when this returns."""
     if isinstance(resource, Consumer):
         kinesis.consumers.save(resource)
     else:

@@ -22,7 +22,7 @@ class NamesStream(TypedDict):
 
 @operation("SplitShard")
 def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
-    """Close a shard and open two. Source: API_SplitShard."""
+    """Close a shard and open two child shards. Source: API_SplitShard."""
     check_shard_id(request["ShardToSplit"], request, call)
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
@@ -41,7 +41,7 @@ def split_shard(kinesis: Kinesis, call: Call, request: SplitShardInput) -> None:
 
 
 def check_provisioned(stream: Stream) -> None:
-    """Raise ValidationException when the stream is on demand: AWS alone decides about its shards."""
+    """Raise ValidationException when the stream is on demand: AWS alone changes the shards of such a stream."""
     if stream.mode == "ON_DEMAND":
         raise validation_error(
             f"Request is invalid. Stream {stream.name} under account {stream.account} is in On-Demand mode."
@@ -49,7 +49,7 @@ def check_provisioned(stream: Stream) -> None:
 
 
 def check_shard_id(shard_id: str, request: NamesStream, call: Call) -> int:
-    """Return the number in a shard's id. Raises AwsError when it has none, before the stream is looked for."""
+    """Return the number in a shard id. Raises AwsError for a malformed id, even when the stream does not exist."""
     number = shard_number_of(shard_id)
     if number is None:
         raise shard_not_found(shard_id, stream_name_of(request), call.account)

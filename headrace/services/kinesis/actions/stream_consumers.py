@@ -34,7 +34,7 @@ from headrace.services.kinesis.tagging import check_tags
 def register_stream_consumer(
     kinesis: Kinesis, call: Call, request: RegisterStreamConsumerInput
 ) -> RegisterStreamConsumerOutput:
-    """Make a consumer for enhanced fan-out. Source: API_RegisterStreamConsumer."""
+    """Register a consumer for enhanced fan-out. Source: API_RegisterStreamConsumer."""
     tags = dict(request.get("Tags", {}))
     check_tags({}, tags, request["ConsumerName"], call.account, "consumer")
     with kinesis.lock:
@@ -81,7 +81,7 @@ def describe_stream_consumer(
 def list_stream_consumers(
     kinesis: Kinesis, call: Call, request: ListStreamConsumersInput
 ) -> ListStreamConsumersOutput:
-    """Return a page of a stream's consumers, by name. Source: API_ListStreamConsumers."""
+    """Return a page of a stream's consumers, sorted by name. Source: API_ListStreamConsumers."""
     stream = kinesis.find(call.account, call.region, request)
     token = request.get("NextToken")
     after = ""
@@ -112,9 +112,9 @@ class NamesCreation(TypedDict):
 
 
 def check_creation(stream: Stream, request: NamesCreation) -> None:
-    """Raise ResourceNotFoundException when the request is for an earlier or later stream of this name."""
+    """Raise ResourceNotFoundException unless StreamCreationTimestamp is the creation time of this stream."""
     given = request.get("StreamCreationTimestamp")
-    # Streams show their creation to the second.
+    # Responses show a stream's creation time in whole seconds.
     if given is not None and int(given.timestamp()) != stream.created_ms // 1000:
         raise AwsError(
             "ResourceNotFoundException",

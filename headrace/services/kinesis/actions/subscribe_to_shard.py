@@ -1,4 +1,4 @@
-"""SubscribeToShard for calls in process; `consumers/subscribe.py` answers it over HTTP."""
+"""SubscribeToShard for calls inside this process; `consumers/subscribe.py` answers it over HTTP."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import SubscribeToShardInput
@@ -11,5 +11,5 @@ from headrace.services.kinesis.consumers.subscribe import subscribe
 def subscribe_to_shard(
     kinesis: Kinesis, call: Call, request: SubscribeToShardInput
 ) -> dict[str, Push]:
-    """Begin a subscription; EventStream gives its messages' bytes. Source: API_SubscribeToShard."""
+    """Start a subscription; EventStream yields its encoded messages. Source: API_SubscribeToShard."""
     return {"EventStream": subscribe(kinesis, call, request, cbor=False)}

@@ -1,4 +1,4 @@
-"""The six operations on tags: of streams by name, and of streams and consumers by ARN."""
+"""The six operations on tags: three name a stream, three name a stream or a consumer by ARN."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import (
@@ -50,7 +50,7 @@ def add_tags_to_stream(kinesis: Kinesis, call: Call, request: AddTagsToStreamInp
 def remove_tags_from_stream(
     kinesis: Kinesis, call: Call, request: RemoveTagsFromStreamInput
 ) -> None:
-    """Remove tags; missing ones are no error. Source: API_RemoveTagsFromStream."""
+    """Remove tags; a missing tag is not an error. Source: API_RemoveTagsFromStream."""
     with kinesis.lock:
         _remove(
             kinesis,
@@ -63,7 +63,7 @@ def remove_tags_from_stream(
 def list_tags_for_stream(
     kinesis: Kinesis, call: Call, request: ListTagsForStreamInput
 ) -> ListTagsForStreamOutput:
-    """Return a page of a stream's tags, by key. Source: API_ListTagsForStream."""
+    """Return a page of a stream's tags, sorted by key. Source: API_ListTagsForStream."""
     stream = kinesis.find(call.account, call.region, request)
     after = request.get("ExclusiveStartTagKey", "")
     limit = request.get("Limit", TAGS_PER_STREAM)
@@ -76,7 +76,7 @@ def list_tags_for_stream(
 
 @operation("TagResource")
 def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> None:
-    """Add or change tags by ARN. Source: API_TagResource."""
+    """Add or change the tags of a stream or consumer, named by ARN. Source: API_TagResource."""
     with kinesis.lock:
         stream, resource = find_active_resource(kinesis, call, request)
         _add(kinesis, stream, resource, request["Tags"])
@@ -84,7 +84,7 @@ def tag_resource(kinesis: Kinesis, call: Call, request: TagResourceInput) -> Non
 
 @operation("UntagResource")
 def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) -> None:
-    """Remove tags by ARN. Source: API_UntagResource."""
+    """Remove tags from a stream or consumer, named by ARN. Source: API_UntagResource."""
     with kinesis.lock:
         _remove(kinesis, find_active_resource(kinesis, call, request)[1], request["TagKeys"])
 
@@ -93,6 +93,6 @@ def untag_resource(kinesis: Kinesis, call: Call, request: UntagResourceInput) ->
 def list_tags_for_resource(
     kinesis: Kinesis, call: Call, request: ListTagsForResourceInput
 ) -> ListTagsForResourceOutput:
-    """Return all tags by ARN. Source: API_ListTagsForResource."""
+    """Return all tags of a stream or consumer, named by ARN. Source: API_ListTagsForResource."""
     tags = find_resource(kinesis, call, request)[1].tags
     return {"Tags": [{"Key": key, "Value": tags[key]} for key in sorted(tags)]}

@@ -1,4 +1,4 @@
-"""UpdateShardCount: uniform scaling by splits and merges."""
+"""UpdateShardCount: uniform scaling with splits and merges."""
 
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.kinesis import UpdateShardCountInput, UpdateShardCountOutput
@@ -15,7 +15,7 @@ from headrace.services.kinesis.shards.reshard import reshard
 def update_shard_count(
     kinesis: Kinesis, call: Call, request: UpdateShardCountInput
 ) -> UpdateShardCountOutput:
-    """Scale to a number of equal shards. Source: API_UpdateShardCount."""
+    """Scale a stream to the requested number of shards. Source: API_UpdateShardCount."""
     target = request["TargetShardCount"]
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)

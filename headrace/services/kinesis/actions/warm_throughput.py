@@ -1,4 +1,4 @@
-"""UpdateStreamWarmThroughput, and the checks that CreateStream and UpdateStreamMode make too."""
+"""UpdateStreamWarmThroughput, and the checks of a warm throughput, which CreateStream and UpdateStreamMode share."""
 
 from headrace.aws.errors import validation_error
 from headrace.aws.operation import Call, operation
@@ -19,7 +19,7 @@ from headrace.services.kinesis.state import Stream
 def update_stream_warm_throughput(
     kinesis: Kinesis, call: Call, request: UpdateStreamWarmThroughputInput
 ) -> UpdateStreamWarmThroughputOutput:
-    """Scale an on-demand stream before its traffic comes. Source: API_UpdateStreamWarmThroughput."""
+    """Scale an on-demand stream before its traffic rises. Source: API_UpdateStreamWarmThroughput."""
     target = request["WarmThroughputMiBps"]
     with kinesis.lock:
         stream = kinesis.find_active(call.account, call.region, request, call.now_ms)
@@ -49,7 +49,7 @@ def check_warm_throughput(kinesis: Kinesis, call: Call, mode: str, target_mibps:
 
 
 def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> None:
-    """Give an on-demand stream the shards for a warm throughput, and store it. The caller holds the lock."""
+    """Split an on-demand stream until it has the shards for a warm throughput. The caller holds the service's lock."""
     shards = warm_shards(target_mibps)
     stream.warm_throughput_mibps = target_mibps
     if shards == len(stream.open_shards):
@@ -60,7 +60,7 @@ def scale(kinesis: Kinesis, stream: Stream, target_mibps: int, now_ms: int) -> N
 
 
 def warm_shards(target_mibps: int) -> int:
-    """Return how many shards a warm throughput needs: 1 MiB/s each, and never fewer than a new stream has."""
+    """Return how many shards a warm throughput needs: one for each MiB/s, and at least as many as a new stream has."""
     return max(ON_DEMAND_SHARDS, target_mibps)
 
 

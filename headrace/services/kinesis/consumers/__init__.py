@@ -1,1 +1,1 @@
-"""Enhanced fan-out: registered consumers, their subscriptions to shards, and pushing events to them."""
+"""Enhanced fan-out: registered consumers, their subscriptions to shards, and the events that are pushed to them."""

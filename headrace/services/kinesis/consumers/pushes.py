@@ -1,7 +1,7 @@
-"""Sends events to subscribers: the body of SubscribeToShard's answer, on the event loop, woken by appends.
+"""Pushes events to subscribers: produces the response body of SubscribeToShard on the event loop.
 
-An append wakes its stream's subscriptions through one callback on the loop, however many there are and however
-many appends come before it runs; those with nothing new are not woken.
+An append schedules one callback on the loop for all subscriptions of its stream; appends that come before the callback
+runs share it. The callback wakes only the subscriptions that have something to send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class _Group:
-    """The subscriptions of one stream on one event loop. All but `wake` runs on the loop's thread."""
+    """The subscriptions of one stream on one event loop. Every method but `wake` runs on the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.members: set[Push] = set()
@@ -29,7 +29,7 @@ class _Group:
         self._is_scheduled = False
 
     def wake(self) -> None:
-        """Look for new records soon. From any thread."""
+        """Schedule a look for new records. Any thread may call this."""
         if self._is_scheduled:
             return
         self._is_scheduled = True
@@ -40,7 +40,7 @@ class _Group:
             log.debug("an append came after the server stopped")
 
     def _look(self) -> None:
-        # Before looking: an append from now on schedules another look.
+        # Reset the flag first: an append that comes from now on schedules another look.
         self._is_scheduled = False
         for push in self.members:
             if push.subscription.has_news():
@@ -48,7 +48,7 @@ class _Group:
 
 
 class Pushes:
-    """The groups of all streams. Used on event loops' threads only."""
+    """The subscriptions of all streams, in groups. Used on the threads of event loops only."""
 
     def __init__(self, clock: Clock, registry: StreamRegistry) -> None:
         self.clock = clock
@@ -56,7 +56,7 @@ class Pushes:
         self._groups: dict[tuple[asyncio.AbstractEventLoop, str], _Group] = {}
 
     def join(self, push: Push) -> None:
-        """Let appends wake `push`."""
+        """Let appends to its stream wake `push`."""
         loop, arn = asyncio.get_running_loop(), push.subscription.stream.arn
         group = self._groups.get((loop, arn))
         if group is None:
@@ -77,9 +77,9 @@ class Pushes:
 
 
 class Push(AsyncGenerator[bytes, None]):
-    """The bytes of one subscription, as they become due.
+    """Yields the messages of one subscription, as bytes, when they become due.
 
-    A class and not a generator function: closing it must end the subscription even when nobody has begun to read.
+    It is not a generator function, because closing it must end the subscription even before the first read.
     """
 
     def __init__(self, pushes: Pushes, subscription: Subscription) -> None:
@@ -99,10 +99,10 @@ class Push(AsyncGenerator[bytes, None]):
         if self.leave is None and not subscription.ended:
             self._pushes.join(self)
         else:
-            # A consumer that catches up must not hold the loop from one event to the next.
+            # Give way to other tasks: a consumer that is catching up would otherwise keep the loop to itself.
             await asyncio.sleep(0)
         while True:
-            # Before looking: an append from now on sets it again.
+            # Clear first: an append that comes from now on sets the event again.
             self.news.clear()
             now_ms = self._clock.now_ms()
             messages = subscription.next_messages(now_ms)
@@ -125,16 +125,16 @@ class Push(AsyncGenerator[bytes, None]):
         val: BaseException | object = None,
         tb: TracebackType | None = None,
     ) -> Any:
-        """End with an exception."""
+        """End the subscription and raise an exception."""
         self._finish()
         raise typ
 
     async def aclose(self) -> None:
-        """End; the client is gone."""
+        """End the subscription: the client has disconnected."""
         self._finish()
 
     def __del__(self) -> None:
-        """End a subscription whose client was gone before anybody began to read."""
+        """End the subscription if the client disconnected before the first read."""
         self.subscription.close()
 
     def _finish(self) -> None:

@@ -1,6 +1,6 @@
-"""Registered consumers (enhanced fan-out) of all streams: registering and deregistering them, and how they last.
+"""The registered consumers (enhanced fan-out) of all streams: registers, stores and deregisters them.
 
-Durable when a method returns. Thread-safe; changes are made under the service's lock.
+A change is durable when its method returns. Thread-safe; callers make changes under the service's lock.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Consumers:
     """All consumers.
 
     Attributes:
-        creating_ms: how long a new one is CREATING.
-        deleting_ms: how long one is DELETING.
+        creating_ms: how long a new consumer stays CREATING.
+        deleting_ms: how long a deregistered consumer stays DELETING.
         lock: taken before the database's, never after.
     """
 
@@ -34,31 +34,31 @@ class Consumers:
             self._by_arn[arn] = Consumer(**document)
 
     def of_stream(self, stream: Stream, now_ms: int) -> list[Consumer]:
-        """Return a stream's consumers, by name."""
+        """Return a stream's consumers, sorted by name."""
         with self.lock:
             self._forget_gone(now_ms)
             found = [c for c in self._by_arn.values() if c.stream_id == stream.stream_id]
         return sorted(found, key=lambda consumer: consumer.name)
 
     def named(self, stream: Stream, name: str, now_ms: int) -> Consumer | None:
-        """Return a stream's consumer of that name."""
+        """Return the consumer of a stream by its name, or None."""
         found = (c for c in self.of_stream(stream, now_ms) if c.name == name)
         return next(found, None)
 
     def by_arn(self, arn: str, now_ms: int) -> Consumer | None:
-        """Return the consumer of an ARN."""
+        """Return the consumer with this ARN, or None."""
         with self.lock:
             self._forget_gone(now_ms)
             return self._by_arn.get(arn)
 
     def is_present(self, consumer: Consumer) -> bool:
-        """Whether a consumer can still read."""
+        """Whether a consumer still exists, and so may read."""
         return consumer.gone_at_ms is None and self._by_arn.get(consumer.arn) is consumer
 
     def register(
         self, stream: Stream, name: str, tags: dict[str, str], quota: int, now_ms: int
     ) -> Consumer:
-        """Make a consumer. Raises AwsError when there is one of that name, or too many."""
+        """Register a consumer. Raises AwsError when the name is taken, or when the stream has too many consumers."""
         present = self.of_stream(stream, now_ms)
         if any(consumer.name == name for consumer in present):
             raise in_use(
@@ -86,7 +86,7 @@ class Consumers:
         return consumer
 
     def save(self, consumer: Consumer) -> None:
-        """Store a new or changed consumer. When that fails, undo the change."""
+        """Store a new or changed consumer. If this fails, take the change back."""
         document: dict[str, Any] = asdict(consumer)
         with self.lock:
             try:
@@ -107,7 +107,7 @@ class Consumers:
             self._forget_gone(now_ms)
 
     def remove_of(self, stream: Stream) -> None:
-        """Remove all of a stream's consumers, at once."""
+        """Remove all consumers of a stream without a time in DELETING."""
         with self.lock:
             for consumer in list(self._by_arn.values()):
                 if consumer.stream_id == stream.stream_id:

@@ -1,4 +1,4 @@
-"""Starts a subscription: SubscribeToShard's request, and its answer over HTTP, which is a stream of events."""
+"""Starts subscriptions: reads SubscribeToShard's request and answers it over HTTP with a stream of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.services.kinesis.errors import (
 
 
 def answer(kinesis: Kinesis, request: HttpRequest, call: Call) -> RawAnswer:
-    """Return SubscribeToShard's answer; None when the body is in a file: it is too large. Raises AwsError."""
+    """Return SubscribeToShard's response, or None when the body is so large that it is in a file. Raises AwsError."""
     if request.body_file is not None:
         return None
     content_type = request.headers.get("content-type", codec_json.JSON_1_1)
@@ -38,7 +38,7 @@ def answer(kinesis: Kinesis, request: HttpRequest, call: Call) -> RawAnswer:
 
 
 def subscribe(kinesis: Kinesis, call: Call, request: SubscribeToShardInput, *, cbor: bool) -> Push:
-    """Return a new subscription's bytes. Raises AwsError."""
+    """Start a subscription and return the generator of its messages. Raises AwsError."""
     stream, consumer = kinesis.find_consumer(request["ConsumerARN"], call.now_ms)
     if request.get("StreamId") not in (None, stream.public_id):
         raise invalid_argument("StreamId does not belong to the stream of the consumer.")

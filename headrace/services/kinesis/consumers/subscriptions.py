@@ -1,7 +1,8 @@
-"""Subscriptions of SubscribeToShard: which events they give, and when. `pushes` waits and sends.
+"""The subscriptions of SubscribeToShard: which events are due, and when. `pushes` waits and sends them.
 
-Source: API_SubscribeToShard (documented): five minutes each, one active per consumer and shard, a second call
-refused within five seconds and taking over later, an event at least every five seconds.
+Source: API_SubscribeToShard (documented): a subscription lasts five minutes; a consumer has one active subscription for
+each shard; a second call is refused within five seconds and takes over after that; an event comes at least every five
+seconds.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ _CBOR_TYPE = "application/cbor"
 
 
 class ReadBudget(Protocol):
-    """What a consumer may still read of a shard (2 MiB a second, when AWS's limits are on)."""
+    """How much a consumer may still read from a shard (2 MiB a second, when AWS's limits are on)."""
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return in how many milliseconds more may be sent; 0 means now."""
+        """Return after how many milliseconds the next event may be sent; 0 means now."""
         ...
 
     def spend(self, data_bytes: int, now_ms: int) -> None:
-        """Note what was sent."""
+        """Count the bytes of an event that was sent."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One event that was sent, for metrics."""
+    """An event that was sent, as CloudWatch's metrics count it."""
 
     stream: Stream
     consumer: Consumer
@@ -63,11 +64,11 @@ class Delivered:
 
 
 class Subscription:
-    """One consumer's reading of one shard, as a state machine. One thread at a time drives it.
+    """The subscription of one consumer to one shard, as a state machine. Only one thread may use it at a time.
 
     Attributes:
-        deadline_ms: when it ends by itself.
-        ended: nothing more comes.
+        deadline_ms: when the subscription expires.
+        ended: whether the subscription has sent its last message.
     """
 
     def __init__(
@@ -101,13 +102,13 @@ class Subscription:
 
     @property
     def key(self) -> tuple[str, str]:
-        """A consumer and a shard: there is one active subscription of each such pair."""
+        """The consumer's ARN and the shard's id: each such pair has one active subscription."""
         return self.consumer.arn, self.shard.shard_id
 
     def next_messages(self, now_ms: int) -> list[bytes]:
-        """Return the messages that are due: none, or `initial-response`, an event, or the last one.
+        """Return the messages that are due now: `initial-response` the first time, then an event or an exception.
 
-        An event holds 1 MiB of records at most (or one larger record), so ask again while there are any.
+        An event holds at most 1 MiB of records (or one larger record), so call again until the list is empty.
         """
         if self.ended:
             return []
@@ -127,7 +128,7 @@ class Subscription:
         return messages
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return after how long at most to ask `next_messages` again, if nothing wakes the subscription before."""
+        """Return after how many milliseconds to call `next_messages` again, unless an append comes earlier."""
         idle_ms = SUBSCRIPTION_IDLE_MS - (now_ms - (self._last_ms or now_ms))
         wait_ms = min(idle_ms, self.deadline_ms - now_ms)
         if self._budget is not None and self._index < self._log.readable_index:
@@ -135,14 +136,14 @@ class Subscription:
         return max(1, wait_ms)
 
     def has_news(self) -> bool:
-        """Whether there is a message to send. Cheap: asked of every subscription at every append."""
+        """Whether there is a message to send. Must be quick: every append asks every subscription of the stream."""
         shard_log = self._log
         if self._index < shard_log.readable_index or shard_log.closed or self.superseded:
             return True
         return self.consumer.gone_at_ms is not None
 
     def close(self) -> None:
-        """End the subscription, so that its consumer may begin another. Idempotent; from any thread."""
+        """End the subscription, so that the consumer may start another. Idempotent; any thread may call it."""
         self.ended = True
         self._subscriptions.closed(self)
 
@@ -175,7 +176,7 @@ class Subscription:
 
     def _event(self, now_ms: int) -> bytes | None:
         shard_log = self._log
-        # Before the read: a shard that is closed meanwhile may have records that this read does not see.
+        # Ask before the read: a shard that closes during the read may have records that the read misses.
         closed = shard_log.closed
         batch: Batch | None = None
         if self._index < shard_log.readable_index:
@@ -194,7 +195,7 @@ class Subscription:
         return self._encode(None, False, now_ms)
 
     def _encode(self, batch: Batch | None, at_end: bool, now_ms: int) -> bytes:
-        """Return an event. At a closed shard's end it is the last: ChildShards and no ContinuationSequenceNumber."""
+        """Return an event. The last one of a closed shard has ChildShards and no ContinuationSequenceNumber."""
         self._last_ms = now_ms
         arrival_ms = None if batch is None else batch.last_arrival_ms
         behind_ms = self._behind_ms(arrival_ms, now_ms)
@@ -234,8 +235,8 @@ class Subscriptions:
     """The active subscriptions: one per consumer and shard. Thread-safe.
 
     Attributes:
-        budget: gives the ReadBudget of (consumer ARN, shard id) when AWS's throughput limits are on.
-        observe: called with every event, from any thread; must be quick.
+        budget: (consumer ARN, shard id) -> ReadBudget; None unless AWS's throughput limits are on.
+        observe: called with every event that is sent, from any thread; must be quick.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class Subscriptions:
             None if throttle is None else throttle.consumer_budget
         )
         self.observe: Callable[[Delivered], None] | None = None
-        # Reentrant: a forgotten subscription may be collected, and closed, while this thread holds it.
+        # Reentrant: the garbage collector may close a subscription while this thread holds the lock.
         self._lock = threading.RLock()
         self._active: dict[tuple[str, str], Subscription] = {}
 
@@ -261,7 +262,10 @@ class Subscriptions:
         cbor: bool,
         now_ms: int,
     ) -> Subscription:
-        """Make a subscription; one older than five seconds ends for it. Raises ResourceInUseException."""
+        """Start a subscription. It ends the consumer's earlier one, if that is older than five seconds.
+
+        Raises ResourceInUseException when the earlier subscription is younger.
+        """
         made = Subscription(self, stream, shard, consumer, index, cbor=cbor, now_ms=now_ms)
         with self._lock:
             before = self._active.get(made.key)
@@ -275,18 +279,18 @@ class Subscriptions:
         return made
 
     def closed(self, subscription: Subscription) -> None:
-        """Forget a subscription, unless another has its place already."""
+        """Remove a subscription from the active ones, unless another has already replaced it."""
         with self._lock:
             if self._active.get(subscription.key) is subscription:
                 del self._active[subscription.key]
 
     def count(self) -> int:
-        """Return how many are active."""
+        """Return the number of active subscriptions."""
         return len(self._active)
 
 
 def another_active(stream: Stream, shard: Shard, consumer: Consumer) -> str:
-    """Return AWS's sentence (observed: awslabs/amazon-kinesis-client issue 391)."""
+    """Return AWS's message (observed: awslabs/amazon-kinesis-client issue 391)."""
     return (
         "Another active subscription exists for this consumer:"
         f" {stream.account}:{stream.name}:{shard.shard_id}:{consumer.name}"

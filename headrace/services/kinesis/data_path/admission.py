@@ -1,4 +1,4 @@
-"""Which records of a put are refused, and why: AWS's throughput limits, and faults that tests ask for."""
+"""Decides which records of a put are refused: by AWS's throughput limits, or by faults that a test has configured."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a record was not stored: AWS's code and sentence, as PutRecords gives them for one record."""
+    """Why a record was not stored: the error code and message that PutRecords returns for the record."""
 
     code: str
     message: str
 
     @property
     def status(self) -> int:
-        """The HTTP status of a PutRecord that fails with it."""
+        """The HTTP status of a PutRecord that fails with this error."""
         return 400 if self.code == THROTTLED else 500
 
 
 def refusals(
     kinesis: Kinesis, stream: Stream, shard: Shard, sizes: Mapping[int, int], now_ms: int
 ) -> dict[int, Refused]:
-    """Return the refused records of a shard by position. `sizes`: the bytes of each record, by position."""
+    """Return the refused records of a shard, by position in the request. `sizes` has each record's size in bytes."""
     refused: dict[int, Refused] = {}
     left = list(sizes)
     faults = kinesis.faults

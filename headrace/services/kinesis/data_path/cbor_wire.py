@@ -1,7 +1,7 @@
-"""PutRecord, PutRecords and GetRecords in CBOR, for requests that look as SDKs send them.
+"""A fast path for PutRecord, PutRecords and GetRecords in CBOR, for requests in the form that SDKs send.
 
-Requests are decoded to columns, and answers are bytes laid together, not objects encoded one by one. Anything unusual
-returns None and goes through its action, to the same answer.
+Requests are decoded to columns, and responses are joined from bytes instead of encoded object by object. For any other
+form the functions return None; then the action (`actions/`) gives the response that this path would have given.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def put_record(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
 
 def get_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     """Answer GetRecords. Raises AwsError."""
-    # Small and without times: the generic decoder is quick, and its errors are the right ones.
+    # The request is small and has no timestamps: the generic decoder is quick enough, and raises AWS's errors.
     request = codec_json.decode_input("kinesis", "GetRecords", body, CBOR)
     iterator, limit = request.get("ShardIterator"), request.get("Limit", GET_RECORDS_COUNT)
     if set(request) - {"ShardIterator", "Limit"} or not 0 < limit <= GET_RECORDS_COUNT:
@@ -76,7 +76,7 @@ def get_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
 
 
 def _decode_put_records(body: bytes) -> UsualPut | None:
-    """Return a PutRecords request; None when it does not look as SDKs send it. Raises SerializationException."""
+    """Return a PutRecords request, or None when SDKs do not send this form. Raises SerializationException."""
     value = codec_json.decode_body(body, CBOR)
     records = value.pop("Records", None)
     if not isinstance(records, list) or not records or not _ADDRESS.issuperset(value):
@@ -86,7 +86,7 @@ def _decode_put_records(body: bytes) -> UsualPut | None:
 
 
 def _decode_put_record(body: bytes) -> UsualPut | None:
-    """Return a PutRecord request; None when it does not look as SDKs send it. Raises SerializationException."""
+    """Return a PutRecord request, or None when SDKs do not send this form. Raises SerializationException."""
     value = codec_json.decode_body(body, CBOR)
     record = {name: value.pop(name) for name in _RECORD if name in value}
     return _usual(value, [record]) if _ADDRESS.issuperset(value) else None
@@ -111,7 +111,7 @@ def _usual(address: dict[str, Any], records: list[dict[str, Any]]) -> UsualPut |
         if not {str, type(None)}.issuperset(map(type, explicit)):
             return None
     to_base64 = binascii.b2a_base64
-    # Not the body's size, which says little: CBOR may name one value in many places.
+    # The body's size is no bound: CBOR can refer to one value from many places.
     most_bytes = sum(map(len, data)) + 4 * PARTITION_KEY_CHARS * len(keys)
     texts = [to_base64(each, newline=False).decode("ascii") for each in data]
     return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), most_bytes)
@@ -130,7 +130,7 @@ def _put_records_answer(stream: Stream, placed: Placed) -> bytes:
 
 
 def _placed(placed: Placed) -> bytes:
-    # Sequence numbers have 56 digits and shard ids 20 characters, always: their heads are the same.
+    # A sequence number always has 56 digits and a shard id 20 characters, so their CBOR heads are constants.
     parts = [_MAP_OF_2 + _PUT_NUMBER, "", _PUT_SHARD, ""] * len(placed.numbers)
     parts[1::4] = placed.numbers
     parts[3::4] = placed.shard_ids

@@ -1,10 +1,10 @@
-"""Makes shard iterators, and reads records by them: GetRecords.
+"""Makes shard iterators, and reads records with them (GetRecords).
 
-An iterator is opaque and authenticated, and lives five minutes. It is base64 of eight bytes that say 1, a MAC and the
-fields that the MAC covers, as long as AWS's, which depends on the stream's name: clients size columns by it. The key is
-stored, so an iterator survives a restart of the cloud as it would on AWS. When its stream was deleted and another of
-the name was made, it reads that from the start, since its place is before all records there. Source of the form, and
-of the latter: kinesalite (observed).
+An iterator is opaque and authenticated, and expires after five minutes. It is the base64 form of eight bytes with the
+number 1, a MAC, and the fields that the MAC covers. It is as long as AWS's iterator, whose length depends on the
+stream's name: some clients size database columns by it. The MAC's key is stored, so an iterator survives a restart. If
+the stream is deleted and another stream gets its name, the iterator reads the new stream from the start. Source of the
+form and of this last rule: kinesalite (observed).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME_AT = _BODY_AT + _BODY.size
 
 
 class ExpiredIterator(Exception):
-    """The iterator is older than five minutes; `created_ms` says when it was made."""
+    """The iterator is older than five minutes; it was made at `created_ms`."""
 
     def __init__(self, created_ms: int) -> None:
         super().__init__(created_ms)
@@ -46,7 +46,7 @@ class ExpiredIterator(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ShardIterator:
-    """A place in a shard: the index of the next record to read."""
+    """The position in a shard from which to read: `index` is that of the next record."""
 
     stream_id: str
     stream_name: str
@@ -57,7 +57,7 @@ class ShardIterator:
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """The records of one GetRecords. At a closed shard's end `next_iterator` is None, and `children` are given."""
+    """The result of one GetRecords. At the end of a closed shard, `next_iterator` is None and `children` is set."""
 
     payloads: list[bytes | memoryview]
     next_iterator: str | None
@@ -66,19 +66,19 @@ class Got:
 
 
 class Iterators:
-    """Makes iterators and reads records by them. Thread-safe."""
+    """Makes iterators and reads records with them. Thread-safe."""
 
     def __init__(
         self, key: bytes, registry: StreamRegistry, clock: Clock, throttle: Throttle | None
     ) -> None:
-        """Take the key of the MAC (stored, 32 bytes) and the streams."""
+        """Take the MAC's key (32 bytes, stored in the database) and the streams."""
         self._key = key
         self._registry = registry
         self._clock = clock
         self._throttle = throttle
 
     def seal(self, stream: Stream, shard_number: int, index: int, now_ms: int) -> str:
-        """Return an iterator's text."""
+        """Return the text of an iterator at `index` of a shard."""
         name = stream.name.encode()
         stream_id = bytes.fromhex(stream.stream_id)
         body = _BODY.pack(stream_id, shard_number, index, now_ms, len(name)) + name
@@ -86,9 +86,9 @@ class Iterators:
         return base64.b64encode(sealed.ljust(_length(len(name)), b"\0")).decode("ascii")
 
     def open(self, text: str, now_ms: int) -> ShardIterator:
-        """Return the place that an iterator names. Raises AwsError InvalidArgumentException, ExpiredIterator."""
+        """Return the position in an iterator's text. Raises ExpiredIterator, or AwsError InvalidArgumentException."""
         try:
-            # The AWS CLI prints an iterator in quotes; AWS takes it with them.
+            # The AWS CLI prints an iterator in quotes, and AWS accepts it with the quotes.
             sealed = base64.b64decode(text.strip('"'), validate=True)
         except (binascii.Error, ValueError) as error:
             raise invalid_argument("Invalid ShardIterator.") from error
@@ -151,7 +151,7 @@ class Iterators:
 
 
 def _length(name_bytes: int) -> int:
-    """Return how many bytes an iterator has, by those of its stream's name."""
+    """Return the length of an iterator in bytes, which depends on the length of the stream's name."""
     return 152 + (name_bytes + 2) // 16 * 16
 
 
@@ -183,5 +183,5 @@ def child_shards(stream: Stream, parent: Shard) -> list[ChildShard]:
 
 
 def _java(timestamp_ms: int) -> str:
-    """Return a time as Java's Date prints it, which is how AWS words this error."""
+    """Return a time in the format of Java's Date, which AWS uses in this error."""
     return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

@@ -1,7 +1,7 @@
-"""PutRecord, PutRecords and GetRecords in JSON, for requests that look as SDKs send them.
+"""A fast path for PutRecord, PutRecords and GetRecords in JSON, for requests in the form that SDKs send.
 
-Anything unusual returns None and goes through its action (`actions/`), to the same answer: a property test
-(tests/api/kinesis/test_hot_path.py) holds the two ways equal.
+For any other form the functions return None; then the action (`actions/`) gives the response that this path would have
+given. A property test (tests/api/kinesis/test_hot_path.py) compares the two.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def put_records(kinesis: Kinesis, body: bytes, call: Call) -> RawAnswer:
     lengths = set(map(len, data))
     if any(length & 3 for length in lengths) or not is_base64(data, lengths):
         return None
-    # Up to two bytes too many, for the padding: a record so near the limit goes through the action.
+    # This counts up to two bytes too many (base64's padding): a record so close to the limit goes through the action.
     longest_bytes = max(lengths) * 3 // 4
     name, arn = decoded.StreamName, decoded.StreamARN
     request = UsualPut(name, arn, data, keys, explicit, longest_bytes, len(body))

@@ -1,7 +1,7 @@
-"""Says whether the KMS key of a stream can be used: it is there, enabled and not on its way to deletion.
+"""Checks the KMS keys of streams: a key must exist, be enabled, and not be pending deletion.
 
-Source of the codes: kinesis/latest/APIReference/API_PutRecord.html, API_GetRecords.html and
-API_StartStreamEncryption.html. The sentences are KMS' own, as users of S3 see them; of Kinesis they are assumed.
+Source of the error codes: kinesis/latest/APIReference/API_PutRecord.html, API_GetRecords.html and
+API_StartStreamEncryption.html. The messages are KMS' own, which S3's users see; that Kinesis returns them is assumed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 
-# AWS's own key for Kinesis, which everybody may use and nobody can disable.
+# The AWS managed key for Kinesis, which everybody may use and nobody can disable.
 _OWN = "alias/aws/kinesis"
 _MOST_KEPT = 10_000
-# Gives ARN and state (`Enabled`, ...) of the key of an id, an alias or an ARN, in an account and a region; "" for none.
+# (key id, alias or ARN; account; region) -> (the key's ARN, its state such as `Enabled`); both "" when there is no key.
 StateOf = Callable[[str, str, str], tuple[str, str]]
 
 
 class StreamKeys:
-    """Finds streams' keys. Thread-safe; a dictionary's lookup until a key changes.
+    """Finds the KMS keys of streams. Thread-safe; caches answers until a key changes.
 
     Attributes:
-        state_of: who knows keys; without KMS all are there and enabled.
-        version: a number that grows with each change of a key.
+        state_of: asks KMS for a key. Without KMS every key exists and is enabled.
+        version: returns a number that grows with each change of a key.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class StreamKeys:
         self._kept: dict[tuple[str, str, str], tuple[int, str, str]] = {}
 
     def usable(self, key_id: str, account: str, region: str) -> str:
-        """Return the ARN of a key; "" for AWS's own. Raises AwsError when it cannot be used."""
+        """Return the ARN of a key, or "" for the AWS managed key. Raises AwsError when the key cannot be used."""
         if key_id.endswith(_OWN):
             return ""
         arn, state = self._found(key_id, account, region)
@@ -41,7 +41,7 @@ class StreamKeys:
         raise _refusal(_named(key_id, account, region), arn, state)
 
     def arn_of(self, key_id: str, account: str, region: str) -> str:
-        """Return the ARN of a key, whatever its state; "" for AWS's own and for none."""
+        """Return the ARN of a key in any state, or "" for the AWS managed key and for a key that does not exist."""
         return "" if key_id.endswith(_OWN) else self._found(key_id, account, region)[0]
 
     def _found(self, key_id: str, account: str, region: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Asks whether a caller may put into a stream or read from it, and whether the key that encrypts it can be used."""
+"""Checks that a caller may put to or read from a stream, and that the stream's KMS key can be used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.services.kinesis.data_path.keys import StreamKeys
 from headrace.services.kinesis.state import Stream
 
 _ACTIONS = {name: f"kinesis:{name}" for name in ("PutRecord", "PutRecords", "GetRecords")}
-# What a caller needs of a key of the account's own, by what he does with the stream.
+# The permission on a customer managed key that a caller needs for each operation on the stream.
 # Source: docs.aws.amazon.com/streams/latest/dev/permissions-user-key-KMS.html (documented).
 _KEY_ACTIONS = {
     "PutRecord": "kms:GenerateDataKey",
@@ -20,9 +20,9 @@ _KEY_ACTIONS = {
 
 
 def ask(permit: Permit | None, stream: Stream, operation: str, keys: StreamKeys) -> None:
-    """Note PutRecord, PutRecords or GetRecords on a stream, or refuse it. Raises AwsError.
+    """Record that the caller uses PutRecord, PutRecords or GetRecords, and check that it may. Raises AwsError.
 
-    `permit` is None for the account itself, which needs no leave, but a key that works.
+    `permit` is None for the account itself: it needs no permission, but it does need a key that can be used.
     """
     arn = _arn(stream.region, stream.account, stream.name)
     if permit is not None:
@@ -35,5 +35,5 @@ def ask(permit: Permit | None, stream: Stream, operation: str, keys: StreamKeys)
 
 @functools.lru_cache(maxsize=4096)
 def _arn(region: str, account: str, name: str) -> str:
-    """Return a stream's ARN, which takes longer to make than all the rest of the question."""
+    """Return a stream's ARN. Cached: making the ARN takes longer than the rest of the check."""
     return make_arn("kinesis", region, account, f"stream/{name}")

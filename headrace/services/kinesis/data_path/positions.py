@@ -1,4 +1,4 @@
-"""Where reading a shard begins: the five types of GetShardIterator and SubscribeToShard, as indexes of the log."""
+"""Finds the record of a shard where reading starts, for the five types of starting position."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from headrace.services.kinesis.errors import invalid_argument
 from headrace.services.kinesis.state import Shard, Stream, shard_id_of
 from headrace.store import sequence
 
-# A digit that is 0 in every record's number: with it set, a number lies between two records' numbers.
+# This hexadecimal digit is 0 in every record's sequence number. A number with the digit set lies between two records'.
 _BETWEEN = 0xF << 76
-# In AWS's first layout of numbers, a later creation than this is refused. Source: kinesalite (observed).
+# AWS refuses a number in its first layout whose creation time is this or later. Source: kinesalite (observed).
 _FIRST_LAYOUT_ENDS_S = 16_025_175_000
 
 
@@ -23,7 +23,7 @@ def start_index(
     now_ms: int,
     operation: str,
 ) -> int:
-    """Return the index of the first record to read. `operation` stands in the errors' sentences. Raises AwsError."""
+    """Return the index of the first record to read. `operation` appears in error messages. Raises AwsError."""
     log = shard.log
     assert log is not None
     if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
@@ -32,7 +32,7 @@ def start_index(
         index = _index_of_number(stream, shard, number, now_ms, operation)
         if kind == "AFTER_SEQUENCE_NUMBER" or int(number) & _BETWEEN:
             index += 1
-        # A closed shard's ending number is above every record: its iterator is at the end.
+        # The ending sequence number of a closed shard is above every record; reading then starts at the log's end.
         return min(index, log.next_index)
     if kind == "AT_TIMESTAMP":
         return log.index_at(_timestamp_ms(timestamp, now_ms))
@@ -44,7 +44,7 @@ def start_index(
 def number_before(shard: Shard, index: int, now_ms: int) -> str:
     """Return a sequence number above every record before `index` and below the record at `index`.
 
-    AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER both lead from it to `index`.
+    AT_SEQUENCE_NUMBER and AFTER_SEQUENCE_NUMBER with this number both start at `index`.
     """
     return str(shard.base.first_of(index - 1, now_ms) | _BETWEEN)
 

@@ -1,4 +1,7 @@
-"""Puts decoded records: chooses shards, appends, wakes readers, counts. Every put but that of one usual record."""
+"""Puts decoded records: chooses their shards, appends them, wakes readers and counts.
+
+Every put goes through here, except the short path for one record (`usual_put.put_one`).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +28,10 @@ quote: Callable[[str], str] = json.encoder.encode_basestring_ascii  # type: igno
 
 
 class Entries(NamedTuple):
-    """Records to put, as columns: a list for each field, with a position for each record.
+    """Records to put, as columns: a list for each field, in the order of the records.
 
-    `data` is base64 text, padded; `explicit_hash_keys` is None when no record has one. Columns and not objects:
-    making five hundred objects costs as much as storing them.
+    `data` is padded base64 text; `explicit_hash_keys` is None when no record has one. Columns save time: making five
+    hundred objects takes as long as storing the records.
     """
 
     data: Sequence[str]
@@ -38,9 +41,9 @@ class Entries(NamedTuple):
 
 @dataclass(slots=True)
 class Placed:
-    """Where records went, as columns, and the few that were refused, by position.
+    """The sequence numbers and shard ids of stored records, as columns; refused records are listed by position.
 
-    `waits` are done when the records are as durable as the cloud is configured; the answer must not leave before.
+    `waits` finish when the records are as durable as `durability` asks; the response must wait for them.
     """
 
     numbers: list[str]
@@ -51,7 +54,7 @@ class Placed:
 
 @dataclass(slots=True)
 class _Request:
-    """One request on its way to the shards. `escaped` are the keys as JSON has them, None when they look the same."""
+    """A put in progress. `escaped` has the partition keys with JSON's escapes, or is None when no key needs any."""
 
     kinesis: Kinesis
     stream: Stream
@@ -62,20 +65,20 @@ class _Request:
 
 
 def size_bytes(data: Sequence[str], keys: Sequence[str]) -> int:
-    """Return the decoded size of base64 texts (each whole groups of four) and keys."""
+    """Return the size in bytes of keys and decoded data; each base64 text must be padded."""
     if len(data) == 1:
         return entry_bytes(data[0], keys[0])
     joined = "".join(keys)
     key_bytes = len(joined) if joined.isascii() else len(joined.encode())
     chars = sum(map(len, data))
-    # Padding stands only at the ends of texts: of long texts, only the ends are searched.
+    # Padding is only at the end of a text, so only the ends of long texts are searched for it.
     long = chars > _LONG_CHARS * len(data)
     ends = "".join([text[-2:] for text in data] if long else data)
     return chars * 3 // 4 - ends.count("=") + key_bytes
 
 
 def entry_bytes(data: str, key: str) -> int:
-    """Return the decoded size of one base64 text (whole groups of four) and one key."""
+    """Return the size in bytes of one key and one record's decoded data, given as padded base64 text."""
     key_bytes = len(key) if key.isascii() else len(key.encode())
     return len(data) * 3 // 4 - data.count("=", -2) + key_bytes
 
@@ -98,7 +101,7 @@ def put_many(
     now_ms: int,
     operation: str = "PutRecords",
 ) -> Placed:
-    """Append entries, the entries of a shard in their order and in one write; count them for `operation`.
+    """Append entries, and count them for `operation`. The entries of a shard keep their order and need one write.
 
     Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
     deleted meanwhile.
@@ -118,17 +121,17 @@ def put_many(
             try:
                 stored_bytes += _append(request, shard, members)
             except LogClosed:
-                # Split or merged since it was chosen: its children take the records.
+                # The shard was split or merged since it was chosen: its children take the records.
                 again.extend(members)
         if again and kinesis.by_id.get(stream.stream_id) is not stream:
             raise stream_not_found(stream.name, stream.account)
-        # In the order of the request: a merge brings two shards' records together.
+        # Restore the order of the request: a merged shard takes the records of two.
         groups = _by_shard(stream, sorted(again), entries) if again else []
     if kinesis.flusher is None:
         for wake in stream.listeners:
             wake()
     if placed.waits:
-        # Its latency ends with the wait.
+        # The request's latency includes the wait for the disk.
         placed.waits[-1].add_done_callback(lambda _: _count(request, operation, stored_bytes))
     else:
         _count(request, operation, stored_bytes)
@@ -136,14 +139,14 @@ def put_many(
 
 
 def may_refuse(kinesis: Kinesis) -> bool:
-    """Whether records may be refused one by one: throughput limits, or partial faults, are on."""
+    """Whether single records may be refused: by throughput limits, or by faults for part of a request."""
     return kinesis.throttle is not None or (
         kinesis.faults is not None and kinesis.faults.is_partial
     )
 
 
 def _admitted(request: _Request, shard: Shard, members: Sequence[int]) -> Sequence[int]:
-    """Return the members that may be stored; note why others may not."""
+    """Return the positions of the records that may be stored; save the reasons why the others may not."""
     data, keys, _ = request.entries
     sizes = {i: entry_bytes(data[i], keys[i]) for i in members}
     refused = refusals(request.kinesis, request.stream, shard, sizes, request.now_ms)
@@ -166,7 +169,7 @@ def _count(request: _Request, operation: str, data_bytes: int) -> None:
 
 
 def _escaped(keys: Sequence[str]) -> Sequence[str] | None:
-    """Return keys as they stand between the quotes of JSON strings; None when they look the same."""
+    """Return the keys with JSON's escapes, or None when no key needs any."""
     joined = "".join(keys)
     if len(quote(joined)) == len(joined) + 2:
         return None
@@ -198,7 +201,7 @@ def _by_shard(
 def _in_turn(
     stream: Stream, opened: Sequence[Shard], members: Sequence[int]
 ) -> list[tuple[Shard, Sequence[int]]]:
-    """Spread records evenly, whatever their keys. Two puts at the same time may begin with the same shard."""
+    """Spread records evenly, whatever their keys. Two simultaneous puts may start with the same shard."""
     count = len(opened)
     first = stream.turn % count
     stream.turn = first + len(members)
@@ -207,19 +210,19 @@ def _in_turn(
 
 
 def _append(request: _Request, shard: Shard, members: Sequence[int]) -> int:
-    """Append the entries of one shard and note where they went; return their bytes."""
+    """Append the entries of one shard, save their sequence numbers, and return their size in bytes."""
     log = shard.log
     assert log is not None
     kinesis, stream, placed = request.kinesis, request.stream, request.placed
     data, keys, _ = request.entries
     escaped = request.escaped
     if len(members) == 1:
-        # Of many shards most get one record of a request, or two.
+        # With many shards, most of them get only one or two records of a request.
         at = members[0]
         data, keys = (data[at],), (keys[at],)
         escaped = escaped and (escaped[at],)
     elif len(members) < len(keys):
-        # One more than needed, and cut off: of one position alone, itemgetter gives no tuple.
+        # Ask for one more and cut it off: with a single position, itemgetter does not return a tuple.
         pick = itemgetter(*members, members[0])
         data, keys = pick(data)[:-1], pick(keys)[:-1]
         escaped = escaped and pick(escaped)[:-1]
@@ -241,7 +244,7 @@ def _append(request: _Request, shard: Shard, members: Sequence[int]) -> int:
         stream.counters.note("IncomingRecords", len(numbers), shard=shard_id)
     if kinesis.flusher is not None:
         wait = kinesis.flusher.sync(log)
-        # Readers see a record when it is as durable as its acknowledgement says.
+        # Readers see a record only once it is as durable as the response promises.
         wait.add_done_callback(lambda _: kinesis.wake(stream))
         placed.waits.append(wait)
     return data_bytes

@@ -1,4 +1,4 @@
-"""Reads a shard's log as far as readers may see it, and counts the read. Every way to read shares this."""
+"""Reads the records of a shard that readers may see, and counts the read. All readers use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.store.shard_log import ShardLog
 
 
 class Reading(NamedTuple):
-    """The result of one read. `at_end`: the shard is closed, and no record follows."""
+    """The result of one read. `at_end` is true when the shard is closed and no record follows."""
 
     batch: Batch
     behind_ms: int
@@ -19,7 +19,7 @@ class Reading(NamedTuple):
 
 
 def read(log: ShardLog, index: int, max_records: int, max_bytes: int) -> Batch:
-    """Read the records that readers may see: with `durability=fsync`, only those on the disk."""
+    """Read the records that readers may see. With `durability=fsync` these are the ones already synced to disk."""
     if log.synced_index is not None:
         left = log.synced_index - max(index, log.first_index)
         max_records = min(max_records, max(0, left))
@@ -36,10 +36,10 @@ def read_and_count(
     clock: Clock,
     started_ms: int,
 ) -> Reading:
-    """Read a shard's log, and count the read for CloudWatch; it began at `started_ms`. Raises LogDamaged."""
+    """Read a shard's log and count the read, which started at `started_ms`, for CloudWatch. Raises LogDamaged."""
     log = shard.log
     assert log is not None
-    # Before the read: a shard that is closed meanwhile may have records that this read does not see.
+    # Ask before the read: a shard that closes during the read may have records that the read misses.
     closed = log.closed
     batch = read(log, index, max_records, max_bytes)
     behind_ms = 0

@@ -1,4 +1,4 @@
-"""How Lambda and Firehose read streams: `StreamReader` straight from the shard logs, without requests."""
+"""Lets Lambda and Firehose read streams: `KinesisReader` reads the shard logs directly, without requests."""
 
 from __future__ import annotations
 
@@ -145,14 +145,14 @@ def _index(shard: Shard, log: ShardLog, position: Position) -> int:
 def _index_of(shard: Shard, log: ShardLog, number: str) -> int:
     parsed = sequence.parse(number)
     if parsed.base != shard.base:
-        # A checkpoint of a deleted stream of this name: every record of this one is new to its reader.
+        # The checkpoint is from a deleted stream with the same name: all records of this stream are new to the reader.
         return log.first_index - 1
     return parsed.index
 
 
 def _records(payload: bytes | memoryview) -> list[StreamRecord]:
     found = _decode(b"".join((b"[", payload, b"]")))
-    # A payload is of one put, whose records arrived together.
+    # The records of a payload arrived together, in one put.
     at_ms = round(found[0].ApproximateArrivalTimestamp * 1000)
     return [
         StreamRecord(stored.SequenceNumber, stored.PartitionKey, stored.Data, at_ms)

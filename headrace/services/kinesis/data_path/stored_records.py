@@ -1,7 +1,7 @@
-"""Records as the log has them, laid into the body of an answer or event: JSON as it is stored, or CBOR.
+"""Turns records from a shard log into the body of a response or an event: JSON as it is stored, or CBOR.
 
-CBOR (RFC 8949) has AWS's milliseconds under tag 1, as the SDK for Java reads it. Bytes are laid together, and no
-objects encoded one by one.
+In CBOR (RFC 8949), timestamps are milliseconds under tag 1, which the SDK for Java expects from AWS. The CBOR is joined
+from bytes instead of encoded object by object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder(list[_Stored]).decode
 
 
 def item_head(kind: int, length: int) -> bytes:
-    """Return the start of an item of `length`, of a major type given as its first byte."""
+    """Return the CBOR head of an item of `length`; `major` is the first byte of its major type."""
     if length < 24:
         return bytes((kind + length,))
     if length < 1 << 8:
@@ -41,7 +41,7 @@ def item_head(kind: int, length: int) -> bytes:
 
 _TEXT_HEADS = [item_head(TEXT, length) for length in range(256)]
 _BYTES_HEADS = [item_head(BYTES, length) for length in range(4096)]
-# A sequence number has 56 digits, always.
+# A sequence number always has 56 digits.
 _NUMBER = cbor2.dumps("SequenceNumber") + item_head(TEXT, 56)
 _ARRIVAL = cbor2.dumps("ApproximateArrivalTimestamp")
 _DATA = cbor2.dumps("Data")
@@ -50,8 +50,8 @@ _ENCRYPTION = cbor2.dumps("EncryptionType")
 
 
 def json_answer(payloads: Sequence[bytes | memoryview], rest: bytes) -> bytes:
-    """Return a JSON object of the records of `payloads` and of `rest`: its other members, and the closing brace."""
-    # One join: a second would copy ten mebibytes once more.
+    """Return a JSON object with the records of `payloads`. `rest` is its other members and the closing brace."""
+    # Join only once: a second join could copy ten mebibytes again.
     parts: list[bytes | memoryview] = [frame.SEPARATOR] * (2 * len(payloads) or 1)
     parts[1::2] = payloads
     parts[0] = b'{"Records":['
@@ -60,13 +60,13 @@ def json_answer(payloads: Sequence[bytes | memoryview], rest: bytes) -> bytes:
 
 
 def cbor_answer(payloads: Sequence[bytes | memoryview], rest: Mapping[str, object]) -> bytes:
-    """Return a CBOR map of the records of `payloads` and of the members `rest`."""
+    """Return a CBOR map with the records of `payloads` and the members in `rest`."""
     parts: list[bytes] = []
     count = 0
     for payload in payloads:
         stored = _decode(b"".join((b"[", payload, b"]")))
         count += len(stored)
-        # A payload is a batch, and all records of a batch have the same arrival and encryption.
+        # A payload is a batch; all records of a batch have the same arrival time and encryption type.
         arrival_ms = round(stored[0].ApproximateArrivalTimestamp * 1000)
         arrival = _ARRIVAL + cbor2.dumps(cbor2.CBORTag(1, arrival_ms)) + _DATA
         encryption = stored[0].EncryptionType
@@ -77,7 +77,7 @@ def cbor_answer(payloads: Sequence[bytes | memoryview], rest: Mapping[str, objec
 
 
 def _records(stored: list[_Stored], arrival: bytes, encryption: str | None) -> bytes:
-    """Return the records of a batch: columns laid into one list, and that joined once."""
+    """Return the CBOR of a batch's records: its columns are interleaved in one list, which is joined once."""
     data = [record.Data for record in stored]
     keys = [record.PartitionKey.encode() for record in stored]
     last = b"" if encryption is None else _ENCRYPTION + cbor2.dumps(encryption)

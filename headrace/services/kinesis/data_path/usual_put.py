@@ -1,7 +1,7 @@
-"""Puts the records of a request as SDKs send it; what is unusual about it, or refused, is left to its action.
+"""Puts the records of requests in the form that SDKs send; other requests, and refusals, are left to the action.
 
-`put_usual` puts any number of records; `put_one` is shorter, for one record and a stream without throttling, faults or
-metrics of shards.
+`put_usual` puts any number of records. `put_one` is a shorter path for one record and a stream without throttling,
+faults and shard-level metrics.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from headrace.store.shard_log import LogClosed, LogFull
 
 
 class UsualPut(NamedTuple):
-    """A PutRecord or PutRecords request of the usual form, decoded and not yet checked against the limits.
+    """A PutRecord or PutRecords request in the form that SDKs send, decoded but not yet checked against the limits.
 
-    `data` is base64 text, padded; `explicit_hash_keys` may be empty when no record has one. `longest_bytes` bounds
-    the data of every record, `most_bytes` the data and keys together (0 when they have no common limit).
+    `data` is padded base64 text; `explicit_hash_keys` may be empty when no record has one. No record's data is longer
+    than `longest_bytes`; data and keys together are at most `most_bytes` (0 when they have no common limit).
     """
 
     stream_name: str | None
@@ -50,7 +50,7 @@ class UsualPut(NamedTuple):
 def put_usual(
     kinesis: Kinesis, request: UsualPut, call: Call, operation: str
 ) -> tuple[Stream, Placed] | None:
-    """Put the records of a usual request; None, and nothing done, when it must go through its action."""
+    """Put the records of a request. Returns None, having done nothing, when the action must handle the request."""
     stream = _usual_stream(kinesis, request.stream_name, request.stream_arn, call)
     if stream is None or request.longest_bytes > stream.max_record_bytes:
         return None
@@ -76,7 +76,7 @@ def put_usual(
 
 
 def _usual_stream(kinesis: Kinesis, name: str | None, arn: str | None, call: Call) -> Stream | None:
-    """Return the stream that a request names; None when there is none, or its action must look closer."""
+    """Return the stream that a request names, or None when the action must find it or report an error."""
     if arn is not None:
         stream = kinesis.find_arn(arn)
         if stream is not None and name not in (None, stream.name):
@@ -103,9 +103,9 @@ def put_one(
 ) -> tuple[Stream, str, str] | None:
     """Append a record and return (its stream, its shard's id, its sequence number).
 
-    It stores and counts as `put_many` does, without columns and groups. It returns None when `put_many` or the action
-    must take the record; then nothing is stored or counted. `data` is base64 text, padded. What the answer must wait
-    for is added to the call's waits.
+    It does the same as `put_many`, without columns and groups. It returns None, having stored and counted nothing, when
+    `put_many` or the action must handle the record. `data` is padded base64 text. The futures that the response must
+    wait for are added to `call.waits`.
     """
     stream, size = _usual_stream(kinesis, stream_name, stream_arn, call), len(data)
     if stream is None or size * 3 // 4 > stream.max_record_bytes:
@@ -124,13 +124,13 @@ def put_one(
     try:
         numbers = shard.log.append_columns((data,), keys, data_bytes, call.now_ms, tail)
     except (LogClosed, LogFull):
-        # Split meanwhile, or the disk is full: `put_many` goes on from there, or says so.
+        # The shard was split meanwhile, or the disk is full: `put_many` finds the child shard or reports the error.
         return None
     if kinesis.flusher is None:
         _finish_one(kinesis, stream, data_bytes, call.now_ms)
     else:
         wait = kinesis.flusher.sync(shard.log)
-        # Readers see a record when it is as durable as its acknowledgement says; its latency ends there too.
+        # Readers see the record, and its latency ends, only once it is as durable as the response promises.
         wait.add_done_callback(lambda _: _finish_one(kinesis, stream, data_bytes, call.now_ms))
         call.waits.append(wait)
     return stream, shard.shard_id, numbers[0]
@@ -143,5 +143,5 @@ def _finish_one(kinesis: Kinesis, stream: Stream, data_bytes: int, now_ms: int) 
 
 
 def _takes_one(kinesis: Kinesis, stream: Stream) -> bool:
-    """Whether a put to the stream is nothing but an append."""
+    """Whether a put to the stream needs no more than an append to one shard."""
     return not (may_refuse(kinesis) or stream.distribution == "AUTO" or stream.enhanced_metrics)

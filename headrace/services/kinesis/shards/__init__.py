@@ -1,1 +1,1 @@
-"""The shards of a stream: splitting and merging them, growth with traffic, and retention."""
+"""The shards of a stream: splits and merges, the growth of on-demand streams, and retention."""

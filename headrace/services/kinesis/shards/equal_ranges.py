@@ -1,4 +1,4 @@
-"""The splits and merges that give a stream a number of equal shards."""
+"""Plans the splits and merges that lead to a given number of equal shards."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from headrace.services.kinesis.shards.reshard import ReshardStep
 
 Range = tuple[int, int]
 
-# Boundaries that differ only by rounding are the same: no shard is split off for a few hash keys.
+# Boundaries closer than this differ only by rounding and count as one: no shard is made for a few hash keys.
 _SAME_BOUNDARY = HASH_KEYS >> 24
 
 
 def plan_equal_ranges(ranges: list[Range], target: int) -> list[ReshardStep]:
     """Return steps (ranges to close, ranges to open) that lead to `target` equal ranges.
 
-    From the lowest hash key on: a range is split in two at each target boundary inside it, and what lies in one
-    target range is merged, two neighbours at a time, as soon as it is there. So every child has one parent, or two
-    adjacent ones: consumers rely on that. Observed of four shards made three: shards 6, 9 and 10 are open
-    (risingwavelabs/risingwave#9961).
+    It goes through the ranges from the lowest hash key up. It splits a range at each target boundary inside it, and
+    merges the pieces of one target range with their neighbour as soon as both exist. So every child has one parent or
+    two adjacent parents, and consumers rely on that. Observed: when four shards become three, shards 6, 9 and 10 are
+    open (risingwavelabs/risingwave#9961).
     """
     cuts = _cuts([start for start, _ in ranges], target)
     steps: list[ReshardStep] = []
@@ -38,11 +38,13 @@ def plan_equal_ranges(ranges: list[Range], target: int) -> list[ReshardStep]:
 def plan_shard_count(ranges: list[Range], target: int) -> list[ReshardStep]:
     """Return the steps of UpdateShardCount.
 
-    AWS documents targets of 25, 50, 75, 100 percent more or less apart from all others, which "might take longer"
-    (API_UpdateShardCount). This explains all that was observed: four shards made three leave 11 in all, the open ones
-    equal (risingwavelabs/risingwave#9961), four made five 15; ten made thirteen leave 37 and five made three 7, which
-    no equal ranges can (moto's tests of UpdateShardCount): there all shards are halved, if more are asked for, and then
-    neighbours merged until there are so many. That the percentage decides is assumed.
+    AWS recommends targets that are multiples of 25 percent of the present number; others "might take longer"
+    (API_UpdateShardCount). A target that is such a multiple gets equal ranges. For any other target, all shards are
+    halved if the target is larger, and then neighbours are merged until the target is reached.
+
+    Observed: four shards become three with 11 shards in all and equal open shards (risingwavelabs/risingwave#9961);
+    four become five with 15; ten become thirteen with 37; five become three with 7 (moto's tests of UpdateShardCount).
+    The last two are impossible with equal ranges. That the percentage decides is assumed.
     """
     if target * 4 % len(ranges) == 0:
         return plan_equal_ranges(ranges, target)
@@ -66,7 +68,7 @@ def _halves(whole: Range) -> list[Range]:
 
 
 def _cuts(known: list[int], target: int) -> list[int]:
-    """Return where target ranges begin, the first excepted: at a boundary that is known, where one is close enough."""
+    """Return where the target ranges after the first begin. A known boundary is used if it is close enough."""
     cuts: list[int] = []
     for i in range(1, target):
         wanted = i * (HASH_KEYS // target)
@@ -76,7 +78,7 @@ def _cuts(known: list[int], target: int) -> list[int]:
 
 
 def _merge(steps: list[ReshardStep], merged: Range | None, piece: Range) -> Range:
-    """Merge a piece with what stands before it in its target range, and return the whole."""
+    """Merge a piece with the merged pieces before it in its target range, if any, and return the result."""
     if merged is None:
         return piece
     whole = (merged[0], piece[1])

@@ -1,8 +1,8 @@
-"""The growth of on-demand streams with their traffic.
+"""Adds shards to on-demand streams as their traffic grows.
 
-Documented: a stream begins with 4 MiB/s of writes and takes up to twice the highest throughput of the last 30 days,
-up to the account's quota; traffic that more than doubles within 15 minutes may be throttled. Assumed: the throughput
-is that of whole minutes, in bytes or in records, whichever needs more shards; the shards that took the most records
+Documented: a stream starts with 4 MiB/s of writes and accepts up to twice the highest throughput of the last 30 days,
+up to the account's quota; traffic that more than doubles within 15 minutes may be throttled. Assumed: throughput is
+measured over whole minutes, in bytes or in records, whichever needs more shards; the shards that took the most records
 in the last minute are split in the middle; a stream doubles at most every 15 minutes, and never shrinks.
 """
 
@@ -27,22 +27,22 @@ SHARD_RECORDS_PER_S: Final = 1000
 
 
 class Growth:
-    """Splits the shards of on-demand streams, by the traffic of each minute. One thread at a time."""
+    """Splits shards of on-demand streams according to each minute's traffic. Only one thread may use it at a time."""
 
     def __init__(self, kinesis: Kinesis) -> None:
         self._kinesis = kinesis
         self._grown_ms: dict[str, int] = {}
-        # By stream and open shard: the index of the next record, a minute ago.
+        # By stream id and shard number: the index that the next record had a minute ago.
         self._seen: dict[str, dict[int, int]] = {}
 
     def forget_deleted(self) -> None:
-        """Drop the notes on streams that were deleted."""
+        """Drop the data about streams that were deleted."""
         present = self._kinesis.by_id
         self._grown_ms = {i: at for i, at in self._grown_ms.items() if i in present}
         self._seen = {i: seen for i, seen in self._seen.items() if i in present}
 
     def note_minute(self, stream: Stream, arrived_bytes: int, records: int, now_ms: int) -> None:
-        """Note the traffic of a stream in a minute, and split shards when it may need more."""
+        """Record a stream's traffic in the last minute, and split shards if the stream needs more of them."""
         if stream.mode != "ON_DEMAND":
             self._grown_ms.pop(stream.stream_id, None)
             self._seen.pop(stream.stream_id, None)
@@ -95,7 +95,7 @@ class Growth:
 
 
 def wanted_shards(stream: Stream, now_ms: int) -> int:
-    """Return how many shards an on-demand stream may need: twice its peak, within its bounds."""
+    """Return how many shards an on-demand stream needs for twice its peak traffic, within its minimum and maximum."""
     day = now_ms // DAY_MS
     peaks = [peak for d, peak in stream.daily_peaks.items() if day - int(d) < PEAK_DAYS]
     least = max(ON_DEMAND_SHARDS, stream.warm_throughput_mibps or 0)

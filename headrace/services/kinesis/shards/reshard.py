@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 
-# The shards to close (or their ranges), and the ranges to open in their place.
+# The shards to close (or their hash key ranges), and the ranges of the shards that replace them.
 ReshardStep = tuple[Sequence[Shard | tuple[int, int]], Sequence[tuple[int, int]]]
 
 
 def reshard(kinesis: Kinesis, stream: Stream, steps: Sequence[ReshardStep], now_ms: int) -> None:
-    """Close shards and open their children: all of them, or, after a kill, none.
+    """Close shards and open their children: all of them, or none if the process is killed.
 
     Each step names open shards (by shard or by range, children of earlier steps included) and the
     ranges that replace them. The caller holds the service's `lock`.
@@ -48,7 +48,7 @@ def _child(number: int, start: int, end: int, parents: Sequence[Shard], now_ms: 
         starting_hash_key=start,
         ending_hash_key=end,
         created_ms=now_ms,
-        # Later than every parent's second: children's sequence numbers are above theirs.
+        # Later than every parent's creation time, so that the children's sequence numbers are above the parents'.
         created_s=max(now_ms // 1000, *(p.created_s + 1 for p in parents)),
         parent=parents[0].shard_id,
         adjacent_parent=parents[1].shard_id if len(parents) > 1 else None,
@@ -58,7 +58,7 @@ def _child(number: int, start: int, end: int, parents: Sequence[Shard], now_ms: 
 def _replace(
     kinesis: Kinesis, stream: Stream, closing: list[Shard], children: list[Shard], now_ms: int
 ) -> None:
-    """Store a reshard in one write while the closing shards take no appends, then show it."""
+    """Store a reshard in one write while the closing shards take no appends, then let requests see it."""
     with contextlib.ExitStack() as held:
         for shard in closing:
             assert shard.log is not None

@@ -1,4 +1,4 @@
-"""Retention: deleting the segments of logs whose records are all older than the stream's retention period."""
+"""Retention: deletes the log segments whose records are all older than the stream's retention period."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Retention:
             horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
             for shard in stream.shards:
                 if shard.log is not None:
-                    # A segment spans an hour of a day's retention, a fortnight of a year's: few files either way.
+                    # A segment spans an hour with a day's retention, a fortnight with a year's: always few files.
                     shard.log.roll_after_ms = stream.retention_hours * MS_PER_HOUR // SEGMENTS_KEPT
                     shard.log.trim(horizon_ms)
             self._forget_empty_shards(stream, horizon_ms)

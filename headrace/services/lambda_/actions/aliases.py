@@ -53,7 +53,7 @@ def _asked_weights(request: CreateAliasInput | UpdateAliasInput) -> dict[str, fl
 
 
 def _weights(function: Function, version: str, asked: Mapping[str, float]) -> dict[str, float]:
-    """Return the weights of an alias's other versions. Raises AwsError for those that AWS refuses."""
+    """Return the weights of the additional versions of an alias. Raises AwsError for weights that AWS refuses."""
     weights = dict(asked)
     if len(weights) > 1:
         raise invalid_parameter(
@@ -76,7 +76,7 @@ def _weights(function: Function, version: str, asked: Mapping[str, float]) -> di
 
 @operation("CreateAlias")
 def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> AliasConfiguration:
-    """Name a version."""
+    """Create an alias of a version."""
     name, version = request["Name"], request["FunctionVersion"]
     ref = unqualified(reference(call, request))
     if lambda_.functions.find(ref) is None:
@@ -97,7 +97,7 @@ def create_alias(lambda_: Lambda, call: Call, request: CreateAliasInput) -> Alia
 
 @operation("UpdateAlias")
 def update_alias(lambda_: Lambda, call: Call, request: UpdateAliasInput) -> AliasConfiguration:
-    """Point an alias elsewhere; its provisioned concurrency goes along."""
+    """Change an alias. Its provisioned concurrency moves to the new version."""
     ref = unqualified(reference(call, request))
     with lambda_.functions.changing(ref) as function:
         alias = _find(function, request["Name"], "Alias not found")
@@ -125,7 +125,7 @@ def get_alias(lambda_: Lambda, call: Call, request: GetAliasInput) -> AliasConfi
 
 @operation("DeleteAlias")
 def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None:
-    """Remove an alias; a missing one is no error, as on AWS."""
+    """Remove an alias. As on AWS, a missing alias is not an error."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.aliases.pop(request["Name"], None)
         function.forget_alias(request["Name"])
@@ -133,7 +133,7 @@ def delete_alias(lambda_: Lambda, call: Call, request: DeleteAliasInput) -> None
 
 @operation("ListAliases")
 def list_aliases(lambda_: Lambda, call: Call, request: ListAliasesInput) -> ListAliasesOutput:
-    """Return a function's aliases by name, or those of one version."""
+    """Return the aliases of a function or of one version, sorted by name."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     version = request.get("FunctionVersion")
     aliases = [

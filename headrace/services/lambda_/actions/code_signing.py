@@ -1,4 +1,4 @@
-"""Create-, Update-, Get-, Delete- and ListCodeSigningConfig(s), and which functions have one."""
+"""The operations on code signing configurations, and on the configuration of a function."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def get_code_signing_config(
 def delete_code_signing_config(
     lambda_: Lambda, call: Call, request: DeleteCodeSigningConfigInput
 ) -> None:
-    """Remove a configuration that no function has."""
+    """Remove a configuration that no function uses."""
     arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
     if _functions_of(lambda_, call, arn):
         raise conflict(f"The code signing configuration {arn} is used by functions.")
@@ -94,7 +94,7 @@ def _functions_of(lambda_: Lambda, call: Call, arn: str) -> list[str]:
 def list_functions_by_code_signing_config(
     lambda_: Lambda, call: Call, request: ListFunctionsByCodeSigningConfigInput
 ) -> ListFunctionsByCodeSigningConfigOutput:
-    """Return the ARNs of the functions that have a configuration."""
+    """Return the ARNs of the functions that use a configuration."""
     arn = str(lambda_.signing.get(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
     return page(_functions_of(lambda_, call, arn), request, "FunctionArns")
 
@@ -103,7 +103,7 @@ def list_functions_by_code_signing_config(
 def put_function_code_signing_config(
     lambda_: Lambda, call: Call, request: PutFunctionCodeSigningConfigInput
 ) -> PutFunctionCodeSigningConfigOutput:
-    """Give a function a configuration; it is for code that comes from now on."""
+    """Set the configuration of a function. It applies to code that is deployed from now on."""
     arn = str(lambda_.signing.attached(request["CodeSigningConfigArn"])["CodeSigningConfigArn"])
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.settings[CODE_SIGNING] = arn
@@ -114,7 +114,7 @@ def put_function_code_signing_config(
 def get_function_code_signing_config(
     lambda_: Lambda, call: Call, request: GetFunctionCodeSigningConfigInput
 ) -> GetFunctionCodeSigningConfigOutput:
-    """Return the configuration of a function, nothing when it has none."""
+    """Return the configuration of a function, or no ARN when it has none."""
     function = lambda_.functions.get(reference(call, request))
     arn = function.settings.get(CODE_SIGNING)
     answer = {} if arn is None else {"CodeSigningConfigArn": arn, "FunctionName": function.name}
@@ -125,6 +125,6 @@ def get_function_code_signing_config(
 def delete_function_code_signing_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionCodeSigningConfigInput
 ) -> None:
-    """Take a function's configuration away; a missing one is no error."""
+    """Remove a function's configuration. A missing configuration is not an error."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.settings.pop(CODE_SIGNING, None)

@@ -1,4 +1,4 @@
-"""What several actions share: functions' names, revisions, publishing, lists in pages."""
+"""Functions that several actions share: names of functions, revisions, publishing versions, pages of lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FUNCTIONS_ONLY = (
     "This operation is permitted on Lambda functions only. Aliases and versions do not support this operation. "
     "Please specify either a function name or an unqualified function ARN."
 )
-# What lists of functions and versions leave out of each.
+# The members that lists of functions and versions leave out.
 _BEING_CREATED, _CREATING = "The function is being created.", "Creating"
 _NOT_LISTED = ("State", "LastUpdateStatus", "RuntimeVersionConfig")
 
@@ -43,7 +43,7 @@ class AsksPage(TypedDict):
 
 
 def reference(call: Call, request: NamesFunction) -> FunctionRef:
-    """Return the function that a request names, with its Qualifier. Raises AwsError for one of another region."""
+    """Return the function that a request names, with its Qualifier. Raises AwsError if it is in another region."""
     ref = parse_function(
         request["FunctionName"],
         account=call.account,
@@ -55,22 +55,22 @@ def reference(call: Call, request: NamesFunction) -> FunctionRef:
 
 
 def unqualified(ref: FunctionRef) -> FunctionRef:
-    """Return the function without `$LATEST`. Raises AwsError for any other qualifier."""
+    """Return the function without a qualifier. Raises AwsError for any qualifier other than `$LATEST`."""
     if ref.qualifier not in (None, LATEST):
         raise invalid_parameter(FUNCTIONS_ONLY)
     return replace(ref, qualifier=None)
 
 
 def check_revision(version: Version, wanted: str | None) -> None:
-    """Refuse a change that was meant for an older revision. Raises AwsError."""
+    """Refuse a change whose RevisionId is that of an older revision. Raises AwsError."""
     if wanted and wanted != version.config["RevisionId"]:
         raise precondition_failed()
 
 
 def check_settled(function: Function, call: Call) -> None:
-    """Refuse a change while the one before is in progress. Raises AwsError.
+    """Refuse a change while an earlier change is in progress. Raises AwsError.
 
-    What headrace itself asks for, such as CloudFormation, brings no headers and need not wait.
+    Calls from inside headrace, such as CloudFormation's, have no headers and need not wait.
     """
     if function.latest.is_changing(call.now_ms) and call.headers:
         raise update_in_progress(function.ref.arn)
@@ -79,9 +79,9 @@ def check_settled(function: Function, call: Call) -> None:
 def publish(
     function: Function, *, ids: Ids, description: str | None = None
 ) -> tuple[Version, bool]:
-    """Freeze `$LATEST` under the next number; return the version, and whether it is a new one.
+    """Publish `$LATEST` under the next number. Return the version, and whether it is new.
 
-    Nothing is new when neither code nor configuration, the description included, has changed since the last.
+    If code, configuration and description have not changed since the last version, return that one.
     """
     latest = function.latest
     published = function.published()
@@ -114,13 +114,13 @@ def page(items: Sequence[Any], request: AsksPage, member: str, *, most: int = _M
     """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.
 
     Args:
-        items: all of them.
-        request: its Marker and MaxItems are read.
-        member: the answer's member that holds the page.
-        most: how many items a page has at most.
+        items: all items of the list.
+        request: the request, whose Marker and MaxItems are used.
+        member: the response's member that holds the page.
+        most: the largest number of items in a page.
 
     Raises:
-        AwsError: headrace has not made the Marker.
+        AwsError: the Marker is not one that headrace returned.
     """
     wanted = min(request.get("MaxItems") or most, most)
     try:
@@ -131,7 +131,7 @@ def page(items: Sequence[Any], request: AsksPage, member: str, *, most: int = _M
 
 
 def configuration_of(version: Version, now_ms: int | None = None) -> FunctionConfiguration:
-    """Return a version's configuration as operations answer with it; without `now_ms`, as its change ends."""
+    """Return a version's configuration for a response; without `now_ms`, in its state after the current change."""
     config = dict(version.config)
     transition = version.transition
     if transition is None or (now_ms is not None and not version.is_changing(now_ms)):
@@ -150,13 +150,13 @@ def configuration_of(version: Version, now_ms: int | None = None) -> FunctionCon
 
 
 def listed(version: Version, arn: str) -> FunctionConfiguration:
-    """Return a version as lists show it."""
+    """Return a version in the form of lists."""
     config = {name: value for name, value in version.config.items() if name not in _NOT_LISTED}
     return cast("FunctionConfiguration", {**config, "FunctionArn": arn})
 
 
 def qualified_config(function: Function, ref: FunctionRef, now_ms: int) -> FunctionConfiguration:
-    """Return the configuration of the version that `ref` means, with the ARN of `ref`."""
+    """Return the configuration of the version that `ref` names, with the ARN of `ref`."""
     config = configuration_of(function.resolve(ref.qualifier), now_ms)
     if ref.qualifier is not None:
         config["FunctionArn"] = ref.qualified_arn

@@ -22,7 +22,7 @@ from headrace.services.lambda_.names import LATEST
 def put_function_concurrency(
     lambda_: Lambda, call: Call, request: PutFunctionConcurrencyInput
 ) -> Concurrency:
-    """Reserve concurrency for a function; it also limits it. Zero stops the function."""
+    """Reserve concurrency for a function, which also limits the function. Zero stops the function."""
     ref = reference(call, request)
     if ref.qualifier is not None:
         raise invalid_parameter(FUNCTIONS_ONLY)
@@ -53,7 +53,7 @@ def put_function_concurrency(
 def get_function_concurrency(
     lambda_: Lambda, call: Call, request: GetFunctionConcurrencyInput
 ) -> GetFunctionConcurrencyOutput:
-    """Return the reservation, when there is one."""
+    """Return the function's reserved concurrency, if it has any."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     reserved = function.reserved_concurrency
     return {} if reserved is None else {"ReservedConcurrentExecutions": reserved}
@@ -63,6 +63,6 @@ def get_function_concurrency(
 def delete_function_concurrency(
     lambda_: Lambda, call: Call, request: DeleteFunctionConcurrencyInput
 ) -> None:
-    """Give the reservation back."""
+    """Remove the function's reserved concurrency."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.reserved_concurrency = None

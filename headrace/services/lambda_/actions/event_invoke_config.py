@@ -1,4 +1,4 @@
-"""Put-, Get-, Update-, Delete- and ListFunctionEventInvokeConfig(s): how asynchronous invocations are retried."""
+"""Put-, Get-, Update-, Delete- and ListFunctionEventInvokeConfig(s): retries and destinations of asynchronous calls."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
 
 
 def _side(config: DestinationConfig, side: str) -> str:
-    """Return one side of a DestinationConfig in AWS's words."""
+    """Return one side of a DestinationConfig in the form of AWS's error message."""
     name = side[0].lower() + side[1:]
     given = config.get(side)
     if given is None:
@@ -99,7 +99,7 @@ def _is_function(lambda_: Lambda, arn: str) -> bool:
 def _store(
     lambda_: Lambda, call: Call, request: _Writes, *, keep: bool
 ) -> FunctionEventInvokeConfig:
-    """Store a configuration; `keep` leaves the members that the request does not name as they are."""
+    """Store a configuration. With `keep`, members that the request does not name keep their values."""
     ref = reference(call, request)
     _check(lambda_, ref, request)
     if not _is_function(lambda_, ref.qualified_arn):

@@ -42,7 +42,7 @@ def _function_arn(lambda_: Lambda, ref: FunctionRef) -> str:
 
 
 def _starting_timestamp_ms(request: CreateEventSourceMappingInput, source: Arn) -> int | None:
-    """Return the time of StartingPosition AT_TIMESTAMP, else None. Raises AwsError."""
+    """Return the time of StartingPosition AT_TIMESTAMP, or None for other positions. Raises AwsError."""
     start = request.get("StartingPosition")
     if start is None:
         raise invalid_parameter(
@@ -93,7 +93,7 @@ def _refuse_second(lambda_: Lambda, call: Call, new: Mapping, function_name: str
 def create_event_source_mapping(
     lambda_: Lambda, call: Call, request: CreateEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
-    """Map a stream or a queue to a function; records put after this returns are seen."""
+    """Map a stream or a queue to a function. The function gets every record that is put after this returns."""
     source_arn = request.get("EventSourceArn") or ""
     source = check_source(source_arn)
     members = settable(request)
@@ -129,7 +129,7 @@ def create_event_source_mapping(
 
 
 def _check_visibility(lambda_: Lambda, mapping: Mapping) -> None:
-    """Refuse a queue that is not there, or that would show a message again while the function runs."""
+    """Refuse a missing queue, and a queue whose visibility timeout is shorter than the function's timeout."""
     try:
         visibility_s = lambda_.mappings.visibility_timeout_s(mapping.stream_arn)
     except LookupError:
@@ -149,7 +149,7 @@ def _check_visibility(lambda_: Lambda, mapping: Mapping) -> None:
 def update_event_source_mapping(
     lambda_: Lambda, call: Call, request: UpdateEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
-    """Change a mapping; it goes on from its checkpoints."""
+    """Change a mapping. It continues from its checkpoints."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
     members = {**mapping.members, **settable(request)}
     check_settings(check_source(mapping.stream_arn), members, request)
@@ -179,7 +179,7 @@ def get_event_source_mapping(
 def delete_event_source_mapping(
     lambda_: Lambda, call: Call, request: DeleteEventSourceMappingInput
 ) -> EventSourceMappingConfiguration:
-    """Stop and forget a mapping."""
+    """Stop a mapping and delete it."""
     mapping = lambda_.mappings.get(call.account, call.region, request["UUID"])
     lambda_.mappings.delete(mapping)
     return mapping.output("Deleting")
@@ -189,7 +189,7 @@ def delete_event_source_mapping(
 def list_event_source_mappings(
     lambda_: Lambda, call: Call, request: ListEventSourceMappingsInput
 ) -> ListEventSourceMappingsOutput:
-    """Return the mappings: all, or those of a function or an event source."""
+    """Return all mappings, or those of a function or an event source."""
     found = lambda_.mappings.all(call.account, call.region)
     source_arn = request.get("EventSourceArn")
     if source_arn:

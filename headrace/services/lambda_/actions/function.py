@@ -29,9 +29,9 @@ from headrace.services.lambda_.state import Function
 
 
 def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
-    """Refuse code that is too large together with its layers. Raises AwsError."""
+    """Refuse code that exceeds the size limit together with its layers. Raises AwsError."""
     if not layers:
-        return  # the package alone was looked at when it was unpacked
+        return  # the size of the package alone was checked during unpacking
     total_bytes = sum(lambda_.code.unzipped_bytes(each) for each in (digest, *layers))
     if total_bytes >= UNZIPPED_BYTES:
         raise invalid_parameter(
@@ -44,7 +44,7 @@ def _check_size(lambda_: Lambda, digest: str, layers: list[str]) -> None:
 def create_function(
     lambda_: Lambda, call: Call, request: CreateFunctionInput
 ) -> FunctionConfiguration:
-    """Store a function; it can be invoked when this returns."""
+    """Create a function. It can be invoked when this returns."""
     ref = unqualified(reference(call, request))
     if ref.account != call.account:
         raise other_account()
@@ -81,7 +81,7 @@ def create_function(
 def update_function_code(
     lambda_: Lambda, call: Call, request: UpdateFunctionCodeInput
 ) -> FunctionConfiguration:
-    """Replace `$LATEST`'s code; processes that run the old one end after what they are doing."""
+    """Replace the code of `$LATEST`. Processes with the old code end after their current invocation."""
     ref = unqualified(reference(call, request))
     if request.get("ImageUri"):
         raise invalid_parameter(
@@ -116,7 +116,7 @@ def update_function_code(
 def update_function_configuration(
     lambda_: Lambda, call: Call, request: UpdateFunctionConfigurationInput
 ) -> FunctionConfiguration:
-    """Change `$LATEST`'s configuration; processes with the old one end after what they are doing."""
+    """Change the configuration of `$LATEST`. Processes with the old one end after their current invocation."""
     ref = unqualified(reference(call, request))
     lambda_.permits.check_role(request.get("Role") or "")
     with lambda_.functions.changing(ref) as function:

@@ -1,4 +1,4 @@
-"""GetFunction, GetFunctionConfiguration, ListFunctions, and the small reads that SDKs and tools make."""
+"""GetFunction, GetFunctionConfiguration, ListFunctions, GetAccountSettings, and two minor configurations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from headrace.services.lambda_.state import Function
 
 @operation("GetFunction")
 def get_function(lambda_: Lambda, call: Call, request: GetFunctionInput) -> GetFunctionOutput:
-    """Return a version's configuration and where its package can be downloaded."""
+    """Return a version's configuration and the address of its package."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)
     digest = function.resolve(ref.qualifier).digest
@@ -73,7 +73,7 @@ def get_function_configuration(
 
 @operation("ListFunctions")
 def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> ListFunctionsOutput:
-    """Return the functions by name, or with FunctionVersion=ALL every version of each."""
+    """Return the functions, sorted by name, or all their versions with FunctionVersion=ALL."""
     functions = lambda_.functions.all(call.account, call.region)
     if request.get("FunctionVersion") == "ALL":
         configs = [
@@ -90,7 +90,7 @@ def list_functions(lambda_: Lambda, call: Call, request: ListFunctionsInput) -> 
 def get_account_settings(
     lambda_: Lambda, call: Call, request: GetAccountSettingsInput
 ) -> GetAccountSettingsOutput:
-    """Return AWS's default limits and what is used of them."""
+    """Return AWS's default limits and the account's usage."""
     functions = lambda_.functions.all(call.account, call.region)
     return {
         "AccountLimit": {
@@ -108,7 +108,7 @@ def get_account_settings(
 
 
 def _code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
-    """Return the size of all versions' packages, and of the layers'."""
+    """Return the total size of the packages of all versions and layers."""
     versions = [v for f in functions for v in f.versions.values()]
     return sum(version.config["CodeSize"] for version in versions) + lambda_.layers.size_bytes(
         call.account, call.region
@@ -119,7 +119,7 @@ def _code_bytes(lambda_: Lambda, call: Call, functions: list[Function]) -> int:
 def get_function_recursion_config(
     lambda_: Lambda, call: Call, request: GetFunctionRecursionConfigInput
 ) -> GetFunctionRecursionConfigOutput:
-    """Return what was set; this cloud does not detect loops."""
+    """Return the setting for recursive loops, which has no effect: headrace does not detect loops."""
     function = lambda_.functions.get(unqualified(reference(call, request)))
     return {"RecursiveLoop": function.settings.get("RecursiveLoop", "Terminate")}
 
@@ -128,7 +128,7 @@ def get_function_recursion_config(
 def put_function_recursion_config(
     lambda_: Lambda, call: Call, request: PutFunctionRecursionConfigInput
 ) -> PutFunctionRecursionConfigOutput:
-    """Store how loops are to end; this cloud does not detect them."""
+    """Store the setting for recursive loops, which has no effect: headrace does not detect loops."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         function.settings["RecursiveLoop"] = request["RecursiveLoop"]
     return {"RecursiveLoop": request["RecursiveLoop"]}
@@ -138,7 +138,7 @@ def put_function_recursion_config(
 def get_runtime_management_config(
     lambda_: Lambda, call: Call, request: GetRuntimeManagementConfigInput
 ) -> GetRuntimeManagementConfigOutput:
-    """Return what was set, at first AWS's default."""
+    """Return the setting for runtime updates, or AWS's default."""
     ref = reference(call, request)
     function = lambda_.functions.get(ref)
     function.resolve(ref.qualifier)
@@ -151,7 +151,7 @@ def get_runtime_management_config(
 def put_runtime_management_config(
     lambda_: Lambda, call: Call, request: PutRuntimeManagementConfigInput
 ) -> PutRuntimeManagementConfigOutput:
-    """Store when the runtime is to be updated; this cloud has one version of each."""
+    """Store the setting for runtime updates, which has no effect: headrace has one version of each runtime."""
     ref = reference(call, request)
     kept: dict[str, Any] = {"UpdateRuntimeOn": request["UpdateRuntimeOn"]}
     if "RuntimeVersionArn" in request:

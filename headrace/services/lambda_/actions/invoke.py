@@ -21,7 +21,7 @@ _TYPES = ("RequestResponse", "Event", "DryRun")
 
 @operation("Invoke")
 def invoke(lambda_: Lambda, call: Call, request: InvokeInput) -> InvokeOutput:
-    """Invoke a function in process, through the control plane."""
+    """Answer Invoke for calls inside this process."""
     ref = parse_function(
         request["FunctionName"],
         account=call.account,
@@ -61,7 +61,7 @@ def run(
     request_id: str,
     trace_id: str = "",
 ) -> InvokeResult | None:
-    """Run, queue or only check an invocation; None for the last two.
+    """Run, queue or only check an invocation. Return its result if it ran, otherwise None.
 
     Raises AwsError, FunctionNotFound, FunctionThrottled.
     """

@@ -1,4 +1,4 @@
-"""AddLayerVersionPermission, RemoveLayerVersionPermission, GetLayerVersionPolicy: who else may use a layer version."""
+"""AddLayerVersionPermission, RemoveLayerVersionPermission, GetLayerVersionPolicy: who may use a layer version."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_revision(version: LayerVersion, revision: str | None) -> None:
 def add_layer_version_permission(
     lambda_: Lambda, call: Call, request: AddLayerVersionPermissionInput
 ) -> AddLayerVersionPermissionOutput:
-    """Let others use a version of a layer."""
+    """Let other accounts use a version of a layer."""
     arn = version_arn(call, request["LayerName"], request["VersionNumber"])
     statement = _statement(arn, request)
     revision = lambda_.ids.uuid()
@@ -69,7 +69,7 @@ def add_layer_version_permission(
 def remove_layer_version_permission(
     lambda_: Lambda, call: Call, request: RemoveLayerVersionPermissionInput
 ) -> None:
-    """Take a permission back; functions that use the version keep it."""
+    """Remove a permission. Functions that already use the version keep it."""
     arn = version_arn(call, request["LayerName"], request["VersionNumber"])
 
     def remove(version: LayerVersion) -> None:

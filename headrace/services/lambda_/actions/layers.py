@@ -50,14 +50,14 @@ def _arn(call: Call, name: str) -> str:
 
 
 def version_arn(call: Call, name: str, number: int) -> str:
-    """Return the ARN of a version of the layer with a name or an ARN. Raises AwsError."""
+    """Return the ARN of a version of a layer, which is given by name or ARN. Raises AwsError."""
     if number < 1:
         raise invalid_parameter("Layer Version Cannot be less than 1")
     return f"{_arn(call, name)}:{number}"
 
 
 def _output(lambda_: Lambda, version: LayerVersion) -> GetLayerVersionOutput:
-    """Return a layer version, which Publish- and GetLayerVersion answer with alike."""
+    """Return a layer version in the form of responses to PublishLayerVersion and GetLayerVersion."""
     output = cast(
         "GetLayerVersionOutput",
         {name: value for name, value in version.items() if name not in _PRIVATE},
@@ -79,7 +79,7 @@ def _listed(version: LayerVersion) -> LayerVersionsListItem:
 
 
 def _suits(version: LayerVersion, request: ListLayersInput | ListLayerVersionsInput) -> bool:
-    """Whether a layer version says that it runs with the runtime and on the architecture that are asked for."""
+    """Whether a layer version names the requested runtime and architecture as compatible."""
     runtime, architecture = (
         request.get("CompatibleRuntime"),
         request.get("CompatibleArchitecture"),
@@ -93,7 +93,7 @@ def _suits(version: LayerVersion, request: ListLayersInput | ListLayerVersionsIn
 def publish_layer_version(
     lambda_: Lambda, call: Call, request: PublishLayerVersionInput
 ) -> PublishLayerVersionOutput:
-    """Store a new version of a layer."""
+    """Publish a new version of a layer."""
     package = lambda_.code.add(request["Content"])
     given = {name: value for name, value in request.items() if name in _DESCRIBED}
     arn = _arn(call, request["LayerName"])
@@ -133,13 +133,13 @@ def _get(lambda_: Lambda, arn: str) -> GetLayerVersionOutput:
 
 @operation("DeleteLayerVersion")
 def delete_layer_version(lambda_: Lambda, call: Call, request: DeleteLayerVersionInput) -> None:
-    """Remove one version; a missing one is no error."""
+    """Remove one version. A missing version is not an error."""
     lambda_.layers.delete(version_arn(call, request["LayerName"], request["VersionNumber"]))
 
 
 @operation("ListLayers")
 def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLayersOutput:
-    """Return every layer with its newest version."""
+    """Return every layer with its latest version."""
     layers = [
         {
             "LayerName": version["LayerArn"].rpartition(":")[2],

@@ -1,4 +1,4 @@
-"""AddPermission, RemovePermission, GetPolicy: who may use a function besides its own account."""
+"""AddPermission, RemovePermission, GetPolicy: the resource policy of a function, a version or an alias."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _invalid_principal() -> AwsError:
 
 
 def _check_target(function: Function, ref: FunctionRef) -> None:
-    """Refuse a version or alias that is not there. Raises AwsError."""
+    """Refuse a version or alias that does not exist. Raises AwsError."""
     qualifier = ref.qualifier
     if qualifier is None or qualifier in function.versions or qualifier in function.aliases:
         return
@@ -85,7 +85,7 @@ def _condition(request: AddPermissionInput) -> dict[str, dict[str, str]]:
 
 @operation("AddPermission")
 def add_permission(lambda_: Lambda, call: Call, request: AddPermissionInput) -> AddPermissionOutput:
-    """Add a statement to a function's, version's or alias's policy."""
+    """Add a statement to the policy of a function, version or alias."""
     ref = reference(call, request)
     if ref.qualifier == LATEST:
         raise invalid_parameter("We currently do not support adding policies for $LATEST.")

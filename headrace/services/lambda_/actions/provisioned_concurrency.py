@@ -1,4 +1,4 @@
-"""Put-, Get-, Delete- and ListProvisionedConcurrencyConfig(s): processes that are started before they are needed."""
+"""Put-, Get-, Delete- and ListProvisionedConcurrencyConfig(s): processes that start before the first invocation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headrace.services.lambda_.state import Function
 
 
 def _find(lambda_: Lambda, ref: FunctionRef, *, writes: bool = False) -> tuple[Function, str]:
-    """Return the function and the version or alias that was named. Raises AwsError."""
+    """Return the function, and the named version or alias. Raises AwsError."""
     qualifier = ref.qualifier
     if qualifier is None or qualifier == LATEST:
         raise invalid_parameter(
@@ -57,7 +57,7 @@ def _output(
 
 
 def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> None:
-    """Refuse more concurrency than is left. Raises AwsError."""
+    """Refuse more provisioned concurrency than AWS allows. Raises AwsError."""
     alias = function.aliases.get(qualifier)
     if alias is not None and alias.version in function.provisioned:
         raise conflict(
@@ -94,7 +94,7 @@ def _check(lambda_: Lambda, function: Function, qualifier: str, wanted: int) -> 
 def put_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: PutProvisionedConcurrencyConfigInput
 ) -> PutProvisionedConcurrencyConfigOutput:
-    """Keep processes of a version or alias initialised."""
+    """Keep initialised processes for a version or alias."""
     ref = reference(call, request)
     wanted = request["ProvisionedConcurrentExecutions"]
     _find(lambda_, ref, writes=True)
@@ -125,7 +125,7 @@ def _configured(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
 def get_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: GetProvisionedConcurrencyConfigInput
 ) -> GetProvisionedConcurrencyConfigOutput:
-    """Return the configuration and how far it has come."""
+    """Return the configuration and its status."""
     return _output(lambda_, *_configured(lambda_, reference(call, request)))
 
 
@@ -133,7 +133,7 @@ def get_provisioned_concurrency_config(
 def delete_provisioned_concurrency_config(
     lambda_: Lambda, call: Call, request: DeleteProvisionedConcurrencyConfigInput
 ) -> None:
-    """Keep no more processes than are used; a missing configuration is no error."""
+    """Remove the configuration; surplus processes end. A missing configuration is not an error."""
     ref = reference(call, request)
     _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare):

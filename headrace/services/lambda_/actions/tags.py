@@ -1,4 +1,4 @@
-"""TagResource, UntagResource, ListTags: of functions, event source mappings and code signing configurations."""
+"""TagResource, UntagResource, ListTags for functions, event source mappings and code signing configurations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNING = "code-signing-config:"
 def _change(
     lambda_: Lambda, call: Call, arn_text: str, change: Callable[[dict[str, str]], None]
 ) -> dict[str, str]:
-    """Run `change` on the tags of a resource, keep the result, and return it."""
+    """Apply `change` to the tags of a resource, store the result, and return it."""
     try:
         arn = Arn.parse(arn_text)
     except InvalidArn:
@@ -62,7 +62,7 @@ def _change_signing(
 
 @operation("TagResource")
 def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None:
-    """Add tags, replacing those of the same key."""
+    """Add tags. A tag replaces an earlier tag with the same key."""
     if not request["Tags"]:
         raise invalid_parameter("An error occurred and the request cannot be processed.")
 
@@ -75,7 +75,7 @@ def tag_resource(lambda_: Lambda, call: Call, request: TagResourceInput) -> None
 
 @operation("UntagResource")
 def untag_resource(lambda_: Lambda, call: Call, request: UntagResourceInput) -> None:
-    """Remove tags by key; a missing one is no error."""
+    """Remove tags by key. A missing tag is not an error."""
 
     def remove(tags: dict[str, str]) -> None:
         check_tag_keys(request["TagKeys"])

@@ -1,4 +1,4 @@
-"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s): functions' own addresses."""
+"""Create-, Update-, Get-, Delete- and ListFunctionUrlConfig(s): function URLs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_FUNCTION = "Function does not exist"
 
 
 def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
-    """Return the function and the alias that was named, empty for the function itself; None when one is missing."""
+    """Return the function and the named alias ("" for the function itself), or None when one is missing."""
     function = lambda_.functions.find(ref)
     alias = ref.qualifier or ""
     if function is None or (alias and alias not in function.aliases):
@@ -38,7 +38,7 @@ def _found(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str] | None:
 
 
 def _find(lambda_: Lambda, ref: FunctionRef) -> tuple[Function, str]:
-    """Return a function with the alias that has a URL. Raises AwsError."""
+    """Return the function and the alias that must have a URL. Raises AwsError."""
     found = lambda_.functions.find(ref), ref.qualifier or ""
     function, alias = found
     if function is None or alias not in function.urls:
@@ -65,7 +65,7 @@ def _output(lambda_: Lambda, function: Function, alias: str) -> FunctionUrlConfi
 def create_function_url_config(
     lambda_: Lambda, call: Call, request: CreateFunctionUrlConfigInput
 ) -> CreateFunctionUrlConfigOutput:
-    """Give a function or an alias an address of its own."""
+    """Create the URL of a function or an alias."""
     ref = reference(call, request)
     found = _found(lambda_, ref)
     if found is None:
@@ -94,7 +94,7 @@ def create_function_url_config(
 
 
 def _as_set(output: FunctionUrlConfig, config: UrlConfig) -> FunctionUrlConfig:
-    """Return what the calls that write answer: without an InvokeMode that nobody has ever given."""
+    """Return the response of Create and Update, which has InvokeMode only if a request has set it."""
     if "InvokeMode" not in config:
         output.pop("InvokeMode", None)
     return output
@@ -104,7 +104,7 @@ def _as_set(output: FunctionUrlConfig, config: UrlConfig) -> FunctionUrlConfig:
 def update_function_url_config(
     lambda_: Lambda, call: Call, request: UpdateFunctionUrlConfigInput
 ) -> UpdateFunctionUrlConfigOutput:
-    """Change how an address answers."""
+    """Change the configuration of a function URL."""
     ref = reference(call, request)
     if _found(lambda_, ref) is None:
         raise not_found(NO_FUNCTION)
@@ -126,7 +126,7 @@ def update_function_url_config(
 def get_function_url_config(
     lambda_: Lambda, call: Call, request: GetFunctionUrlConfigInput
 ) -> GetFunctionUrlConfigOutput:
-    """Return the address and how it answers."""
+    """Return the function URL and its configuration."""
     ref = reference(call, request)
     function, alias = _find(lambda_, ref)
     return _output(lambda_, function, alias)
@@ -136,7 +136,7 @@ def get_function_url_config(
 def delete_function_url_config(
     lambda_: Lambda, call: Call, request: DeleteFunctionUrlConfigInput
 ) -> None:
-    """Remove the address; no function gets it again."""
+    """Remove the function URL. No function gets the same address again."""
     ref = reference(call, request)
     _find(lambda_, ref)
     with lambda_.functions.changing(ref.bare) as function:
@@ -148,7 +148,7 @@ def delete_function_url_config(
 def list_function_url_configs(
     lambda_: Lambda, call: Call, request: ListFunctionUrlConfigsInput
 ) -> ListFunctionUrlConfigsOutput:
-    """Return the addresses of a function and its aliases."""
+    """Return the URLs of a function and its aliases."""
     function = lambda_.functions.find(unqualified(reference(call, request)))
     if function is None:
         raise not_found(NO_FUNCTION)

@@ -1,4 +1,4 @@
-"""PublishVersion, ListVersionsByFunction: numbered copies of a function that never change."""
+"""PublishVersion and ListVersionsByFunction: the numbered versions of a function, which never change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from headrace.services.lambda_.errors import invalid_parameter
 def publish_version(
     lambda_: Lambda, call: Call, request: PublishVersionInput
 ) -> FunctionConfiguration:
-    """Freeze `$LATEST` as a numbered version; nothing new when nothing changed since the last."""
+    """Publish `$LATEST` as a numbered version, unless nothing has changed since the last version."""
     with lambda_.functions.changing(unqualified(reference(call, request))) as function:
         check_revision(function.latest, request.get("RevisionId"))
         check_settled(function, call)

@@ -1,1 +1,1 @@
-"""Asynchronous invocations: events that are queued, tried again, and sent to a destination in the end."""
+"""Asynchronous invocations: events are queued, retried, and finally sent to a destination."""

@@ -1,4 +1,4 @@
-"""A queued asynchronous event, and the documents that its destinations get.
+"""A queued asynchronous event, and the documents that are sent to its destinations.
 
 Formats: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-retain-records.html (documented).
 """
@@ -16,13 +16,13 @@ from headrace.services.lambda_.destinations import Delivery
 from headrace.services.lambda_.names import LATEST, FunctionRef
 from headrace.services.lambda_.runtime.platform_log import iso_time
 
-# A dead-letter message's ErrorMessage attribute.
+# The length of the attribute ErrorMessage of a dead-letter message.
 _ERROR_MESSAGE_CHARACTERS = 1024
 
 
 @dataclass(slots=True)
 class AsyncEvent:
-    """One queued event. `payload` is base64; times are milliseconds since 1970."""
+    """One queued event. `payload` is base64; times are in milliseconds since 1970."""
 
     request_id: str
     account: str
@@ -37,7 +37,7 @@ class AsyncEvent:
 
     @property
     def ref(self) -> FunctionRef:
-        """The function that is to be invoked."""
+        """The function to invoke."""
         return FunctionRef(self.account, self.region, self.name, self.qualifier)
 
     @property
@@ -54,13 +54,13 @@ class AsyncEvent:
 def record(
     event: AsyncEvent, *, condition: str, result: InvokeResult | None, now_ms: int
 ) -> dict[str, Any]:
-    """Return the record of an event that has succeeded or was given up.
+    """Return the invocation record of an event that has succeeded or was given up.
 
     Args:
         event: the event.
         condition: `Success`, `RetriesExhausted`, `EventAgeExceeded` or `ZeroReservedConcurrency`.
-        result: of its last invocation, None when there was none.
-        now_ms: the time.
+        result: the result of its last invocation, or None when there was none.
+        now_ms: the current time.
     """
     document: dict[str, Any] = {
         "version": "1.0",
@@ -86,7 +86,7 @@ def record(
 def delivery(
     event: AsyncEvent, document: dict[str, Any], *, bus_arn: str, now_ms: int, unique: str
 ) -> Delivery:
-    """Return the record as each kind of destination takes it. `unique` ends an object's key."""
+    """Return the record in the form of each kind of destination. `unique` is the end of an object's key."""
     text = json.dumps(document, separators=(",", ":"))
     succeeded = document["requestContext"]["condition"] == "Success"
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -104,7 +104,7 @@ def delivery(
 
 
 def dead_letter(event: AsyncEvent, result: InvokeResult | None) -> Delivery:
-    """Return what a dead-letter queue or topic gets: the event itself, its error as attributes."""
+    """Return the message for a dead-letter queue or topic: the event itself, with the error in attributes."""
     attributes: dict[str, str | int] = {"RequestID": event.request_id, "ErrorCode": 200}
     if result is not None:
         error: Any = _json_or_text(result.payload)

@@ -1,7 +1,7 @@
-"""The queue of asynchronous invocations: kept in the state database, run on threads, tried again, given up.
+"""The queue of asynchronous invocations: stores events in the state database, runs and retries them on threads.
 
-An event is durable before its invocation is answered with 202, and is forgotten when the function has
-succeeded or the last retry has failed; a restart goes on with what is left (at least once, as on AWS).
+An event is durable before the response 202 is sent. It is deleted when the function has succeeded or the last retry
+has failed. A restart continues with the events that are left, so an event runs at least once, as on AWS.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AsyncQueue:
         self._destinations = destinations
         self._permits = permits
         self._lock = threading.Lock()
-        # Only the ids of waiting events are in memory, with their functions' keys: a payload may be a megabyte.
+        # Memory holds only the ids and function keys of waiting events, because a payload may be a megabyte.
         self._due: list[tuple[int, str, str]] = []
         self._running: Counter[str] = Counter()
         self._behind: dict[str, deque[str]] = {}
@@ -76,7 +76,7 @@ class AsyncQueue:
         self._stopping = False
 
     def start(self, supervisor: Supervisor) -> None:
-        """Queue the events that a former run left, and start the worker."""
+        """Queue the events that an earlier run of the cloud left, and start the worker."""
         now_ms = self._clock.now_ms()
         for request_id, *where in self._database.query(
             "SELECT key, json_extract(value, '$.account'), json_extract(value, '$.region'),"
@@ -87,7 +87,7 @@ class AsyncQueue:
         self._handle = supervisor.start(self)
 
     def stop(self) -> None:
-        """Start no more events. Those that are cut off stay queued for the next run."""
+        """Start no more events. Events that are interrupted stay queued for the next run."""
         self._stopping = True
         if self._handle is not None:
             self._handle.stop()
@@ -137,7 +137,7 @@ class AsyncQueue:
                 if wait_ms > 0:
                     return wait_ms / 1000
                 _, request_id, key = heapq.heappop(self._due)
-                # More would wait for processes, and hold threads that other functions need.
+                # More events would only wait for processes and hold threads that other functions need.
                 if self._running[key] >= self._at_a_time(key):
                     self._behind.setdefault(key, deque()).append(request_id)
                     continue
@@ -150,14 +150,14 @@ class AsyncQueue:
         return _THREADS if function is None else min(function.most_processes, _THREADS // 2)
 
     def _run(self, request_id: str, key: str) -> None:
-        """Run an event, and those of the same function that had to wait behind it."""
+        """Run an event, then the events of the same function that waited for a thread."""
         while True:
             try:
                 kept = self._documents.get(request_id)
                 if kept is not None:
                     self._attempt(AsyncEvent(**kept))
             except Exception:
-                # A defect, not the function's failure: the event stays queued for the next start.
+                # This is a defect of headrace, not a failure of the function: the event stays queued for the next run.
                 log.exception("asynchronous invocation %s of %s", request_id, key)
             with self._lock:
                 behind = self._behind.get(key)
@@ -165,7 +165,7 @@ class AsyncQueue:
                     self._behind.pop(key, None)
                     self._running[key] -= 1
                     if not self._running[key]:
-                        # No count is kept for functions that may have been deleted.
+                        # Keep no zero counts, since their functions may have been deleted.
                         del self._running[key]
                     return
                 request_id = behind.popleft()
@@ -177,7 +177,7 @@ class AsyncQueue:
             return
         function = self._functions.find(event.ref)
         if function is not None and function.reserved_concurrency == 0:
-            # Nothing would ever run: AWS gives the event up at once.
+            # With no concurrency the function can never run: AWS gives the event up at once.
             self._finish(event, "ZeroReservedConcurrency", None)
             return
         self._count(event, {"AsyncEventAge": float(age_ms)})
@@ -200,7 +200,7 @@ class AsyncQueue:
             self._finish(event, "Success", result)
             return
         if self._stopping:
-            return  # killed by us, not failed by itself
+            return  # the stop killed the process; the function did not fail
         event.failures += 1
         delays = ASYNC_RETRY_DELAYS_SECONDS
         self._retry(event, delays[min(event.failures, len(delays)) - 1], result)
@@ -231,7 +231,7 @@ class AsyncQueue:
         return function.event_invoke.get(event.qualifier or LATEST, {})
 
     def _finish(self, event: AsyncEvent, condition: str, result: InvokeResult | None) -> None:
-        """Send the event's record to its destination, if there is one, and forget the event."""
+        """Send the event's record to its destination, if there is one, and delete the event."""
         succeeded = condition == "Success"
         side = "OnSuccess" if succeeded else "OnFailure"
         destination = section(self._config(event), "DestinationConfig", side).get("Destination")
@@ -250,7 +250,7 @@ class AsyncQueue:
         self._documents.delete(event.request_id)
 
     def _dead_letters(self, event: AsyncEvent) -> str | None:
-        """Return the ARN of the dead-letter queue or topic of the event's version, if any."""
+        """Return the ARN of the dead-letter queue or topic of the event's version, or None."""
         try:
             version = self._functions.get(event.ref).resolve(event.qualifier)
         except FunctionNotFound:

@@ -1,1 +1,1 @@
-"""Running invocations: finding the version, holding the limits, lending a warm process, passing the answer on."""
+"""Runs invocations: finds the version, enforces the concurrency limits, uses a warm process, returns the response."""

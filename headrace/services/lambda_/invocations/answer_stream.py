@@ -1,4 +1,4 @@
-"""An invocation whose caller reads the answer while the function still makes it."""
+"""Response streaming: an invocation whose caller reads the response while the function still writes it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from headrace.core.ports import InvokeResult
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.names import FunctionRef
 
-# When so much of an answer waits for its reader, the function waits; a reader that takes nothing for so long is gone.
+# While this many bytes wait for the reader, the function waits. A reader that takes nothing for this long is gone.
 MOST_WAITING_BYTES = 4 * 1024 * 1024
 STALLED_S = 30.0
 
 
 class ReaderGone(Exception):
-    """The caller has read nothing for too long: the end of the answer is lost."""
+    """The caller has read nothing for too long; the end of the response is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the answer. `content_type` is the whole answer's, empty when the function gave none."""
+    """A part of the response. `content_type` is that of the whole response, or "" when the function set none."""
 
     content_type: str
     data: bytes
 
 
 class AnswerStream:
-    """Invokes a function on a thread of its own and yields its answer.
+    """Invokes a function on a thread of its own and yields its response.
 
-    The function runs to its end, as on AWS, even when nobody reads the answer any more.
+    As on AWS, the function runs to its end even when nobody reads the response any more.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AnswerStream:
         self._is_abandoned = False
 
     def start(self) -> str:
-        """Begin, and return the number of the version that runs.
+        """Start the invocation, and return the number of the version that runs.
 
         Raises FunctionNotFound, FunctionThrottled.
         """
@@ -71,9 +71,9 @@ class AnswerStream:
         return result
 
     def items(self) -> Generator[Part | InvokeResult]:
-        """Yield the answer's parts as they come, and then the result. Raises ReaderGone.
+        """Yield the parts of the response as they come, then the result. Raises ReaderGone.
 
-        The payload of an answer that was not streamed is one part.
+        A response that is not streamed is one part.
         """
         try:
             yield from self._items()
@@ -107,13 +107,13 @@ class AnswerStream:
                 on_start=self._results.put,
                 sink=self._take,
             )
-        except Exception as error:  # noqa: BLE001 - raised on the thread that reads
+        except Exception as error:  # noqa: BLE001 - `start` or `items` raises it
             self._results.put(error)
         else:
             self._results.put(result)
 
     def _take(self, content_type: str, data: bytes) -> None:
-        """Queue a part for the reader, when there is room for it; drop it when nobody reads."""
+        """Queue a part for the reader once few enough bytes wait. Drop the part if nobody reads any more."""
         self._streamed = True
         with self._room:
             there_is_room = self._room.wait_for(

@@ -1,4 +1,4 @@
-"""How many invocations may run at a time: an account's, a function's reserved and provisioned concurrency.
+"""Enforces the concurrency limits: the account's limit, and a function's reserved and provisioned concurrency.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html (documented).
 """
@@ -23,11 +23,11 @@ ACCOUNT_REACHED = "ConcurrentInvocationLimitExceeded"
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A held invocation.
+    """An invocation that counts towards the limits.
 
     Attributes:
-        running: the function's invocations at the time, this one among them.
-        provisioned: True on provisioned concurrency, False beyond it, None when the function has none.
+        running: how many invocations of the function ran when this one started, itself included.
+        provisioned: True if it uses provisioned concurrency, False if it spills over, None if there is none.
     """
 
     running: int
@@ -35,7 +35,7 @@ class Slot:
 
 
 class Concurrency:
-    """Counts running invocations and refuses those over a limit. Thread-safe."""
+    """Counts running invocations, and refuses an invocation that would exceed a limit. Thread-safe."""
 
     def __init__(
         self, functions: FunctionStore, *, account_limit: int = ACCOUNT_CONCURRENCY
@@ -49,9 +49,9 @@ class Concurrency:
 
     @contextmanager
     def hold(self, function: Function, qualifier: str | None, version: Version) -> Generator[Slot]:
-        """Hold one of the function's concurrent invocations. Raises Throttled."""
+        """Count an invocation of the function while the block runs. Raises Throttled."""
         key, account = function.key, (function.account, function.region)
-        # The same counts go down at the end, whatever has been configured meanwhile.
+        # Choose the counts once, so that the end lowers the same ones even if the configuration changes meanwhile.
         name = _provisioned_name(function, qualifier, version)
         reserved = function.reserved_concurrency
         with self._lock:
@@ -91,11 +91,11 @@ class Concurrency:
     def _give_back(counts: Counter[Any], key: Any) -> None:
         counts[key] -= 1
         if not counts[key]:
-            # No count is kept for functions that may have been deleted.
+            # Keep no zero counts, since their functions may have been deleted.
             del counts[key]
 
     def _pool(self, account: tuple[str, str]) -> int:
-        # AWS always leaves so much unreserved: below it the functions need not be added up.
+        # AWS always leaves this much unreserved. Below it, there is no need to add up all functions' reservations.
         least = min(self._account_limit, UNRESERVED_CONCURRENCY_LEFT)
         if self._unreserved[account] < least:
             return least
@@ -103,12 +103,12 @@ class Concurrency:
 
 
 def _on_demand_limit(function: Function) -> int:
-    """Return how much of a reservation provisioning leaves: none, and only what is provisioned is invoked."""
+    """Return the reserved concurrency that is not provisioned. If it is 0, only provisioned versions can run."""
     return (function.reserved_concurrency or 0) - sum(function.provisioned.values())
 
 
 def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURRENCY) -> int:
-    """Return the concurrency that reservations and provisioning leave to an account's other functions."""
+    """Return the unreserved concurrency of an account: what reserved and provisioned concurrency leave of the limit."""
     taken = 0
     for function in functions:
         reserved = function.reserved_concurrency
@@ -117,7 +117,7 @@ def unreserved(functions: list[Function], account_limit: int = ACCOUNT_CONCURREN
 
 
 def _provisioned_name(function: Function, qualifier: str | None, version: Version) -> str | None:
-    """Return the version or alias whose provisioned concurrency serves an invocation, None when there is none."""
+    """Return the version or alias whose provisioned concurrency an invocation may use, or None."""
     if not function.provisioned:
         return None
     return next((n for n in (qualifier, version.number) if n in function.provisioned), None)

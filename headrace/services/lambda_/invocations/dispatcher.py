@@ -1,4 +1,4 @@
-"""Runs invocations: finds the version, holds the concurrency limits, lends a process, logs and measures."""
+"""Runs an invocation: finds the version, checks the concurrency limits, uses a process, writes the log and metrics."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headrace.services.lambda_.store import FunctionStore
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an invocation runs: a function, and the version of it that `qualifier` means.
+    """The function and the version that an invocation runs.
 
     Attributes:
-        arn: as the function was asked for, with the qualifier if any.
-        number: the version's.
+        arn: the ARN that the caller named, with the qualifier if it has one.
+        number: the number of the version.
     """
 
     function: Function
@@ -59,7 +59,7 @@ class Dispatcher:
         self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
-        """Return what an invocation of `ref` runs; an alias's version by chance. Raises FunctionNotFound."""
+        """Return the version that an invocation of `ref` runs; an alias draws by weight. Raises FunctionNotFound."""
         function = self._functions.get(ref)
         draw = self._ids.random() if function.aliases else 1
         version = function.resolve(ref.qualifier, draw=draw)
@@ -77,16 +77,16 @@ class Dispatcher:
         on_start: Callable[[str], None] | None = None,
         sink: AnswerSink | None = None,
     ) -> InvokeResult:
-        """Run a function and wait for its answer.
+        """Invoke a function and wait for its result.
 
         Args:
-            ref: the function, with a version or alias if any, or what `find` has returned for it.
-            payload: the event, JSON.
-            client_context: JSON on one line.
-            request_id: a new one when empty.
+            ref: the function, with a version or alias if any, or the result of `find`.
+            payload: the event, as JSON.
+            client_context: the client context, as JSON on one line.
+            request_id: the request id; "" makes a new one.
             trace_id: the caller's X-Ray header.
-            on_start: gets the version's number once nothing but the function itself can fail.
-            sink: takes a streamed answer part by part.
+            on_start: called with the version's number when all checks have passed and the function runs.
+            sink: called with each part of a streamed response.
 
         Raises FunctionNotFound, FunctionThrottled.
         """
@@ -121,13 +121,13 @@ class Dispatcher:
         )
 
     def _trace(self, version: Version) -> str:
-        """Return a new X-Ray header; sampled where tracing is on."""
+        """Return a new X-Ray header, which is sampled if the version's tracing is active."""
         trace = self._ids.hex(40)
         sampled = int(version.config["TracingConfig"].get("Mode") == "Active")
         return f"Root=1-{trace[:8]}-{trace[8:32]};Parent={trace[24:]};Sampled={sampled}"
 
     def count(self, ref: FunctionRef, values: dict[str, Any]) -> None:
-        """Send a function's metrics by name."""
+        """Send metrics of a function; `values` is by metric name."""
         function = self._functions.find(ref)
         if function is not None:
             self._measures.send(function, None, values)
@@ -137,7 +137,7 @@ class Invoker:
     """Invokes functions by ARN; implements `headrace.core.ports.FunctionInvoker`. Thread-safe."""
 
     def __init__(self, dispatcher: Dispatcher, *, account: str, region: str) -> None:
-        """Take the account and region of a name that has none."""
+        """Take the default account and region for function names that have none."""
         self._dispatcher = dispatcher
         self._account = account
         self._region = region

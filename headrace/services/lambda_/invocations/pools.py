@@ -1,4 +1,4 @@
-"""The warm processes of all functions: a pool for each version, provisioned concurrency, and when processes end."""
+"""The warm processes of all functions: keeps a pool for each version, and starts and ends the processes."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from headrace.services.lambda_.state import Function, Version
 from headrace.services.lambda_.store import FunctionStore
 
 _EXPIRE_EVERY_S = 30.0
-# Makes the environment of a function that is not to be a process of its own; None for one that is.
+# Makes a test's execution environment for a function; returns None if the function must run in a process.
 MakeEnvironment = Callable[[SandboxSpec, Credentials], ExecutionEnvironment | None]
 INIT_FAILED = "FUNCTION_ERROR_INIT_FAILURE"
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A pool, and the revision and fingerprint of the code that it was made from: a change of these drains the pool."""
+    """A pool, and the revision and the code's fingerprint that it was made for. When these change, the pool drains."""
 
     made_from: tuple[str, str]
     pool: SandboxPool
@@ -46,7 +46,7 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """How far provisioned concurrency has come: AWS's status, and its reason when it has failed."""
+    """The state of a provisioned concurrency: AWS's status, and the reason if it is FAILED."""
 
     count: int
     status: str
@@ -54,7 +54,7 @@ class Provisioned:
 
 
 class Pools:
-    """Lends processes; a worker whose step expires idle ones and fills provisioned ones. Thread-safe."""
+    """Lends processes to invocations; as a `Worker`, ends idle processes and starts provisioned ones. Thread-safe."""
 
     name = "lambda-pools"
 
@@ -71,7 +71,7 @@ class Pools:
         folders: Sequence[Path] = (),
         environments: MakeEnvironment | None = None,
     ) -> None:
-        """Take what makes environments for tests, if any; without it each function runs in processes."""
+        """Take the parts. `environments` is for tests; without it each function runs in processes."""
         self._environments = environments
         self._sessions = sessions
         self._root = data_dir / "lambda" / "tmp"
@@ -85,7 +85,7 @@ class Pools:
         self.bytecode = Bytecode()
         self._lock = threading.Lock()
         self._entries: dict[tuple[str, str], _Entry] = {}
-        # Drained pools, whose processes may still be busy.
+        # Drained pools, whose processes may still run invocations.
         self._retired: list[SandboxPool] = []
         self._provisioned: dict[tuple[str, str], Provisioned] = {}
         self._stopped = False
@@ -97,7 +97,7 @@ class Pools:
         invocation: Invocation,
         sink: AnswerSink | None,
     ) -> tuple[Outcome, ExecutionEnvironment]:
-        """Run an invocation in a process of a version's; return how it ended, and the process, given back by then.
+        """Run an invocation in a process of the version. Return the outcome and the process, which is already released.
 
         Raises Throttled while stopping.
         """
@@ -109,7 +109,7 @@ class Pools:
             pool.release(environment)
 
     def pool(self, function: Function, version: Version) -> SandboxPool:
-        """Return the version's pool; one that was made from older code or configuration is drained.
+        """Return the version's pool. A pool that was made for older code or configuration is drained and replaced.
 
         Raises Throttled while stopping.
         """
@@ -141,7 +141,7 @@ class Pools:
             return entry.pool
 
     def _compile(self, spec: SandboxSpec, fingerprint: str) -> None:
-        """Have the function's Python code compiled, where its own processes may not write the bytecode."""
+        """Schedule the compilation of a Python function if its processes cannot write the bytecode themselves."""
         if self._environments is not None:
             return
         if spec.runtime.startswith("python") and not self._walls.are_missing:
@@ -168,7 +168,7 @@ class Pools:
         return make
 
     def _credentials(self, spec: SandboxSpec) -> Credentials:
-        """Return the credentials that a process signs with: its role's, in a session with the function's name."""
+        """Return the credentials of a process: a session of the function's role, named after the function."""
         now_ms = self._clock.now_ms()
         session = RoleSession(
             spec.account,
@@ -206,7 +206,7 @@ class Pools:
         )
 
     def folders_in_use(self) -> set[Path]:
-        """Return the folders of code and layers that processes have, or will have when they are started."""
+        """Return the folders of code and layers that present and future processes of the pools use."""
         with self._lock:
             self._retired = [pool for pool in self._retired if pool.is_busy]
             pools = [*(entry.pool for entry in self._entries.values()), *self._retired]
@@ -214,11 +214,11 @@ class Pools:
 
     @property
     def lack_walls(self) -> bool:
-        """Whether this machine permits no walls around functions."""
+        """Whether this machine is known to permit no walls around functions."""
         return self._walls.are_missing
 
     def drain(self, ref: FunctionRef, number: str | None = None) -> None:
-        """Retire the processes of a version, or of all: each ends after what it is running."""
+        """Retire the processes of one version or of all versions: each ends after its current invocation."""
         with self._lock:
             keys = [key for key in self._entries if key[0] == ref.key and number in (None, key[1])]
             entries = [self._entries.pop(key) for key in keys]
@@ -232,7 +232,7 @@ class Pools:
     # --- provisioned concurrency --------------------------------------------------------------
 
     def provisioned(self, function: Function, qualifier: str) -> Provisioned:
-        """Return how far a version's or alias's provisioned concurrency has come."""
+        """Return the state of the provisioned concurrency of a version or alias."""
         wanted = function.provisioned[qualifier]
         found = self._provisioned.get((function.key, qualifier))
         if found is None or (found.count != wanted and found.status != "FAILED"):
@@ -240,11 +240,11 @@ class Pools:
         return found
 
     def forget_provisioned(self, ref: FunctionRef, qualifier: str) -> None:
-        """Forget how far a provisioned concurrency has come: it has been changed or removed."""
+        """Delete the state of a provisioned concurrency that was changed or removed."""
         self._provisioned.pop((ref.key, qualifier), None)
 
     def _provision(self, function: Function) -> set[tuple[str, str]]:
-        """Start a function's missing provisioned processes; return the keys of the pools that have some."""
+        """Start the missing provisioned processes of a function. Return the keys of its pools that have any."""
         key = function.key
         kept: set[tuple[str, str]] = set()
         for version, qualifiers in _by_version(function):
@@ -268,17 +268,17 @@ class Pools:
                     else Provisioned(0, "FAILED", INIT_FAILED)
                 )
         if self._functions.find(function.ref) is not function:
-            # Deleted while its processes were started: whoever did that could not see them.
+            # The function was deleted while its processes started, so the deletion has not drained them.
             self.drain(function.ref)
         return kept
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- the worker ---------------------------------------------------------------------------
 
     def step(self) -> float:
-        """Start what is provisioned, and close processes that have been idle for long."""
+        """Start missing provisioned processes, and close processes that have been idle for long."""
         processes = self._environments is None
         if processes and not self._stopped and (self._functions.any() or not self._walls.are_known):
-            # Before the first invocation needs walls; where there are none, headrace logs it at once.
+            # Find out about walls before the first invocation, so that headrace logs at once if there are none.
             with contextlib.suppress(NotStarted):
                 self._walls.view()
         kept: set[tuple[str, str]] = set()
@@ -306,7 +306,7 @@ class Pools:
 
 
 def _by_version(function: Function) -> list[tuple[Version, list[str]]]:
-    """Return the versions that have provisioned concurrency, each with the qualifiers that give it."""
+    """Return the versions with provisioned concurrency, each with the version numbers or aliases that configure it."""
     found: dict[str, tuple[Version, list[str]]] = {}
     for qualifier in list(function.provisioned):
         with contextlib.suppress(FunctionNotFound):

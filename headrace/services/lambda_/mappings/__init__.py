@@ -1,1 +1,1 @@
-"""Event source mappings: functions invoked with the records of a stream or the messages of a queue."""
+"""Event source mappings: they invoke functions with the records of a stream or the messages of a queue."""

@@ -1,4 +1,4 @@
-"""Counts the records of a stream that a mapping is not done with, as JSON: whether everything put so far is handled."""
+"""Counts the records or messages that wait for a mapping: 0 means that it has handled everything put so far."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.core.ports import (
 from headrace.services.lambda_.mappings.mapping import Checkpoint, Mapping
 from headrace.services.lambda_.mappings.store import MappingStore
 
-# A count need not be exact where it is large.
+# Counting stops here: a large count need not be exact.
 MOST_COUNTED = 10_000
 _READ_BYTES = 4 * 1024 * 1024
 
@@ -28,10 +28,11 @@ def backlog(
     queues: QueueReceiver,
     most: int = MOST_COUNTED,
 ) -> dict[str, Any]:
-    """Return a mapping with `waiting`: the records behind its checkpoints, those in flight too; or `most`.
+    """Return a description of a mapping in which `waiting` is the number of records after its checkpoints.
 
-    Of a queue all messages wait. `expired` counts those that the stream lost before the function was done with them;
-    `dropped` those that the mapping gave up and that reached no failure destination.
+    Records in flight count too; `waiting` is at most `most`. For a queue, all its messages count. `expired` is the
+    number of records that the stream lost before the function was done with them. `dropped` is the number of records
+    that the mapping gave up without a failure destination receiving them.
     """
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
@@ -54,12 +55,12 @@ def backlog(
 def _behind(
     mapping: Mapping, store: MappingStore, streams: StreamReader, most: int
 ) -> tuple[int, int]:
-    """Return how many records are behind the checkpoints, and how many there were that have expired."""
+    """Return how many records follow the checkpoints, and how many more have expired there."""
     kept = store.checkpoints(mapping.uuid)
     waiting = expired = 0
     try:
         for shard in streams.shards(mapping.read_arn):
-            # A shard that a reshard made after the mapping has no checkpoint at first: it is read from its start.
+            # A shard that a reshard made after the mapping has no checkpoint yet; it is read from its start.
             position = kept.get(shard.shard_id, Checkpoint(TrimHorizon())).position
             while position is not None and waiting < most:
                 try:

@@ -1,9 +1,9 @@
-"""The rules for a batch of a stream's records: success, retries, bisecting, expiry, giving up. No I/O.
+"""The rules for a batch of stream records: success, retries, bisecting, expiry and giving up. No I/O.
 
 Rules: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html and
-.../services-kinesis-batchfailurereporting.html (documented). Two points that they leave open, as assumed here:
-a partial answer that names the first record of a batch is, with bisect, split in halves (there is nothing to
-split at before it); and without bisect, progress within a batch does not give its rest new retries.
+.../services-kinesis-batchfailurereporting.html (documented). They leave two points open, which are assumed here. With
+bisect, a batch whose response names its first record is split into halves, since no record precedes that one. Without
+bisect, the rest of a partly successful batch gets no new retries.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headrace.core.ports import StreamRecord
 
 FOREVER = -1
 
-# How much of a function's answer the batch tree keeps.
+# How much of a function's response the batch tree stores.
 _DETAIL_CHARACTERS = 300
 _FIRST_RETRY_S = 0.1
 _LONGEST_RETRY_S = 60.0
-# The event's envelope.
+# The size of an event without its records.
 _ENVELOPE_BYTES = 64
 
 RETRIES_EXHAUSTED = "RetryAttemptsExhausted"
@@ -31,7 +31,7 @@ AGE_EXCEEDED = "RecordAgeExceeded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRules:
-    """How a mapping treats failures; -1 means without limit."""
+    """How a mapping treats failures. -1 means no limit."""
 
     maximum_retries: int = FOREVER
     maximum_age_s: int = FOREVER
@@ -41,7 +41,7 @@ class FailureRules:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One invocation of a batch, for the batch tree; `outcome` is a few words, `detail` the function's answer."""
+    """One invocation of a batch, for the batch tree: `outcome` in a few words, and in `detail` the response."""
 
     at_ms: int
     duration_ms: int
@@ -52,10 +52,10 @@ class Attempt:
 
 @dataclass(slots=True)
 class History:
-    """A node of the batch tree: where a batch came from, and its invocations so far.
+    """A node of the batch tree: the parent of a batch, and its invocations so far.
 
     Attributes:
-        part: which part of its parent it is; empty for a batch that was cut from the shard.
+        part: which part of its parent the batch is; "" for a batch that was cut from the shard.
     """
 
     number: int
@@ -69,9 +69,9 @@ class Batch:
     """Consecutive records of one shard, never empty.
 
     Attributes:
-        retries: how many retries its records have used up.
-        attempts: how many invocations it has had.
-        history: its node of the batch tree, once it has one.
+        retries: how many retries the records have used up.
+        attempts: how many invocations the batch has had.
+        history: the batch's node of the batch tree, once it has one.
     """
 
     records: tuple[StreamRecord, ...]
@@ -80,7 +80,7 @@ class Batch:
     history: History | None = field(default=None, compare=False)
 
     def of(self, history: History) -> Batch:
-        """Return the same batch at a node of the batch tree."""
+        """Return the same batch with a node of the batch tree."""
         return Batch(self.records, self.retries, self.attempts, history)
 
 
@@ -91,7 +91,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True)
 class FailedFrom:
-    """The records before `index` are done; the others must be tried again."""
+    """The records before `index` are done; the others must be retried."""
 
     index: int
 
@@ -104,10 +104,10 @@ class Verdict:
     """What to do after an invocation.
 
     Attributes:
-        done: the last record that is finished with, or None. Checkpoint here first.
-        rest: batches to run, in this order, before any other.
-        discarded: a batch to give up: send it to the destination, then checkpoint after it.
-        delay_s: how long to wait before the first of `rest`.
+        done: the last record that is done, or None. Move the checkpoint after it first.
+        rest: the batches to run next, in this order.
+        discarded: a batch to give up: send it to the failure destination, then move the checkpoint after it.
+        delay_s: how long to wait before the first batch of `rest`.
     """
 
     done: StreamRecord | None = None
@@ -117,7 +117,7 @@ class Verdict:
 
 
 def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
-    """Decide what follows from a function's answer to a batch."""
+    """Decide what to do after a function's response to a batch."""
     records = batch.records
     if isinstance(answer, Succeeded):
         return Verdict(done=records[-1])
@@ -125,8 +125,8 @@ def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
     done = records[index - 1] if index else None
     attempts = batch.attempts + 1
     if rules.bisect and len(records) > 1:
-        # Splitting uses up no retry; each part is smaller, so this ends. A part is a batch of its
-        # own, and its invocations are counted from here.
+        # A split uses up no retry; it cannot go on for ever, because each part is smaller. A part is a new batch,
+        # whose invocations are counted from 0.
         cuts = [index, len(records)] if index else [0, len(records) // 2, len(records)]
         rest = tuple(Batch(records[start:end], batch.retries) for start, end in pairwise(cuts))
         return Verdict(done=done, rest=rest)
@@ -139,14 +139,14 @@ def judge(batch: Batch, answer: Answer, rules: FailureRules) -> Verdict:
 
 
 def retry_delay_s(retries: int) -> float:
-    """Return how long to wait before retry number `retries` (from 0)."""
+    """Return how long to wait before retry number `retries`, counted from 0."""
     return min(_FIRST_RETRY_S * 2 ** min(retries, 16), _LONGEST_RETRY_S)
 
 
 def split_expired(
     batch: Batch, *, now_ms: int, rules: FailureRules
 ) -> tuple[Batch | None, Batch | None]:
-    """Return the part of a batch that is too old, and the rest. Records come in order of arrival."""
+    """Return the records of a batch that are too old, and the rest. The records are in order of arrival."""
     if rules.maximum_age_s == FOREVER:
         return None, batch
     oldest_ms = now_ms - rules.maximum_age_s * 1000
@@ -167,9 +167,9 @@ def fitting(
     most_bytes: int,
     record_bytes: Callable[[StreamRecord], int],
 ) -> int:
-    """Return how many of the first records make one batch: at least one, if there is any.
+    """Return how many of the first records fit into one batch: at least one, if there are any.
 
-    `record_bytes` says how many bytes a record takes in the event at least.
+    `record_bytes` returns the least number of bytes that a record takes in the event.
     """
     size_bytes = _ENVELOPE_BYTES
     for count, record in enumerate(records[:most_records]):
@@ -179,16 +179,16 @@ def fitting(
     return min(len(records), most_records)
 
 
-# --- the function's answer --------------------------------------------------------------------
+# --- the function's response ------------------------------------------------------------------
 
 
 def read_answer(
     payload: bytes, *, function_error: str | None, batch: Batch, rules: FailureRules
 ) -> Answer:
-    """Return what a function's answer means for a batch.
+    """Return what a function's response means for a batch.
 
-    An empty or null answer, and an empty or null list, are success. An identifier that the batch does not
-    have, and an answer of another shape, fail the whole batch.
+    An empty or null response is a success, and so is an empty or null list. An identifier that is not in the batch, or
+    a response of any other form, fails the whole batch.
     """
     whole = FailedFrom(0)
     if function_error is not None:
@@ -230,14 +230,14 @@ def _lowest(failures: list[Any], batch: Batch) -> Answer:
 
 
 def done_count(answer: Answer) -> int:
-    """Return how many of the first records of a failed batch are done."""
+    """Return how many records at the start of a failed batch are done."""
     return answer.index if isinstance(answer, FailedFrom) else 0
 
 
 def note_failure(
     history: History, answer: Answer, payload: bytes, function_error: str | None
 ) -> None:
-    """Note in the last attempt how a function failed, if it did."""
+    """Store in the last attempt how the function failed, if it failed."""
     if isinstance(answer, Succeeded):
         return
     failed_from = f"failed from record {answer.index + 1}"

@@ -1,4 +1,4 @@
-"""AWS's checks of a mapping's settings beyond its model, by the kind of source, in AWS's sentences."""
+"""Checks a mapping's settings by its kind of source, as AWS does beyond its API model and with AWS's messages."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ _STREAM_DESTINATIONS = ("sqs", "sns", "s3")
 
 
 def settable(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the members of a request that a mapping keeps."""
+    """Return the members of a request that a mapping stores."""
     names = (*_SHARED, *_STREAM_ONLY, *_QUEUE_ONLY)
     return {name: request[name] for name in names if name in request}
 
 
 def check_source(arn_text: str | None) -> Arn:
-    """Return the source's ARN. Raises AwsError for text that is no ARN, and for sources that headrace lacks."""
+    """Return the source's ARN. Raises AwsError for a malformed ARN, and for a source that headrace does not support."""
     if not arn_text:
         raise invalid_parameter("Unrecognized event source.")
     try:
@@ -73,10 +73,10 @@ def check_source(arn_text: str | None) -> Arn:
 
 
 def check_settings(source: Arn, members: Mapping[str, Any], request: Mapping[str, Any]) -> None:
-    """Refuse settings that AWS refuses for such a source. Raises AwsError.
+    """Check the settings as AWS does for the kind of source. Raises AwsError.
 
     Args:
-        source: the ARN of what is read.
+        source: the ARN of the event source.
         members: all settings that the mapping will have.
         request: the settings that change now.
     """

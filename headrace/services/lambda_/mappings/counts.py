@@ -1,7 +1,7 @@
-"""A mapping's metrics for CloudWatch: its function's IteratorAge, and its own event counts where they are on.
+"""A mapping's CloudWatch metrics: the function's IteratorAge, and the mapping's event counts if they are enabled.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html#event-source-mapping-metrics
-(documented). Events are counted, not batches, and only with MetricsConfig's EventCount.
+(documented). The counts are of events, not batches, and are sent only if MetricsConfig has EventCount.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class Counts:
         self._clock = clock
 
     def count(self, name: str, events: int) -> None:
-        """Count events of a mapping that has event counts on."""
+        """Count events, if the mapping's event counts are enabled."""
         if events:
             dimension = ("EventSourceMappingUUID", self._mapping.uuid)
             self._put(Metric(NAMESPACE, name, float(events), "Count", (dimension,), self._now()))
 
     def iterator_age(self, arrival_ms: int) -> None:
-        """Send how old the newest record of a batch is as the function receives it."""
+        """Send the age that the newest record of a batch has when the function receives it."""
         age_ms = float(max(0, self._now() - arrival_ms))
         dimension = ("FunctionName", self._mapping.function_arn.split(":")[6])
         self._put(

@@ -1,4 +1,4 @@
-"""Gives up batches: a batch's document goes to the failure destination, and the batch tree notes its end.
+"""Gives up batches: sends a document about the batch to the failure destination, and records its end in the batch tree.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html, and
 services-dynamodb-errors.html beside it (documented).
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Disposal:
-    """Gives up batches of one lane. For one thread."""
+    """Gives up batches of one lane. Not thread-safe."""
 
     def __init__(self, mapping: Mapping, place: Place, ports: Ports, counts_: Counts) -> None:
         self._mapping = mapping
@@ -41,7 +41,7 @@ class Disposal:
         *,
         result: InvokeResult | None = None,
     ) -> None:
-        """Send a batch's document to the failure destination, if there is one, and note its end."""
+        """Send a batch's document to the failure destination, if there is one, and record its end."""
         mapping, ports = self._mapping, self._ports
         log.warning(
             "mapping %s gives up %d records of %s: %s",
@@ -66,7 +66,7 @@ class Disposal:
         )
 
     def note_expired(self, batch: Batch) -> None:
-        """Note that the stream lost a batch's records before the function was done with them."""
+        """Record that the stream lost a batch's records before the function was done with them."""
         mapping, ports, count = self._mapping, self._ports, len(batch.records)
         log.warning(
             "mapping %s: %d records of %s expired before %s was done with them",
@@ -89,7 +89,7 @@ class Disposal:
         events: EventWriter,
         result: InvokeResult | None,
     ) -> str | None:
-        """Return the message id, None when the destination is gone."""
+        """Send a batch's document. Return the message id, or None when the destination does not exist."""
         mapping, ports = self._mapping, self._ports
         now_ms = ports.clock.now_ms()
         document = failure_document(
@@ -111,13 +111,15 @@ class Disposal:
             mapping.last_result = f"PROBLEM: {problem}"
             return None
         if destination.split(":")[2] == "s3":
-            # Only a bucket has room for the records themselves.
+            # Only in a bucket does the document contain the records.
             document["payload"] = events.event(batch.records).decode()
         try:
             return ports.destinations.send(destination, json.dumps(document), object_key=key)
         except LookupError:
-            # As on AWS, a destination that is gone loses the document, not the stream's progress.
-            log.warning("mapping %s: no failure destination %s", mapping.uuid, destination)
+            # As on AWS, a missing destination loses the document, but the mapping goes on.
+            log.warning(
+                "mapping %s: the failure destination %s does not exist", mapping.uuid, destination
+            )
             mapping.last_result = "PROBLEM: Failure destination not found"
             return None
 
@@ -138,14 +140,14 @@ def failure_document(
     result: InvokeResult | None,
     now_ms: int,
 ) -> dict[str, Any]:
-    """Return the document; `result` is that of the last invocation, None when there was none."""
+    """Return the document. `result` is the result of the last invocation, or None when there was none."""
     first, last = batch.records[0], batch.records[-1]
     document: dict[str, Any] = {
         "requestContext": {
             "requestId": request_id,
             "functionArn": function_arn,
             "condition": condition,
-            # A batch that has never been tried is said to have been, too.
+            # The count is at least 1, even for a batch that was never tried.
             "approximateInvokeCount": max(1, batch.attempts),
         }
     }

@@ -1,7 +1,7 @@
-"""The events that functions receive for batches of shards, of Kinesis and of DynamoDB, written straight as JSON.
+"""Writes the events that functions receive for batches of Kinesis and DynamoDB records, directly as JSON text.
 
-Source: the developer guide's examples for Kinesis, DynamoDB and tumbling windows (documented). A batch of small
-records costs more to shape than to send, so what is the same for every record is rendered once.
+Source: the developer guide's examples for Kinesis, DynamoDB and tumbling windows (documented). For small records,
+making the event takes longer than sending it, so the text that is the same for every record is made only once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from headrace.core.ports import StreamRecord
 
 _encode = msgspec.json.Encoder().encode
-# A record with numbers as long as they may be, which `overhead_bytes` measures.
+# A record whose numbers have their greatest length; `overhead_bytes` measures it.
 _SAMPLE = StreamRecord("0" * 128, "", b"", 1_700_000_000_123)
 
 
@@ -25,7 +25,7 @@ class EventWriter:
     """Writes the events of one shard of one mapping of a Kinesis stream. Immutable, thread-safe.
 
     Args:
-        source_arn: the stream's ARN, or the consumer's where the mapping reads through one.
+        source_arn: the ARN of the stream, or of the registered consumer if the mapping uses one.
     """
 
     def __init__(self, *, source_arn: str, shard_id: str, region: str, role_arn: str) -> None:
@@ -50,7 +50,7 @@ class EventWriter:
         )
 
     def record_bytes(self, record: StreamRecord) -> int:
-        """Return at least how many bytes a record takes in the event."""
+        """Return the least number of bytes that a record takes in the event."""
         return event_bytes(record, self._overhead_bytes)
 
     def records(self, records: Iterable[StreamRecord]) -> bytes:
@@ -88,7 +88,7 @@ class EventWriter:
         final: bool,
         early: bool,
     ) -> bytes:
-        """Return the event of a batch in a tumbling window; `state` is JSON."""
+        """Return the event of a batch in a tumbling window. `state` is JSON."""
         rest = {
             "window": {"start": start, "end": end},
             "state": msgspec.Raw(state),
@@ -101,7 +101,7 @@ class EventWriter:
 
 
 class TableEventWriter(EventWriter):
-    """Writes the events of a mapping of a DynamoDB table's stream: its records' data is the events' own JSON."""
+    """Writes the events of a mapping from a DynamoDB stream, whose records' data is already the JSON of the event."""
 
     def record_bytes(self, record: StreamRecord) -> int:
         """See `EventWriter.record_bytes`."""
@@ -113,9 +113,9 @@ class TableEventWriter(EventWriter):
 
 
 def event_bytes(record: StreamRecord, overhead_bytes: int) -> int:
-    """Return at least how many bytes a record takes in the event."""
+    """Return the least number of bytes that a record takes in the event."""
     key = record.partition_key
-    # A character that JSON escapes takes up to six bytes.
+    # A character that JSON must escape takes up to six bytes.
     key_bytes = len(key) if key.isascii() and key.isalnum() else 6 * len(key)
     return (len(record.data) + 2) // 3 * 4 + key_bytes + overhead_bytes
 
@@ -148,7 +148,7 @@ def kinesis_event(
 
 
 def overhead_bytes(*, stream_arn: str, shard_id: str, region: str, role_arn: str) -> int:
-    """Return how many bytes a record takes in the event beside its data and partition key."""
+    """Return how many bytes a record takes in the event in addition to its data and partition key."""
     event = kinesis_event(
         (_SAMPLE,),
         stream_arn=stream_arn,

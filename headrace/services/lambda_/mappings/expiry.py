@@ -1,4 +1,4 @@
-"""Finds the records of a failing batch that its stream no longer has: AWS tries a batch again until they expire.
+"""Finds the records of a failing batch that have expired in the stream, since AWS retries a batch until they expire.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/kinesis-on-failure-destination.html (documented).
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from headrace.core.ports import AtSequence, ShardNotFound, StreamNotFound, StreamReader
 from headrace.services.lambda_.mappings.batch import Batch
 
-# No stream keeps its records for less.
+# The shortest retention of a stream.
 SHORTEST_RETENTION_MS = 24 * 3600 * 1000
 
 
 def split_gone(
     batch: Batch, streams: StreamReader, stream_arn: str, shard_id: str, *, now_ms: int
 ) -> tuple[Batch | None, Batch | None]:
-    """Return the part of a batch, which has failed before, that the stream no longer has, and the rest."""
+    """Return the records of a failed batch that the stream no longer has, and the rest."""
     first = batch.records[0]
     if now_ms - first.approximate_arrival_ms < SHORTEST_RETENTION_MS:
         return None, batch

@@ -1,10 +1,10 @@
-"""Filter criteria: which records of a stream a mapping passes to its function. No I/O.
+"""Filter criteria: decides which records or messages a mapping passes to its function. No I/O.
 
-The pattern language: https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html; what of a
-Kinesis record it sees: .../with-kinesis-filtering.html (both documented). A pattern on `data` that is an object
-asks for JSON data, and records that are no JSON object do not match it; a list asks for data that is plain text,
-and records of JSON do not match it; data that is no UTF-8 matches no pattern on it. Of a table's change a pattern may
-ask for any member (.../with-ddb-filtering.html; it names `dynamodb` only, and AWS's own examples ask for `eventName`).
+Sources (documented): https://docs.aws.amazon.com/lambda/latest/dg/invocation-eventfiltering.html for the pattern
+language, .../with-kinesis-filtering.html for the members of a Kinesis record. A pattern on `data` that is an object
+matches only records whose data is a JSON object; a pattern that is a list matches only data that is plain text, not
+JSON. Data that is not UTF-8 matches no pattern on `data`. For a DynamoDB stream, a pattern may use any member
+(.../with-ddb-filtering.html names only `dynamodb`, but AWS's own examples use `eventName`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-# Deeper than patterns in use; matching and checking recurse once for each level.
+# No pattern in use is this deep. Matching and checking recurse once for each level.
 MOST_NESTED = 100
-# As EventBridge has it, whose patterns these are: places of wildcards that one text can hold open.
+# EventBridge, which defines these patterns, limits how many wildcard positions one text can keep open.
 MOST_OPEN_WILDCARDS = 10
 _TEXT_OPERATORS = ("prefix", "suffix", "equals-ignore-case", "wildcard", "cidr")
 
 
 class InvalidPattern(ValueError):
-    """The text is not a filter pattern."""
+    """The text is not a valid filter pattern."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One pattern, checked."""
+    """One checked pattern."""
 
     pattern: dict[str, Any]
 
@@ -68,23 +68,23 @@ class Filter:
         return _matches_event(self.pattern, metadata, "data", record.data)
 
     def matches_change(self, record: StreamRecord) -> bool:
-        """Whether a change of a table passes the filter; its data is the whole record as events have it."""
+        """Whether a change of a table passes the filter. The record's data is the whole record of the event."""
         return _matches(self.pattern, mapping_in(json.loads(record.data)))
 
     def matches_message(self, message: dict[str, Any]) -> bool:
-        """Whether a message of a queue passes the filter; `message` has the form that it has in the event."""
+        """Whether a message of a queue passes the filter. `message` has the form of messages in events."""
         return _matches_event(self.pattern, message, "body", message["body"].encode())
 
 
 def passes(record: StreamRecord, filters: Sequence[Filter], *, of_table: bool = False) -> bool:
-    """Whether any filter matches a record, of a Kinesis stream or of a table's, or there is none."""
+    """Whether any filter matches a record of a Kinesis or a DynamoDB stream. Without filters, every record passes."""
     if of_table:
         return not filters or any(one.matches_change(record) for one in filters)
     return not filters or any(one.matches(record) for one in filters)
 
 
 def _several(value: Any) -> list[Any]:
-    """Return a list as it is, and one item for anything else."""
+    """Return a list unchanged, and any other value as a list with one item."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 
@@ -94,7 +94,7 @@ def _several(value: Any) -> list[Any]:
 def _matches_event(
     pattern: dict[str, Any], metadata: dict[str, Any], payload: str, data: bytes
 ) -> bool:
-    """Match an event's metadata, and its payload, which the pattern has under the name `payload`."""
+    """Match an event's metadata and its payload. In the pattern, the payload has the name `payload`."""
     for name, wanted in pattern.items():
         if name == payload:
             matched = _matches_payload(wanted, data)
@@ -110,7 +110,7 @@ def _matches_event(
 
 
 def _matches_payload(wanted: Any, data: bytes) -> bool:
-    """Match text with text and JSON with JSON, as AWS does; a record of the other kind does not match."""
+    """Match text patterns with text and JSON patterns with JSON, as AWS does. Data of the other kind does not match."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -134,7 +134,7 @@ def _matches_member(name: str, wanted: Any, value: dict[str, Any]) -> bool:
     present = name in value
     actual = value.get(name)
     if isinstance(wanted, dict):
-        # A missing object has no members, which `exists: false` asks for.
+        # A missing object counts as one without members, so that `exists: false` matches.
         pattern = mapping_in(wanted)
         return any(_matches(pattern, mapping_in(candidate)) for candidate in _several(actual))
     candidates = _several(actual)
@@ -151,7 +151,7 @@ def _matches_leaf(matcher: Any, present: bool, candidates: list[Any]) -> bool:
 
 
 def _equal(wanted: Any, actual: Any) -> bool:
-    # True is 1 to Python, and not to JSON.
+    # In Python True equals 1, but not in JSON.
     return isinstance(wanted, bool) == isinstance(actual, bool) and wanted == actual
 
 
@@ -232,7 +232,7 @@ def _check_matcher(matcher: Any) -> None:
 
 
 def _check_wildcards(matchers: list[Any]) -> None:
-    """Refuse a member's wildcard patterns that are malformed, or together too complex."""
+    """Refuse a member's wildcard patterns if one is malformed, or if they are too complex together."""
     texts = [text for matcher in matchers for text in _wildcards_of(matcher)]
     try:
         wildcards = [parse_wildcard(text) for text in texts]

@@ -1,4 +1,4 @@
-"""One lane of a shard: gathers its records into batches and invokes the function, batch after batch."""
+"""One lane of a shard: gathers its records into batches, and invokes the function with one batch after another."""
 
 from __future__ import annotations
 
@@ -48,14 +48,15 @@ log = logging.getLogger(__name__)
 
 
 class Lane:
-    """The records of some partition keys of a shard, one batch in flight. A worker, or stepped by the poller.
+    """The records of some partition keys of a shard, with one batch in flight (AWS: ParallelizationFactor).
 
-    A batch leaves the lane once the function has succeeded with it or it was given up; only then may the checkpoint
-    pass it. Attempts are counted in memory: a restart begins them anew.
+    It is a worker, or the poller calls its steps. A batch leaves the lane when the function has succeeded with it or it
+    was given up; only then may the checkpoint move past it. Attempts are counted in memory and start anew after a
+    restart.
 
     Attributes:
         batches, buffer, done, window: see `LaneState`.
-        buffered_bytes: about how many bytes of events the records in the buffer make.
+        buffered_bytes: about how many bytes the records in the buffer take in events.
     """
 
     def __init__(
@@ -102,23 +103,23 @@ class Lane:
     # --- called by the poller, under the progress's lock ----------------------------------------
 
     def add(self, records: list[StreamRecord]) -> None:
-        """Take records that were read, in order."""
+        """Add records to the buffer, in the order in which they were read."""
         if records and not self.buffer:
             self._buffer_since_s = self._ports.clock.monotonic_s()
         self.buffer.extend(records)
         self.buffered_bytes += sum(map(self._events.record_bytes, records))
 
     def end(self) -> None:
-        """Note that no more records will come."""
+        """Record that the shard has no more records."""
         self._ended = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to do: no records, no batches, and at the shard's end no open window."""
+        """Whether the lane has no records, no batches and, at the shard's end, no open window."""
         return not self.buffer and not self.batches and not (self._ended and self.window)
 
     def stop(self) -> None:
-        """Begin nothing more; failures from now on are treated as caused by the stop."""
+        """Start no more invocations, and treat failures from now on as caused by the stop."""
         self._stopped = True
 
     # --- working ------------------------------------------------------------------------------
@@ -128,7 +129,7 @@ class Lane:
         return self.work(self._settings_of.now())
 
     def work(self, settings: Settings) -> float:
-        """Invoke once, or cut a batch, as the mapping's settings say now; return as `Worker.step` does."""
+        """Invoke the function once or cut a batch, with these settings. Return how long to wait, as `Worker.step`."""
         if self._stopped:
             raise WorkerDone
         self._settings = settings
@@ -140,7 +141,7 @@ class Lane:
         return self.cut()
 
     def cut(self) -> float:
-        """Make a batch of the buffer's records, or close the window, when it is time; return how long to wait."""
+        """Make a batch from the buffer's records, or close the window, if it is time. Return how long to wait."""
         with self._progress.lock:
             final = self.window if self._window_is_over() else None
             if final is None:
@@ -175,7 +176,7 @@ class Lane:
         return 0.0
 
     def _batch_length(self, most: int) -> int:
-        """Return how many of the first records make a batch that one event can hold."""
+        """Return how many of the first records fit into one event."""
         if self.buffered_bytes < SYNC_PAYLOAD_BYTES // 2:
             return most
         return fitting(
@@ -210,7 +211,7 @@ class Lane:
         return self._follow(batch, result)
 
     def _follow(self, batch: Batch, result: InvokeResult) -> float:
-        """Do what follows from a function's answer to a batch; return how long to wait then."""
+        """Act on a function's response to a batch. Return how long to wait afterwards."""
         history, window = batch.history, self.window
         assert history is not None
         answer = read_answer(
@@ -236,7 +237,7 @@ class Lane:
             self._counts.count(counts.FAILED_INVOKE, len(batch.records) - done_count(answer))
         if verdict.discarded is not None:
             given_up = self._parts(batch, Verdict(rest=(verdict.discarded,)))[0]
-            # Should the destination fail, this batch alone is tried again, not what is done.
+            # Store the progress first: if the destination fails, only this batch is retried.
             self._replace((replace(given_up, attempts=batch.attempts),), verdict.done)
             self._disposal.give_up(given_up, RETRIES_EXHAUSTED, self._events, result=result)
             self._replace((), given_up.records[-1])
@@ -246,7 +247,7 @@ class Lane:
         return verdict.delay_s
 
     def _parts(self, batch: Batch, verdict: Verdict) -> tuple[Batch, ...]:
-        """Return the batches that a failed one leaves, each with its node of the batch tree."""
+        """Return the batches that a failed batch leaves, each with its node of the batch tree."""
         history, write = batch.history, self._ports.trace.write
         assert history is not None
         rest = verdict.rest
@@ -266,7 +267,7 @@ class Lane:
     def _invoke(
         self, records: tuple[StreamRecord, ...], *, final: bool, history: History
     ) -> InvokeResult | None:
-        """Invoke the function; None, and an attempt noted, when it is throttled or missing."""
+        """Invoke the function. If it is throttled or missing, record an attempt and return None."""
         mapping, ports = self._mapping, self._ports
         role = ports.role_of(mapping.function_arn)
         if role != self._events.role_arn:
@@ -317,7 +318,7 @@ class Lane:
         return delay_s
 
     def _replace(self, batches: tuple[Batch, ...], done: StreamRecord | None) -> None:
-        """Put what is left of the first batch in its place, and move the checkpoint."""
+        """Replace the first batch with the batches that are left of it, and move the checkpoint."""
         with self._progress.lock:
             self.batches.popleft()
             self.batches.extendleft(reversed(batches))
@@ -330,7 +331,7 @@ class Lane:
     # --- tumbling windows ---------------------------------------------------------------------
 
     def _window_records(self) -> int:
-        """Return how many of the gathered records are in the window of the first."""
+        """Return how many of the gathered records are in the same window as the first."""
         length_s = self._settings.tumbling_s
         if not length_s:
             return len(self.buffer)
@@ -357,7 +358,7 @@ class Lane:
         return math.inf if window is None else window.wait_ms(self._ports.clock.now_ms()) / 1000
 
     def _close_window(self, window: Window) -> float:
-        """Invoke the function for the last time in a window, with no records."""
+        """Invoke the function without records, for the last time in a window."""
         history = self._ports.trace.begin(None, f"end of window {window.start}")
         result = self._invoke((), final=True, history=history)
         if result is None:

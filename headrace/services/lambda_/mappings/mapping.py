@@ -1,4 +1,4 @@
-"""One event source mapping and its checkpoints, as records."""
+"""Dataclasses for an event source mapping, its settings and its checkpoints."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ SQS_BATCH_SIZE = 10
 Pinned = AtSequence | AfterSequence | TrimHorizon
 
 
-# Not frozen, which would double the price of making one in each step; nobody changes it.
+# Not frozen, since a frozen one takes twice as long to make, and each step makes one. Nobody changes it.
 @dataclass(slots=True, kw_only=True)
 class Settings:
-    """A mapping's members as its pollers use them.
+    """A mapping's settings in the form that its pollers use.
 
     Attributes:
-        read_arn: the stream that is read, or the queue.
-        batch_size: the most records in an invocation.
-        window_s: how long to gather records before an invocation with fewer.
-        lanes: how many batches of a shard may be in flight; a tumbling window's state belongs to one.
-        tumbling_s: the length of its tumbling windows, 0 without them.
-        counts_events: whether CloudWatch gets the mapping's event counts.
+        read_arn: the ARN of the stream or queue that is read.
+        batch_size: the largest number of records in an invocation.
+        window_s: how long to gather records before an invocation with fewer (the batching window).
+        lanes: how many batches of a shard may be in flight; 1 with tumbling windows, whose state needs a single lane.
+        tumbling_s: the length of the tumbling windows, or 0 without them.
+        counts_events: whether the mapping's event counts are sent to CloudWatch.
         rules: how failures are treated.
     """
 
@@ -52,9 +52,9 @@ class Settings:
 
 
 class SettingsOf:
-    """The settings of a mapping as they are now, for a poller, which reads them in each step.
+    """The present settings of a mapping, for a poller, which asks for them in each step.
 
-    They are made anew when the mapping has other members: an update replaces these whole.
+    They are made again only after an update, which replaces the mapping's `members` with a new dictionary.
     """
 
     def __init__(self, mapping: Mapping) -> None:
@@ -62,7 +62,7 @@ class SettingsOf:
         self._of, self._settings = mapping.members, mapping.settings()
 
     def now(self) -> Settings:
-        """Return them."""
+        """Return the present settings."""
         members = self._mapping.members
         if members is not self._of:
             self._of, self._settings = members, self._mapping.settings()
@@ -74,12 +74,12 @@ class Mapping:
     """A mapping between a stream and a function.
 
     Attributes:
-        function_arn: with the qualifier that the mapping was made with, if any.
-        members: the rest of AWS's EventSourceMappingConfiguration that can be set.
-        starting_timestamp_ms: for AT_TIMESTAMP.
-        last_result: AWS's LastProcessingResult; not kept over a restart.
-        expired: how many records the stream lost before the function was done with them; not kept over a restart.
-        dropped: how many it gave up, by retries or age, that reached no failure destination; not kept over a restart.
+        function_arn: the function's ARN, with the qualifier that the mapping was made with, if any.
+        members: the other members of AWS's EventSourceMappingConfiguration that a request can set.
+        starting_timestamp_ms: the time for the starting position AT_TIMESTAMP.
+        last_result: AWS's LastProcessingResult; a restart resets it.
+        expired: how many records the stream lost before the function was done with them; a restart resets it.
+        dropped: how many given-up records (by retries or age) reached no failure destination; a restart resets it.
     """
 
     uuid: str
@@ -104,17 +104,17 @@ class Mapping:
 
     @property
     def service(self) -> str:
-        """The service of its source: `kinesis`, `dynamodb` or `sqs`."""
+        """The service of the event source: `kinesis`, `dynamodb` or `sqs`."""
         return self.stream_arn.split(":")[2]
 
     @property
     def reads_table(self) -> bool:
-        """Whether its source is the stream of a DynamoDB table."""
+        """Whether the event source is a DynamoDB stream."""
         return self.service == "dynamodb"
 
     @property
     def read_arn(self) -> str:
-        """The ARN of the stream that is read, which a registered consumer's ARN begins with."""
+        """The ARN of the stream that is read; the ARN of a registered consumer begins with it."""
         return (
             self.stream_arn.partition("/consumer/")[0]
             if self.reads_as_consumer
@@ -123,11 +123,11 @@ class Mapping:
 
     @property
     def reads_as_consumer(self) -> bool:
-        """Whether its source is a registered consumer (enhanced fan-out)."""
+        """Whether the event source is a registered consumer (enhanced fan-out)."""
         return self.service == "kinesis" and "/consumer/" in self.stream_arn
 
     def settings(self) -> Settings:
-        """Return its members as pollers use them."""
+        """Return the settings in the form that pollers use."""
         members = self.members
         default = SQS_BATCH_SIZE if self.service == "sqs" else STREAM_BATCH_SIZE
         tumbling_s = int(members.get("TumblingWindowInSeconds", 0))
@@ -148,17 +148,17 @@ class Mapping:
         )
 
     def filters(self) -> tuple[Filter, ...]:
-        """Return the filters; they were checked when they were set."""
+        """Return the filters, which were checked when they were set."""
         wanted: list[dict[str, str]] = section(self.members, "FilterCriteria").get("Filters") or []
         return tuple(Filter.parse(one["Pattern"]) for one in wanted if one.get("Pattern"))
 
     @property
     def failure_destination(self) -> str | None:
-        """The ARN of the failure destination, when there is one."""
+        """The ARN of the failure destination, or None."""
         return section(self.members, "DestinationConfig", "OnFailure").get("Destination")
 
     def start(self) -> Position:
-        """Return where a shard that existed when the mapping was made is read from."""
+        """Return the starting position for a shard that existed when the mapping was made."""
         if self.starting_position == "LATEST":
             return Latest()
         if self.starting_position == "AT_TIMESTAMP" and self.starting_timestamp_ms is not None:
@@ -166,7 +166,7 @@ class Mapping:
         return TrimHorizon()
 
     def output(self, state: str | None = None) -> EventSourceMappingConfiguration:
-        """Return AWS's EventSourceMappingConfiguration; `state` overrides the lasting one."""
+        """Return AWS's EventSourceMappingConfiguration. `state` replaces `Enabled` or `Disabled`."""
         output: dict[str, Any] = {
             "UUID": self.uuid,
             "EventSourceMappingArn": self.arn,
@@ -194,7 +194,7 @@ class Mapping:
             output["StateTransitionReason"] = "USER_INITIATED"
         output |= self.members
         if not section(self.members, "FilterCriteria").get("Filters"):
-            output.pop("FilterCriteria", None)  # recorded: no filters are not shown
+            output.pop("FilterCriteria", None)  # recorded: AWS leaves an empty list of filters out
         if self.starting_timestamp_ms is not None:
             output["StartingPositionTimestamp"] = moment(self.starting_timestamp_ms)
         return cast("EventSourceMappingConfiguration", output)
@@ -202,7 +202,7 @@ class Mapping:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How far each lane of a shard got while there were `lanes` of them: lane to sequence number."""
+    """The progress of each lane of a shard with `lanes` lanes; `done` maps a lane to a sequence number."""
 
     lanes: int
     done: dict[int, str]
@@ -210,11 +210,11 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where a shard is read from next, and what is done beyond that place.
+    """The position from which a shard is read next, and the work that is done beyond it.
 
     Attributes:
-        position: None when the shard is closed and read to its end.
-        marks: lanes that are ahead of `position`; a restart does not repeat what they have done.
+        position: the position; None when the shard is closed and has been read to its end.
+        marks: the lanes that are ahead of `position`; a restart does not repeat their work.
         window: the open tumbling window with its state.
     """
 

@@ -17,7 +17,8 @@ from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.report import mapping_report
 from headrace.services.lambda_.mappings.sqs import QueueRunner
 
-# A reshard is seen at once, when a parent's poller meets its end; this is for streams that come late.
+# New shards of a reshard are seen at once, when the poller of a parent reaches its end. This interval is for streams
+# that are created after the mapping.
 _LOOK_AGAIN_S = 1.0
 _LOOK_FOR_SHARDS_S = 30.0
 _JOIN_S = 5.0
@@ -30,7 +31,7 @@ class _Running:
 
 
 class MappingRunner:
-    """Runs one mapping: a poller for each shard whose parents are drained. Thread-safe."""
+    """Runs one mapping: one poller for each shard whose parents are drained. Thread-safe."""
 
     def __init__(self, mapping: Mapping, ports: Ports, supervisor: Supervisor) -> None:
         self.name = f"lambda-mapping-{mapping.uuid[:8]}"
@@ -44,7 +45,7 @@ class MappingRunner:
         self._handle = supervisor.start(self)
 
     def step(self) -> float:
-        """Start pollers for the shards that may be read now."""
+        """Start pollers for the shards whose parents are drained."""
         if self._stopped:
             raise WorkerDone
         arn, store = self._mapping.read_arn, self._ports.store
@@ -62,13 +63,13 @@ class MappingRunner:
         open_ids = {shard.shard_id for shard in shards} - done
         self._forget(done, {shard.shard_id for shard in shards})
         for shard in shards:
-            # Parents first, so that the order within a partition key survives a reshard.
+            # Read parents first, so that records with the same partition key stay in order across a reshard.
             if shard.shard_id in open_ids and not open_ids.intersection(shard.parent_ids):
                 self._start_poller(shard.shard_id)
         return _LOOK_FOR_SHARDS_S
 
     def _forget(self, done: set[str], there: set[str]) -> None:
-        """Forget pollers that have ended, and the checkpoints of shards that retention has removed."""
+        """Remove pollers that have ended, and the checkpoints of shards that retention has removed."""
         with self._lock:
             for shard_id in done & self._pollers.keys():
                 if not self._pollers[shard_id].handle.alive:
@@ -77,7 +78,7 @@ class MappingRunner:
             self._ports.store.forget_shards(self._mapping.uuid, gone)
 
     def _has_lost_consumer(self) -> bool:
-        """Whether the registered consumer that the mapping reads through is gone; running pollers stop then."""
+        """Whether the mapping's registered consumer no longer exists. If so, stop the running pollers."""
         mapping = self._mapping
         if not mapping.reads_as_consumer:
             return False
@@ -106,7 +107,7 @@ class MappingRunner:
             handle = self._supervisor.start(poller)
             poller.wake = handle.wake
             self._pollers[shard_id] = _Running(poller, handle)
-        # An append between the poller's first read and its registration has woken no poller.
+        # An append between the poller's first read and its registration did not wake the poller.
         handle.wake()
 
     def _handle_drained(self) -> None:
@@ -117,12 +118,12 @@ class MappingRunner:
             running.handle.wake()
 
     def wake(self) -> None:
-        """Have the pollers read changed settings now."""
+        """Wake the pollers, so that they read changed settings now."""
         self._handle.wake()
         self._wake_pollers()
 
     def stop(self) -> None:
-        """Begin no more batches. Does not wait for the one that is running."""
+        """Start no more batches. Does not wait for running ones."""
         with self._lock:
             self._stopped = True
             running = list(self._pollers.values())
@@ -152,13 +153,13 @@ class Mappings:
         self._stopping: list[MappingRunner | QueueRunner] = []
 
     def start(self) -> None:
-        """Go on with every mapping from its checkpoints."""
+        """Run every mapping from its checkpoints."""
         for mapping in self._ports.store.load():
             self._mappings[mapping.uuid] = mapping
             self._run(mapping)
 
     def stop(self) -> None:
-        """Begin no more batches; the next run tries again what fails from now on."""
+        """Start no more batches. Batches that fail from now on are retried by the next run of the cloud."""
         with self._lock:
             stopping, self._runners = list(self._runners.values()), {}
             self._stopping.extend(stopping)
@@ -166,12 +167,12 @@ class Mappings:
             runner.stop()
 
     def join(self) -> None:
-        """Wait for what was running when `stop` was called."""
+        """Wait for the batches that were running when `stop` was called."""
         for runner in self._stopping:
             runner.join(_JOIN_S)
 
     def _run(self, mapping: Mapping) -> None:
-        """Start, wake or stop the mapping's runner, as the mapping is enabled or not."""
+        """Start, wake or stop the mapping's runner, depending on whether the mapping is enabled."""
         with self._lock:
             runner = self._runners.get(mapping.uuid)
             if mapping.enabled and runner is None:
@@ -189,13 +190,14 @@ class Mappings:
         return MappingRunner(mapping, self._ports, self._supervisor)
 
     def visibility_timeout_s(self, queue_arn: str) -> int:
-        """Return for how long a queue hides a message that was received. Raises LookupError."""
+        """Return a queue's visibility timeout. Raises LookupError."""
         return self._ports.queues.visibility_timeout_s(queue_arn)
 
     def create(self, mapping: Mapping) -> None:
         """Store and run a mapping. Raises StreamNotFound.
 
-        A stream's shards are pinned here: a record put after this returns is seen, LATEST or not.
+        The starting positions of the shards are fixed here, so that even with LATEST the function gets every record
+        that is put after this returns.
         """
         pinned: dict[str, Pinned] = {}
         if mapping.service != "sqs":
@@ -211,7 +213,7 @@ class Mappings:
         self._run(mapping)
 
     def _check_consumer(self, mapping: Mapping) -> None:
-        """Refuse a registered consumer that could not read. Raises StreamNotFound, AwsError."""
+        """Refuse a registered consumer that is missing or not ACTIVE. Raises StreamNotFound, AwsError."""
         if not mapping.reads_as_consumer:
             return
         status = self._ports.streams.consumer_status(mapping.stream_arn)
@@ -223,12 +225,12 @@ class Mappings:
             )
 
     def change(self, mapping: Mapping) -> None:
-        """Store a mapping that was changed in place, and start or stop its pollers accordingly."""
+        """Store a changed mapping, and start, wake or stop its pollers."""
         self._ports.store.put(mapping)
         self._run(mapping)
 
     def delete(self, mapping: Mapping) -> None:
-        """Stop a mapping and forget it with its checkpoints."""
+        """Stop a mapping, and delete it and its checkpoints."""
         with self._lock:
             mapping.enabled = False
             self._run(mapping)
@@ -251,7 +253,7 @@ class Mappings:
         return mapping
 
     def all(self, account: str, region: str) -> list[Mapping]:
-        """Return the mappings of an account and region, by UUID."""
+        """Return the mappings of an account and region, sorted by UUID."""
         with self._lock:
             found = [
                 m for m in self._mappings.values() if (m.account, m.region) == (account, region)
@@ -259,7 +261,7 @@ class Mappings:
         return sorted(found, key=lambda mapping: mapping.uuid)
 
     def traces(self, name: str, sequence: str | None) -> list[dict[str, Any]]:
-        """Return the reports of the mapping with the UUID `name`, or of those of the function of that name."""
+        """Return the reports of the mapping with the UUID `name`, or of all mappings of the function `name`."""
         ports = self._ports
         with self._lock:
             found = [
@@ -279,7 +281,7 @@ class Mappings:
         ]
 
     def backlogs(self, most: int = MOST_COUNTED) -> list[dict[str, Any]]:
-        """Return every mapping with how many records wait for it, counted to `most`; see `backlog`."""
+        """Return every mapping with the number of records that wait for it, at most `most`; see `backlog`."""
         ports = self._ports
         with self._lock:
             found = list(self._mappings.values())
@@ -293,7 +295,7 @@ class Mappings:
     def change_tags(
         self, mapping: Mapping, change: Callable[[dict[str, str]], None]
     ) -> dict[str, str]:
-        """Run `change` on a mapping's tags, keep and return them."""
+        """Apply `change` to a mapping's tags, store the result, and return it."""
         with self._lock:
             tags = dict(mapping.tags)
             change(tags)

@@ -26,10 +26,10 @@ _MISSING_STREAM_RETRY_S = 1.0
 
 
 class ShardPoller:
-    """A worker for one (mapping, shard). `stop` and `join` may be called from any thread, the rest from one.
+    """A worker for one shard of one mapping. Any thread may call `stop` and `join`, only one thread the rest.
 
-    With one lane the poller steps it itself, so that a record waits for no other thread; with several, each
-    lane is a worker of its own that `spawn` starts, and the poller reads ahead for all of them.
+    If there is one lane, the poller calls its steps, so that a record waits for no other thread. If there are several,
+    each lane is a worker that `spawn` starts, and the poller reads ahead for all of them.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ShardPoller:
         self._use_lanes(self._settings_of.now().lanes)
 
     def stop(self) -> None:
-        """Begin nothing more; failures from now on are treated as caused by the stop."""
+        """Start no more invocations, and treat failures from now on as caused by the stop."""
         self._stopped = True
         for lane in self._lanes:
             lane.stop()
@@ -73,7 +73,7 @@ class ShardPoller:
             handle.join(timeout_s)
 
     def step(self) -> float:
-        """Read, and with one lane invoke once; see `Worker.step`."""
+        """Read records and, if there is one lane, invoke the function once; see `Worker.step`."""
         if self._stopped:
             raise WorkerDone
         settings = self._settings_of.now()
@@ -84,7 +84,7 @@ class ShardPoller:
                 return lane.work(settings)
             more = may_read and self._gather(settings)
             wait_s = lane.work(settings)
-            if not (lane.batches or lane.buffer):  # while it has some, there is nothing to save
+            if not (lane.batches or lane.buffer):  # otherwise there is nothing to save
                 self._rest()
             return 0.0 if more else min(wait_s, self._later_s)
         more = may_read and self._gather(settings)
@@ -96,7 +96,7 @@ class ShardPoller:
     # --- lanes --------------------------------------------------------------------------------
 
     def _use_lanes(self, count: int) -> None:
-        """Spread the records over so many lanes from now on; the lanes until now must be empty."""
+        """Use `count` lanes from now on. The present lanes must be empty."""
         for lane in self._lanes:
             lane.stop()
         for handle in self._handles:
@@ -115,7 +115,7 @@ class ShardPoller:
         self._handles = [self._spawn(lane) for lane in self._lanes] if count > 1 else []
 
     def _change_lanes(self, count: int) -> bool:
-        """Use another number of lanes once all are empty; return whether they were, so that records may be read."""
+        """Use `count` lanes if all present lanes are empty. Return whether they were, so that records may be read."""
         with self._progress.lock:
             if not all(lane.is_empty for lane in self._lanes):
                 return False
@@ -127,7 +127,7 @@ class ShardPoller:
     # --- reading ------------------------------------------------------------------------------
 
     def _room(self, batch_size: int) -> int:
-        """Return how many records to read: as many as one batch for every lane."""
+        """Return how many records to read, so that every lane has one batch."""
         with self._progress.lock:
             if sum(lane.buffered_bytes for lane in self._lanes) >= SYNC_PAYLOAD_BYTES * len(
                 self._lanes
@@ -137,7 +137,7 @@ class ShardPoller:
             return wanted - sum(len(lane.buffer) for lane in self._lanes)
 
     def _gather(self, settings: Settings) -> bool:
-        """Read once; return whether there may be more to read now."""
+        """Read once. Return whether there may be more records to read now."""
         self._later_s = math.inf
         position, room = self._progress.read_position, self._room(settings.batch_size)
         if position is None or room <= 0:
@@ -165,7 +165,7 @@ class ShardPoller:
             self._mapping.last_result = "PROBLEM: Records of the stream are damaged or lost"
             raise
         except ShardNotFound:
-            # Retention has taken the shard and all that was left to read in it.
+            # Retention has removed the shard with its last records.
             result = ReadResult([], None, 0)
         if result.expired:
             self._note_expired(result.expired)
@@ -187,7 +187,7 @@ class ShardPoller:
         )
 
     def _wanted(self, records: list[StreamRecord], *, counts_events: bool) -> list[StreamRecord]:
-        """Return the records that pass the filters and that no lane has finished with before a restart."""
+        """Return the records that pass the filters, except those that a lane had finished before a restart."""
         filters, read = self._filters(), len(records)
         if filters:
             of_table = self._mapping.reads_table
@@ -217,7 +217,7 @@ class ShardPoller:
         return self._parsed_filters
 
     def _rest(self) -> None:
-        """Move the checkpoint past filtered records when no lane holds any, and end at a shard that is drained."""
+        """If no lane has records, move the checkpoint past filtered records. End if the shard is drained."""
         self._progress.save(force=False)
         if self._progress.read_position is not None:
             return
@@ -235,4 +235,4 @@ class ShardPoller:
 
 
 def _do_nothing() -> None:
-    """Do nothing: the poller has no handle yet."""
+    """Do nothing: the poller has no worker handle yet."""

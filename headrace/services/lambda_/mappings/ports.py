@@ -1,4 +1,4 @@
-"""The ports of event source mappings' pollers: clock, stream, queue, function, destinations, stores."""
+"""The ports that pollers of event source mappings use: clock, streams, queues, functions, destinations, stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.services.lambda_.permits import EVERYTHING, Permits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """What every poller uses. `role_of` gives the role's ARN of a function by the function's ARN."""
+    """The ports that every poller uses. `role_of` returns the role's ARN for a function's ARN."""
 
     clock: Clock
     ids: Ids

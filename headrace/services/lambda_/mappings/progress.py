@@ -1,7 +1,7 @@
-"""How far a mapping has got in one shard, over all of its lanes, and the checkpoint that is kept of it.
+"""The progress of a mapping in one shard, over all lanes, and the checkpoint that stores it.
 
-The checkpoint is the oldest record that some lane has not finished with, so no record is ever skipped. Lanes run
-ahead of it; how far each got is kept beside it, so that a restart does not repeat their work.
+The checkpoint is the oldest record that some lane has not finished, so no record is ever skipped. Lanes may be ahead of
+the checkpoint. The progress of each lane is stored with it, so that a restart does not repeat their work.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from headrace.services.lambda_.mappings.window import Window
 
 
 def lane_of(partition_key: str, lanes: int) -> int:
-    """Return the lane of a partition key, always the same for the same number of lanes."""
+    """Return the lane of a partition key. It is always the same for the same number of lanes."""
     return zlib.crc32(partition_key.encode()) % lanes if lanes > 1 else 0
 
 
 class LaneState(Protocol):
-    """A lane, as far as its progress goes.
+    """The state of a lane that `Progress` uses.
 
     Attributes:
-        done: the sequence number of the last record that the lane has finished with; empty for none.
-        window: its open tumbling window.
-        batches: those that are cut and not finished with, in order.
-        buffer: records that are read and not yet in a batch, in order.
+        done: the sequence number of the last record that the lane has finished; "" for none.
+        window: the lane's open tumbling window.
+        batches: the unfinished batches, in order.
+        buffer: the records that were read but are not in a batch yet, in order.
     """
 
     done: str
@@ -40,12 +40,12 @@ class LaneState(Protocol):
 
 
 class Progress:
-    """The checkpoint of one shard. `lock` guards it and the lanes' queues.
+    """The progress in one shard. `lock` guards it and the buffers and batches of the lanes.
 
     Attributes:
-        read_position: where the shard is read from next; None at its end.
-        window: the open tumbling window until a lane has it.
-        marks: how far lanes got before, as long as that is beyond the checkpoint.
+        read_position: the position from which the shard is read next; None at its end.
+        window: the open tumbling window, until a lane takes it over.
+        marks: the progress of earlier lanes, while it is beyond the checkpoint.
     """
 
     def __init__(self, store: MappingStore, uuid: str, shard_id: str) -> None:
@@ -62,7 +62,7 @@ class Progress:
         self._saved: Pinned | None = kept.position
 
     def use(self, lanes: list[LaneState]) -> None:
-        """Follow these lanes from now on; the lanes until now must be empty."""
+        """Use these lanes from now on. The present lanes must be empty."""
         with self.lock:
             self.marks.extend(self._current_marks())
             for lane, state in enumerate(lanes):
@@ -75,7 +75,7 @@ class Progress:
         return max(marks, key=_order, default="")
 
     def is_done(self, record: StreamRecord) -> bool:
-        """Whether a lane finished with a record before the checkpoint got there."""
+        """Whether a lane has finished a record that the checkpoint has not passed."""
         number = int(record.sequence_number)
         return any(
             number <= _order(one.done.get(lane_of(record.partition_key, one.lanes), ""))
@@ -83,13 +83,13 @@ class Progress:
         )
 
     def read(self, records: list[StreamRecord], position: Pinned | None) -> None:
-        """Note how far the shard is read; the records that pass the filters are in the lanes already."""
+        """Record the next read position. The records that pass the filters are already in the lanes."""
         self.read_position = position
         if records:
             self._last_read = AfterSequence(records[-1].sequence_number)
 
     def _oldest(self) -> str | None:
-        """Return the sequence number of the first record that some lane still holds."""
+        """Return the sequence number of the oldest record that is still in a lane, or None."""
         pending = [
             (lane.batches[0].records if lane.batches else lane.buffer)[0].sequence_number
             for lane in self._lanes
@@ -102,7 +102,7 @@ class Progress:
         return [Marks(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
 
     def save(self, *, force: bool = True) -> None:
-        """Store the checkpoint; without `force`, only when nothing is pending and it has moved."""
+        """Store the checkpoint. Without `force`, store it only if no records are in lanes and it has moved."""
         with self.lock:
             oldest = self._oldest()
             position = AtSequence(oldest) if oldest else self._last_read or self.read_position
@@ -121,7 +121,7 @@ class Progress:
             self._saved = position
 
     def finish(self) -> None:
-        """Store that the shard is read to its end."""
+        """Store that the shard has been read to its end."""
         self._store.checkpoint(self._uuid, self._shard_id, None)
 
 

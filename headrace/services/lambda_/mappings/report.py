@@ -1,8 +1,8 @@
-"""Reports what became of a mapping's records, as JSON: the batch trees, or the batches that had one record.
+"""Reports what happened to a mapping's records, as JSON: the batch trees, or the batches that had one record.
 
-A tree's row is a range of sequence numbers. Which of the batches that span a record had it follows from its partition
-key, read again from the shard. A record that no batch had, and that the checkpoint has passed, was filtered, or its
-tree is no longer kept.
+A row of a tree has a range of sequence numbers, which batches of several lanes may share. The partition key of a
+record, which is read again from the shard, shows which of them had the record. If no batch had a record that the
+checkpoint has passed, the record was filtered, or its tree is no longer stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def mapping_report(
     streams: StreamReader,
     sequence: str | None = None,
 ) -> dict[str, Any]:
-    """Return the newest trees of a mapping, or those that had the record `sequence`."""
+    """Return the newest trees of a mapping, or the trees that had the record with the number `sequence`."""
     nodes = trace.nodes(mapping.uuid)
     report: dict[str, Any] = {
         "mapping": mapping.uuid,
@@ -70,7 +70,7 @@ def _position(position: Any) -> str:
 def _find(
     mapping: Mapping, sequence: str, streams: StreamReader
 ) -> tuple[str | None, StreamRecord | None]:
-    """Return the shard that has a record, and the record; None for what retention has taken."""
+    """Return the shard that has a record, and the record, or None for both when the stream does not have it."""
     if not sequence.isdecimal():
         return None, None
     try:
@@ -107,7 +107,7 @@ def _has(node: Node, sequence: str, record: StreamRecord | None, shard_id: str |
 
 
 def _outcome(mapping: Mapping, record: StreamRecord | None, nodes: list[Node]) -> str:
-    """Return in a few words how a record ended."""
+    """Return in a few words what happened to a record."""
     if record is not None and not passes(record, mapping.filters(), of_table=mapping.reads_table):
         return "filtered"
     leaves = [n for n in nodes if all(other.parent != n.number for other in nodes)]

@@ -1,8 +1,8 @@
-"""SQS as an event source: messages in batches, deleted once the function has succeeded with them.
+"""SQS as an event source: passes messages to a function in batches, and deletes them once the function has succeeded.
 
 Rules: https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html and .../services-sqs-errorhandling.html
-(documented). A failed batch is left to the queue: its messages show again when their visibility timeout ends,
-and the queue's redrive policy gives them up. Messages that the filters do not let through are deleted.
+(documented). The messages of a failed batch stay in the queue. They become visible again when their visibility timeout
+ends, until the queue's redrive policy moves them. Messages that do not pass the filters are deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.ports import Ports
 
-# A queue does not signal a message, so pollers ask: soon after there was one, then less and less often.
+# A queue does not signal new messages, so pollers ask for them: often after a message, then less and less often.
 _FIRST_IDLE_S = 0.05
 _LONGEST_IDLE_S = 0.2
 _POLLERS = 2
@@ -35,10 +35,10 @@ _ENVELOPE_BYTES = 64
 
 
 class Watch:
-    """Which of a mapping's pollers watches the queue while it is empty: one does, the others sleep. Thread-safe.
+    """Chooses the one poller of a mapping that watches an empty queue while the others sleep. Thread-safe.
 
-    A poller that has found messages hands the watch on before it invokes the function, so that there is always one that
-    looks, unless all are busy: then the first to be idle again does.
+    A poller that has found messages hands the watch to another before it invokes the function, so that one poller
+    always watches. If all are busy, the first one that becomes idle takes the watch.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Watch:
         self._asleep: list[QueuePoller] = []
 
     def take(self, poller: QueuePoller) -> bool:
-        """Whether `poller`, which has nothing to do, is the one that watches; the others are woken when needed."""
+        """Give the watch to the idle `poller` if nobody has it. Return whether it has it; if not, it may sleep."""
         with self._lock:
             if self._watcher in (None, poller):
                 self._watcher = poller
@@ -57,7 +57,7 @@ class Watch:
             return False
 
     def hand_on(self, poller: QueuePoller) -> None:
-        """Let another poller watch, as `poller` has messages or ends."""
+        """Give the watch to another poller, because `poller` has messages or ends."""
         with self._lock:
             if self._watcher is poller:
                 self._watcher = None
@@ -72,7 +72,7 @@ class Watch:
 class QueuePoller:
     """A worker that invokes the function with a queue's messages, one batch at a time.
 
-    `wake` makes its next step happen now; its runner sets it.
+    The runner sets `wake`, which makes the next step happen now.
     """
 
     def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
@@ -92,12 +92,12 @@ class QueuePoller:
         self._stopped = False
 
     def stop(self) -> None:
-        """Begin no more batches."""
+        """Start no more batches."""
         self._stopped = True
         self._watch.hand_on(self)
 
     def step(self) -> float:
-        """Receive, and invoke when there is a batch; see `Worker.step`."""
+        """Receive messages, and invoke the function if they make a batch; see `Worker.step`."""
         if self._stopped:
             self._watch.hand_on(self)
             raise WorkerDone
@@ -125,7 +125,7 @@ class QueuePoller:
         full = (
             len(self._gathered) >= settings.batch_size or self._gathered_bytes >= SYNC_PAYLOAD_BYTES
         )
-        # Without a window, what one call received is the batch.
+        # Without a batching window, the messages of one call are the batch.
         if not full and waited_s < settings.window_s:
             return 0.0 if found else min(_FIRST_IDLE_S, settings.window_s - waited_s)
         batch, self._gathered = self._cut()
@@ -133,22 +133,22 @@ class QueuePoller:
         return self._invoke(batch)
 
     def _problem(self, room: int) -> str:
-        """Return why the function's role may not read the queue; empty when it may, or when nothing is to be read."""
+        """Return why the function's role may not read the queue, or "" when it may or there is no room for messages."""
         ports, arn = self._ports, self._mapping.stream_arn
         if room <= 0 or self._queues.is_empty(arn):
             return ""
         return ports.permits.problem_with_reading(ports.role_of(self._mapping.function_arn), arn)
 
     def _rest(self, idle_s: float) -> float:
-        """Return how long to sleep: the poller that watches until its next look, the others until woken."""
+        """Return how long to sleep: until the next look for the poller that watches, for ever for the others."""
         watches = self._watch.take(self)
         if self._stopped:
-            # `stop` may have come before it took the watch.
+            # `stop` may have been called before this poller took the watch.
             self._watch.hand_on(self)
         return idle_s if watches else math.inf
 
     def _take(self, found: list[QueueMessage]) -> None:
-        """Gather the messages that the filters let through, and delete the others."""
+        """Gather the messages that pass the filters, and delete the others."""
         self._count(counts.POLLED, len(found))
         filters = self._mapping.filters()
         if filters:
@@ -216,10 +216,10 @@ class QueuePoller:
 
 
 def _shown(message: QueueMessage, *, batches: bool) -> dict[str, Any]:
-    """Return a message as an event has it.
+    """Return a message in the form of events.
 
-    The hash of the sender's attributes is null for a message that has none where the mapping gathers batches, and not
-    there otherwise. Source: AWS's answers that LocalStack recorded in 2023 (observed by them).
+    For a message without attributes, the hash of the attributes is null if the mapping has a batching window, and
+    missing otherwise. Source: AWS's answers that LocalStack recorded in 2023 (observed by them).
     """
     hashed = {"md5OfMessageAttributes": message.attributes_md5 or None}
     return {
@@ -252,7 +252,7 @@ def _size_bytes(message: QueueMessage) -> int:
 def _failed(
     payload: bytes, function_error: str | None, batch: list[QueueMessage], reports: bool
 ) -> set[str]:
-    """Return the ids of the messages that a function failed with: all of them for an answer of a wrong shape."""
+    """Return the ids of the messages that a function failed to process: all of them if its response is malformed."""
     everything = {message.message_id for message in batch}
     if function_error is not None:
         return everything
@@ -287,7 +287,7 @@ def _failed(
 
 
 class QueueRunner:
-    """Runs one mapping of a queue, in as many pollers as may invoke at a time. Thread-safe."""
+    """Runs one mapping of a queue, with as many pollers as it may have concurrent invocations. Thread-safe."""
 
     def __init__(
         self,
@@ -307,12 +307,12 @@ class QueueRunner:
     def _wanted(self) -> int:
         concurrency = section(self._mapping.members, "ScalingConfig").get("MaximumConcurrency")
         if self._mapping.stream_arn.endswith(".fifo"):
-            # One at a time keeps every message group in order.
+            # A FIFO queue has a single poller, which keeps every message group in order.
             return 1
         return min(int(concurrency or _POLLERS), _POLLERS_MOST)
 
     def wake(self) -> None:
-        """Have as many pollers as the settings ask for."""
+        """Run as many pollers as the settings require."""
         with self._lock:
             wanted = self._wanted()
             for poller, handle in self._running[wanted:]:
@@ -325,11 +325,11 @@ class QueueRunner:
                 handle = self._start(poller)
                 poller.wake = handle.wake
                 self._running.append((poller, handle))
-                # It may have gone to sleep before it could be woken.
+                # The poller may have gone to sleep before its `wake` was set.
                 handle.wake()
 
     def stop(self) -> None:
-        """Begin no more batches. Does not wait for those that are running."""
+        """Start no more batches. Does not wait for running ones."""
         for poller, handle in self._running:
             poller.stop()
             handle.stop()
@@ -341,4 +341,4 @@ class QueueRunner:
 
 
 def _do_nothing() -> None:
-    """Do nothing: the poller has no handle yet."""
+    """Do nothing: the poller has no worker handle yet."""

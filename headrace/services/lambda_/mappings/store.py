@@ -1,4 +1,4 @@
-"""Event source mappings and their checkpoints in the state database."""
+"""Stores event source mappings and their checkpoints in the state database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.store.database import Database, Documents
 
 
 class MappingStore:
-    """Mappings and their checkpoints in the state database. Thread-safe."""
+    """Stores mappings and their checkpoints in the state database. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,7 +31,7 @@ class MappingStore:
         return [Mapping(**value) for _, value in self._mappings.items()]
 
     def put(self, mapping: Mapping, pinned: dict[str, Pinned] | None = None) -> None:
-        """Store a mapping, and with a new one the places where its shards are read from."""
+        """Store a mapping, and for a new mapping the starting positions of its shards."""
         value = {**asdict(mapping), "last_result": NOTHING_YET}
         with self._database.transaction():
             self._mappings.put(mapping.uuid, value)
@@ -54,7 +54,7 @@ class MappingStore:
         marks: tuple[Marks, ...] = (),
         window: Window | None = None,
     ) -> None:
-        """Note where a shard is read from next; see `Checkpoint`."""
+        """Store a shard's checkpoint; see `Checkpoint`."""
         value: dict[str, Any]
         match position:
             case None:
@@ -72,13 +72,13 @@ class MappingStore:
         self._checkpoints.put(f"{uuid}/{shard_id}", value)
 
     def forget_shards(self, uuid: str, shard_ids: Iterable[str]) -> None:
-        """Remove the checkpoints of shards that the stream does not have any more."""
+        """Remove the checkpoints of shards that the stream no longer has."""
         with self._database.transaction():
             for shard_id in shard_ids:
                 self._checkpoints.delete(f"{uuid}/{shard_id}")
 
     def checkpoints(self, uuid: str) -> dict[str, Checkpoint]:
-        """Return a mapping's checkpoints, by shard."""
+        """Return a mapping's checkpoints, by shard id."""
         prefix = f"{uuid}/"
         return {
             key.removeprefix(prefix): _checkpoint(value)
@@ -88,7 +88,7 @@ class MappingStore:
     def load_checkpoint(self, uuid: str, shard_id: str) -> Checkpoint:
         """Return a shard's checkpoint.
 
-        A shard that has none was born after the mapping: it is read from its start.
+        A shard without a checkpoint was opened after the mapping was made; it is read from its start.
         """
         return _checkpoint(self._checkpoints.get(f"{uuid}/{shard_id}") or {"kind": "trim"})
 

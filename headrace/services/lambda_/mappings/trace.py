@@ -1,8 +1,8 @@
-"""Keeps the batch trees: every batch that was cut from a shard, its invocations, its parts and its end.
+"""Stores the batch trees: every batch that was cut from a shard, its invocations, its parts and its end.
 
-A row is a range of records, written once for a batch that succeeds at once, and again after each attempt of one that
-does not: nothing is written per record. Rows outlive restarts and are bounded: of every mapping, the newest batches
-that went well and, apart, the newest that did not; of all mappings, the newest of both.
+Each batch has one row, with a range of records. The row of a batch that succeeds at once is written once; otherwise it
+is written again after each attempt. Rows survive restarts. Their number is limited: each mapping keeps its newest
+batches that succeeded at once and, separately, its newest other batches; there is also a limit for all mappings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 SMOOTH_KEPT = 1000
 TROUBLED_KEPT = 5000
-# Of all mappings together, whatever became of the batches.
+# The limit for all mappings together, for all kinds of batches.
 ALL_KEPT = 50_000
 _PRUNE_EVERY = 200
 
@@ -46,7 +46,7 @@ _MIGRATIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where batches are cut: a lane of a shard of a mapping."""
+    """The source of a batch: a lane of a shard of a mapping."""
 
     mapping: str
     shard_id: str
@@ -56,7 +56,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A batch as it is stored. `first` and `last` are sequence numbers; other lanes' records lie between."""
+    """A stored batch. `first` and `last` are sequence numbers; records of other lanes may lie between them."""
 
     number: int
     shard_id: str
@@ -73,7 +73,7 @@ class Node:
 
 
 class Trace:
-    """All batch trees. Thread-safe."""
+    """Stores all batch trees. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         database.migrate("lambda_trace", _MIGRATIONS)
@@ -87,7 +87,7 @@ class Trace:
         self._prune_all()
 
     def begin(self, parent: History | None = None, part: str = "") -> History:
-        """Return a new node; it is kept with the first `write`."""
+        """Return a new node. The first `write` stores it."""
         with self._lock:
             self._newest += 1
             return History(self._newest, parent.number if parent else 0, part)
@@ -95,11 +95,13 @@ class Trace:
     def write(
         self, place: Place, history: History, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
-        """Store what has become of a batch until now. A full disk loses the row and holds up nothing else."""
+        """Store the present state of a batch. On a full disk the row is lost, but the mapping goes on."""
         try:
             self._write(place, history, batch, disposal, detail)
         except OSError as error:
-            log.warning("what became of a batch of %s is not kept: %s", place.mapping, error)
+            log.warning(
+                "the batch tree of mapping %s could not be stored: %s", place.mapping, error
+            )
 
     def _write(
         self, place: Place, history: History, batch: Batch, disposal: str, detail: str
@@ -158,7 +160,7 @@ class Trace:
         self._database.execute("DELETE FROM lambda_trace WHERE mapping = ?", (mapping,))
 
     def nodes(self, mapping: str) -> list[Node]:
-        """Return what is kept of a mapping, oldest first."""
+        """Return the stored batches of a mapping, oldest first."""
         rows = self._database.query(
             "SELECT number, shard, lane, lanes, parent, part, first, last, records, disposal, detail,"
             " attempts FROM lambda_trace WHERE mapping = ? ORDER BY number",

@@ -1,9 +1,9 @@
 """Tumbling windows: which window a record is in, the state from batch to batch, and when a window ends. No I/O.
 
 Rules: https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-windows.html (documented). Windows are
-aligned to the epoch and belong to a shard; a record's window is that of its arrival. A shard that ends closes its
-window, and its children begin afresh. AWS waits up to two minutes for stragglers: here records are stamped by
-the clock that the poller reads too, so a moment is enough.
+aligned to the epoch and belong to a shard; a record's arrival time decides its window. The end of a shard closes its
+window, and the child shards start new windows. AWS waits up to two minutes for late records. Here the poller and the
+arrival times use the same clock, so half a second is enough.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ GRACE_MS = 500
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window of a shard and what has been aggregated in it.
+    """A window of a shard, and the state that the function has aggregated in it.
 
     Attributes:
-        state: JSON, as the function last returned it.
-        early: whether the state has outgrown its limit, which ends the window at once.
+        state: the JSON state that the function returned last.
+        early: whether the state exceeds its size limit, which ends the window early.
     """
 
     start_ms: int
@@ -36,13 +36,13 @@ class Window:
 
     @staticmethod
     def of(arrival_ms: int, length_s: int) -> Window:
-        """Return the window that a record which arrived then is in, with no state yet."""
+        """Return the window for records that arrive at this time, with an empty state."""
         length_ms = length_s * 1000
         start_ms = arrival_ms - arrival_ms % length_ms
         return Window(start_ms, start_ms + length_ms)
 
     def holds(self, arrival_ms: int) -> bool:
-        """Whether a record that arrived then belongs here. Late ones do: no earlier window is open."""
+        """Whether a record that arrived at this time belongs to the window; late records do, too."""
         return arrival_ms < self.end_ms
 
     def after(self, state: bytes) -> Window:
@@ -50,25 +50,25 @@ class Window:
         return Window(self.start_ms, self.end_ms, state, len(state) > STATE_BYTES)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether no more records can arrive in it."""
+        """Whether no more records can arrive in the window."""
         return now_ms >= self.end_ms + GRACE_MS
 
     def wait_ms(self, now_ms: int) -> int:
-        """Return how long it may still take records."""
+        """Return how long the window still takes records."""
         return max(0, self.end_ms + GRACE_MS - now_ms)
 
     @property
     def start(self) -> str:
-        """Its start as events show it."""
+        """The start time in the form of events."""
         return _iso(self.start_ms)
 
     @property
     def end(self) -> str:
-        """Its end as events show it."""
+        """The end time in the form of events."""
         return _iso(self.end_ms)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
+        """Return the window as JSON values for `from_json`."""
         return {
             "start_ms": self.start_ms,
             "end_ms": self.end_ms,
@@ -78,7 +78,7 @@ class Window:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> Window:
-        """Read what `to_json` returned."""
+        """Return the window that `to_json` has written."""
         return Window(value["start_ms"], value["end_ms"], value["state"].encode(), value["early"])
 
 
@@ -87,7 +87,7 @@ class _Answer(msgspec.Struct):
 
 
 def read_state(payload: bytes) -> bytes | None:
-    """Return the state that a function answered with, None when its answer has none (a failed invocation)."""
+    """Return the state in a function's response, or None when it has none (then the invocation counts as failed)."""
     try:
         answer = msgspec.json.decode(payload, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -97,11 +97,11 @@ def read_state(payload: bytes) -> bytes | None:
 
 
 def with_state(window: Window, answer: Answer, state: bytes | None) -> tuple[Answer, Window]:
-    """Return the answer, failed when it lacks a state, and the window after it."""
+    """Return the answer (a failure if it has no state) and the window after it."""
     if state is None:
         return FailedFrom(0), window
     if isinstance(answer, FailedFrom) and answer.index == 0:
-        # No record was done: the state that the function returned is dropped.
+        # No record is done, so the returned state does not count.
         return answer, window
     return answer, window.after(state)
 

@@ -1,1 +1,1 @@
-"""Deployment packages and layers: unpacked, kept on disk, compiled beforehand."""
+"""Deployment packages and layers: unpacks them, stores them on disk, and compiles their Python code beforehand."""

@@ -1,7 +1,7 @@
-"""Compiles the Python code of functions and layers beforehand, as functions may not write beside their code.
+"""Compiles the Python code of functions and layers to bytecode, since functions cannot write next to their code.
 
-Without it each cold start of a function with large packages would compile them anew. A program of its own compiles
-a package once it is used, with the lowest priority; it leaves alone what is compiled already.
+Without this, each cold start of a function with large packages would compile them again. A separate program with the
+lowest priority compiles a package after its first use, and skips files that are already compiled.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.core.workers import WorkerHandle
 
 log = logging.getLogger(__name__)
 
-# Less is compiled in a few milliseconds at each start.
+# A smaller package is compiled at each cold start, which takes a few milliseconds.
 LEAST_BYTES = 128 * 1024
 _LONGEST_S = 600.0
 _MOST_DONE = 10_000
@@ -35,14 +35,14 @@ class Bytecode:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: deque[Path] = deque()
-        # The fingerprint of each folder when it was compiled; a folder of the user's may change.
+        # The fingerprint of each folder when it was compiled; the files in a user's folder may change.
         self._done: dict[Path, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self.handle: WorkerHandle | None = None
 
     def want(self, folders: list[Path], fingerprint: str) -> None:
-        """Have folders compiled, unless this run has compiled them as they are now."""
+        """Schedule folders for compilation, unless this run has already compiled their present files."""
         with self._lock:
             if len(self._done) > _MOST_DONE:
                 self._done.clear()
@@ -76,7 +76,7 @@ class Bytecode:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST_PRIORITY)
         try:
-            # A file that cannot be compiled is no error here: the function that imports it gets one.
+            # A file that cannot be compiled is not an error here; the function that imports it gets the error.
             process.wait(_LONGEST_S)
         except subprocess.TimeoutExpired:
             log.warning("compiling %s took too long", folder)
@@ -84,7 +84,7 @@ class Bytecode:
             process.wait()
 
     def stop(self) -> None:
-        """Compile no more, and kill the compiler that runs."""
+        """Compile nothing more, and kill a running compiler."""
         with self._lock:
             self._stopped = True
             if self._running is not None:
@@ -92,7 +92,7 @@ class Bytecode:
 
 
 def _python_bytes(folder: Path) -> int:
-    """Return the size of the sources in a folder, as far as it matters; links are not followed."""
+    """Return the size of the Python sources in a folder; stop when it is large enough. Links are not followed."""
     total = 0
     for where, _, files in os.walk(folder):
         for name in files:

@@ -1,4 +1,4 @@
-"""Deployment packages on disk: each zip kept and unpacked once, under the SHA-256 of its bytes."""
+"""Deployment packages on disk: each zip file is stored and unpacked once, under the SHA-256 of its bytes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from headrace.services.lambda_.errors import NO_IMAGES, invalid_parameter
 from headrace.services.lambda_.limits import DIRECT_ZIP_BYTES
 from headrace.services.lambda_.packages.unzip import unzip
 
-# Where packages are downloaded from the cloud.
+# The path of the URLs from which packages can be downloaded.
 CODE_PATH = "/2015-03-31/headrace/code/"
 _READ_BYTES = 1024 * 1024
 
 
-# With these names as S3Bucket, S3Key is a folder of this machine. The second is LocalStack's.
+# If S3Bucket is one of these names, S3Key is a folder on this machine. The second name is LocalStack's.
 LOCAL_BUCKETS = ("headrace-local", "hot-reload")
 _LOCAL = "local:"
 _MOST_FILES = 20_000
@@ -35,9 +35,9 @@ _MOST_SEEN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A stored deployment package, or a folder that is used where it lies.
+    """A stored deployment package, or a folder on this machine that is used in place.
 
-    `digest` is the zip's SHA-256 in hexadecimal, or `local:` and the folder.
+    `digest` is the zip file's SHA-256 in hexadecimal, or `local:` and the folder.
     """
 
     digest: str
@@ -45,17 +45,17 @@ class Package:
 
     @property
     def code_sha256(self) -> str:
-        """The digest as Lambda shows it; of a folder that of its path."""
+        """The digest in Lambda's form; for a folder on this machine, the digest of its path."""
         local = self.digest.startswith(_LOCAL)
         raw = hashlib.sha256(self.digest.encode()).hexdigest() if local else self.digest
         return base64.b64encode(bytes.fromhex(raw)).decode()
 
 
 class CodeStore:
-    """Packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all.
+    """Stores packages under `<data_dir>/lambda/code`. Thread-safe; a package appears whole or not at all.
 
     Attributes:
-        look_every_s: how often a folder of this machine is looked at for new files.
+        look_every_s: how often a folder on this machine is checked for changed files.
     """
 
     def __init__(self, data_dir: Path, objects: ObjectStore, ids: Ids, clock: Clock) -> None:
@@ -68,13 +68,13 @@ class CodeStore:
         self._seen: dict[tuple[str, ...], tuple[float, str]] = {}
 
     def directory(self, digest: str) -> Path:
-        """Return where a package's files are."""
+        """Return the folder with a package's files."""
         if digest.startswith(_LOCAL):
             return Path(digest.removeprefix(_LOCAL))
         return self._root / digest
 
     def fingerprint(self, *digests: str) -> str:
-        """Return a text that changes when a package is a folder of this machine whose files have changed."""
+        """Return a text that changes when files change in a package that is a folder on this machine."""
         if not any(digest.startswith(_LOCAL) for digest in digests):
             return ""
         now_s = self._clock.monotonic_s()
@@ -88,7 +88,7 @@ class CodeStore:
         return seen[1]
 
     def merged(self, digests: list[str]) -> Path | None:
-        """Return a directory with the files of all packages, a later one's over an earlier's; None for no package."""
+        """Return a folder with the files of all packages, where later packages win, or None for no packages."""
         if len(digests) < 2:
             return self.directory(digests[0]) if digests else None
         name = hashlib.sha256(" ".join(digests).encode()).hexdigest()
@@ -105,7 +105,7 @@ class CodeStore:
                         dirs_exist_ok=True,
                         copy_function=_link,
                     )
-                # Processes on the old one keep it until they end: a mount holds its directory.
+                # Running processes keep the old folder until they end, because it is mounted.
                 if target.is_dir():
                     target.rename(self._root / f"new-{self._ids.hex(16)}")
                 scratch.replace(target)
@@ -113,7 +113,7 @@ class CodeStore:
         return target
 
     def unzipped_bytes(self, digest: str) -> int:
-        """Return the size of a package's files, without the bytecode that headrace has compiled."""
+        """Return the size of a package's files, without the bytecode that headrace has added."""
         files = self.directory(digest).rglob("*")
         return sum(
             path.lstat().st_size
@@ -122,17 +122,17 @@ class CodeStore:
         )
 
     def location(self, digest: str, endpoint_url: str) -> str:
-        """Return where a package can be fetched: a URL of the cloud, or of the folder that it is."""
+        """Return the URL of a package: a URL of the cloud, or a file URL for a folder on this machine."""
         if digest.startswith(_LOCAL):
             return self.directory(digest).as_uri()
         return f"{endpoint_url}{CODE_PATH}{digest}.zip"
 
     def zip_file(self, digest: str) -> Path:
-        """Return where a package's zip is."""
+        """Return the path of a package's zip file."""
         return self._root / f"{digest}.zip"
 
     def add(self, source: Mapping[str, Any]) -> Package:
-        """Store a package given as AWS's `FunctionCode` or `LayerVersionContentInput`.
+        """Store a package, which is given as AWS's `FunctionCode` or `LayerVersionContentInput`.
 
         Raises AwsError when the object is missing, UnsafeArchive and UnzippedTooLarge.
         """
@@ -168,7 +168,7 @@ class CodeStore:
     def _add_file(self, file: Path) -> Package:
         digest = hashlib.sha256()
         scratch = self._scratch()
-        # Copied while it is hashed: the object may be replaced at any moment.
+        # Copy the file while hashing it, because the object may be replaced at any moment.
         with file.open("rb") as source, scratch.open("wb") as sink:
             while chunk := source.read(_READ_BYTES):
                 digest.update(chunk)
@@ -180,7 +180,7 @@ class CodeStore:
         return self._root / f"new-{self._ids.hex(16)}.zip"
 
     def _store(self, scratch: Path, digest: str) -> Package:
-        """Unpack beside the final place and rename, so that a kill leaves nothing half made."""
+        """Unpack into a temporary folder and rename it, so that a kill leaves no half-unpacked package."""
         package = Package(digest, scratch.stat().st_size)
         unpacked = scratch.with_suffix("")
         try:
@@ -189,7 +189,7 @@ class CodeStore:
                     unzip(scratch, unpacked)
                     scratch.replace(self.zip_file(digest))
                     unpacked.replace(self.directory(digest))
-                # No function has it yet, and `prune` must leave it for a while.
+                # No function uses the package yet; a new time keeps `prune` from removing it.
                 os.utime(self.directory(digest))
         finally:
             scratch.unlink(missing_ok=True)
@@ -203,9 +203,9 @@ class CodeStore:
         *,
         older_than_s: float | None = None,
     ) -> None:
-        """Remove every package that is neither in `used` nor in `folders`, and leftovers of a kill.
+        """Remove every package that is neither in `used` nor in `folders`, and files that a kill left.
 
-        With `older_than_s`, younger packages stay: a package is there before the function that has it.
+        With `older_than_s`, younger packages stay, because a package is stored before the function that uses it.
         """
         keep = {*used, *(folder.name for folder in folders if folder.parent == self._root)}
         if not self._root.is_dir():
@@ -224,18 +224,18 @@ class CodeStore:
         try:
             made_s = (self._root / name).stat().st_mtime
         except FileNotFoundError:
-            # A zip whose folder has just been removed, or is being made.
+            # A zip file whose folder was just removed, or is not made yet.
             return name.startswith("new-")
         return name.startswith("new-") or self._clock.now_ms() / 1000 - made_s < older_than_s
 
     @staticmethod
     def sha256_of(digest: str) -> str:
-        """Return a package's digest as Lambda shows it."""
+        """Return a package's digest in Lambda's form."""
         return Package(digest, 0).code_sha256
 
 
 def _folder(key: str) -> Package:
-    """Return a folder of this machine as a package. Raises AwsError."""
+    """Return a folder on this machine as a package. Raises AwsError."""
     folder = Path(key).expanduser()
     if not folder.is_absolute() or not folder.is_dir():
         raise invalid_parameter(
@@ -246,7 +246,7 @@ def _folder(key: str) -> Package:
 
 
 def _state_of(folder: Path) -> str:
-    """Return a digest of a folder's names, sizes and times of change; links are not followed."""
+    """Return a digest of the names, sizes and modification times in a folder. Links are not followed."""
     digest = hashlib.sha256()
     count = 0
     for where, folders, files in os.walk(folder):
@@ -262,7 +262,7 @@ def _state_of(folder: Path) -> str:
 
 
 def _link(source: str, target: str) -> None:
-    """Make `target` the same file as `source`, over what was there; a copy where links cannot be."""
+    """Replace `target` with a hard link to `source`, or with a copy where links are impossible."""
     path = Path(target)
     path.unlink(missing_ok=True)
     try:

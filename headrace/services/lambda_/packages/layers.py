@@ -1,4 +1,4 @@
-"""Layer versions: packages that functions share, in the state database."""
+"""Stores layer versions (packages that functions share) in the state database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.store.database import Database
 
 
 class LayerStore:
-    """All layer versions, as AWS's LayerVersionsListItem with the package's digest. Thread-safe."""
+    """Stores all layer versions, as AWS's LayerVersionsListItem plus the package's digest. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._documents = database.documents("lambda_layers")
@@ -30,7 +30,7 @@ class LayerStore:
         now_ms: int,
         members: LayerDescription,
     ) -> LayerVersion:
-        """Store a new version and return it; numbers are never used twice."""
+        """Store a new version and return it. A version number is never used twice."""
         arn = layer_arn(region, account, name)
         with self._lock, self._database.transaction():
             number = int(self._counters.get(arn) or 0) + 1
@@ -55,7 +55,10 @@ class LayerStore:
         return self._documents.get(f"{layer}:{int(number):010d}")
 
     def change(self, arn: str, change: Callable[[LayerVersion], None]) -> LayerVersion | None:
-        """Run `change` on a version, store and return the result; None when there is no such version. One at a time."""
+        """Apply `change` to a version, store and return the result, or return None if the version is missing.
+
+        Only one change runs at a time.
+        """
         with self._lock:
             version = self.find(arn)
             if version is None:
@@ -65,7 +68,7 @@ class LayerStore:
             return version
 
     def delete(self, arn: str) -> None:
-        """Remove a version; functions that use it keep running it, as on AWS."""
+        """Remove a version. As on AWS, functions that use the version keep it."""
         version = self.find(arn)
         if version is not None:
             self._documents.delete(f"{version['LayerArn']}:{version['Version']:010d}")
@@ -77,7 +80,7 @@ class LayerStore:
     def latest(
         self, account: str, region: str, suits: Callable[[LayerVersion], bool]
     ) -> list[LayerVersion]:
-        """Return the newest version of each layer that suits, by name."""
+        """Return for each layer the newest version that suits, sorted by name."""
         newest = {
             value["LayerArn"]: value
             for _, value in self._documents.items(layer_arn(region, account, ""))
@@ -86,10 +89,10 @@ class LayerStore:
         return [newest[arn] for arn in sorted(newest)]
 
     def size_bytes(self, account: str, region: str) -> int:
-        """Return the size of all layer versions' packages of an account and region."""
+        """Return the total size of the packages of all layer versions of an account and region."""
         found = self._documents.items(layer_arn(region, account, ""))
         return sum(value["size_bytes"] for _, value in found)
 
     def digests(self) -> set[str]:
-        """Return the packages that some version uses."""
+        """Return the digests of the packages that layer versions use."""
         return {value["digest"] for _, value in self._documents.items()}

@@ -1,7 +1,7 @@
-"""Unpacks a deployment package and nothing else: no file, link or byte outside the target directory.
+"""Unpacks a deployment package without writing any file, link or byte outside the target directory.
 
-Zip is untrusted input. Names are checked before anything is written, sizes are counted while inflating (those that
-the archive declares may be wrong), and links are made last, so that no file is written through one.
+A zip file is untrusted input. Names are checked before anything is written. Sizes are counted during unpacking, because
+the sizes that the archive declares may be wrong. Links are made last, so that no file is written through a link.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from headrace.services.lambda_.limits import UNZIPPED_BYTES, ZIP_ENTRIES
 
 _CHUNK_BYTES = 1024 * 1024
 _LINK_BYTES = 4096
-# zipfile unpacks no more of these than is read. It unpacks bzip2 and LZMA without a bound, and a kilobyte of theirs can
-# be gigabytes. That Lambda takes no others is assumed; no tool makes them by default.
+# The compression methods for which zipfile unpacks only as much as is read. It unpacks bzip2 and LZMA without a bound,
+# and a kilobyte of these can become gigabytes. That Lambda refuses them is assumed; no tool makes them by default.
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -33,14 +33,14 @@ def unzip(archive: Path, target: Path, *, most_bytes: int = UNZIPPED_BYTES) -> i
         with zipfile.ZipFile(archive) as opened:
             return _Unpacking(opened, target, most_bytes).run()
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        # RuntimeError is zipfile's word for an encrypted entry.
+        # zipfile raises RuntimeError for an encrypted entry.
         shutil.rmtree(target, ignore_errors=True)
         raise UnsafeArchive(str(error)) from error
     except (OSError, ValueError) as error:
         shutil.rmtree(target, ignore_errors=True)
         if isinstance(error, UnsafeArchive | UnzippedTooLarge):
             raise
-        # A name too long for the file system, a file where a directory must be, and their like.
+        # For example, a name is too long for the file system, or a file is where a directory must be.
         raise UnsafeArchive(str(error)) from error
 
 
@@ -60,7 +60,9 @@ class _Unpacking:
         links: list[tuple[Path, str]] = []
         for entry in entries:
             if entry.compress_type not in _BOUNDED:
-                raise UnsafeArchive(f"{entry.filename} is packed neither by deflate nor not at all")
+                raise UnsafeArchive(
+                    f"{entry.filename} is compressed by a method other than deflate"
+                )
             path = self._target.joinpath(*safe_parts(entry.filename))
             mode = entry.external_attr >> 16
             if entry.is_dir():
@@ -70,7 +72,7 @@ class _Unpacking:
             elif stat.S_IFMT(mode) in (0, stat.S_IFREG):
                 self._write(entry, path, mode)
             else:
-                raise UnsafeArchive(f"{entry.filename} is neither a file nor a link")
+                raise UnsafeArchive(f"{entry.filename} is neither a file nor a symbolic link")
         self._make_links(links)
         return self._written_bytes
 
@@ -82,12 +84,12 @@ class _Unpacking:
                 if self._written_bytes >= self._most_bytes:
                     raise UnzippedTooLarge(self._most_bytes)
                 sink.write(chunk)
-        # Readable whatever the archive says: AWS's extractor does the same for /var/task.
+        # Make the file readable whatever the archive says, as AWS does in /var/task.
         path.chmod(0o644 | (mode & 0o111))
 
     def _link_target(self, entry: zipfile.ZipInfo) -> str:
         with self._archive.open(entry) as source:
-            # No more is unpacked: the size that the entry declares may be wrong.
+            # Read no more than this: the size that the entry declares may be wrong.
             content = source.read(_LINK_BYTES + 1)
         if len(content) > _LINK_BYTES or entry.file_size > _LINK_BYTES:
             raise UnsafeArchive(f"{entry.filename} is a link of over {_LINK_BYTES} bytes")
@@ -97,25 +99,25 @@ class _Unpacking:
         root = self._target.resolve()
         for path, destination in links:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # The parent may pass through a link made a moment ago.
+            # A link that was made before may be part of the parent's path.
             if not path.parent.resolve().is_relative_to(root) or not destination:
                 raise UnsafeArchive(f"{path.name} links out of the package")
             path.unlink(missing_ok=True)
             path.symlink_to(destination)
             if PurePosixPath(destination).is_absolute():
                 raise UnsafeArchive(f"{path.name} links out of the package")
-        # Judged together, when all are there: one link may point through another.
+        # Check the links when all exist, because one link may lead through another.
         for path, _ in links:
-            if _goes_round(path):
+            if _is_circular(path):
                 raise UnsafeArchive(f"{path.name} is a link that leads back to itself")
             if not path.resolve().is_relative_to(root):
                 raise UnsafeArchive(f"{path.name} links out of the package")
 
 
-def _goes_round(link: Path) -> bool:
-    """Whether a link leads in a circle; the operating system decides.
+def _is_circular(link: Path) -> bool:
+    """Whether a link leads back to itself; the operating system decides.
 
-    `Path.resolve` raises for such a link up to Python 3.12 and returns it as it is from 3.13 on.
+    `Path.resolve` raises an error for such a link up to Python 3.12, and returns the link unchanged from 3.13 on.
     """
     try:
         link.stat()
@@ -125,7 +127,7 @@ def _goes_round(link: Path) -> bool:
 
 
 def safe_parts(name: str) -> tuple[str, ...]:
-    """Return an entry name's path parts. Raises UnsafeArchive for absolute and parent paths."""
+    """Return the path parts of an entry's name. Raises UnsafeArchive for absolute paths and for `..`."""
     parts = name.replace("\\", "/").split("/")
     kept = tuple(part for part in parts if part not in ("", "."))
     drive = len(parts[0]) == 2 and parts[0][1] == ":"

@@ -1,1 +1,1 @@
-"""Function processes: their environment, AWS's Runtime API on a socket, and pools of warm ones."""
+"""Function processes: starts them in isolation, serves them AWS's Runtime API, and keeps warm ones in pools."""

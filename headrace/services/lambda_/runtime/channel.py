@@ -1,8 +1,8 @@
-"""AWS's Lambda Runtime API: serves one function process, without a thread of its own.
+"""Serves AWS's Lambda Runtime API to one function process, without a thread of its own.
 
-The thread that invokes the function also serves its HTTP requests and reads its output: it has nothing else to
-do meanwhile, and a warm invocation costs two socket writes and no switch between threads. Between
-invocations nobody reads: the process waits in `GET .../next`, as a frozen AWS environment does.
+The thread that invokes the function also serves the process's HTTP requests and reads its output. So a warm invocation
+costs two socket writes and no switch between threads. Between invocations nobody reads: the process waits for the
+response to `GET .../next`, like a frozen execution environment on AWS.
 
 Protocol: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html (documented).
 Not thread-safe: one thread at a time.
@@ -25,16 +25,16 @@ import httptools
 from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
 
 _PREFIX = "/2018-06-01/runtime/"
-# headrace's own: asked by node_sdk.cjs.
+# headrace's own path, which node_sdk.cjs requests.
 _SDK_PREFIX = "/headrace/sdk/"
 _READ_BYTES = 256 * 1024
 _SEND_TIMEOUT_S = 30.0
 _ACCEPTED = b'{"status":"OK"}'
-# A runtime needs one connection, an extension another. A function that opens many more, or sends headers without an
-# end, would use up what all functions share.
+# A runtime needs one connection, and an extension needs another. These limits keep a function that opens many more, or
+# sends headers without an end, from using up memory and descriptors that all functions share.
 _MOST_CONNECTIONS = 16
 _HEAD_BYTES = 1024 * 1024
-# Headers that browsers always send, and the address that the process gets.
+# Headers that browsers always send, and the Host that the process must send.
 _OF_A_PAGE = (b"origin", b"sec-fetch-site")
 _HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
 
@@ -46,7 +46,7 @@ class NextAsked:
 
 @dataclass(slots=True)
 class Answered:
-    """The process answered an invocation; `too_large_bytes` when its body was over the limit."""
+    """The process responded to an invocation. `too_large_bytes` is the body's size if it exceeds the limit."""
 
     request_id: str
     body: bytes
@@ -55,7 +55,7 @@ class Answered:
 
 @dataclass(slots=True)
 class Streamed:
-    """A part of an answer that the process sends as it makes it. `content_type` is the whole answer's."""
+    """A part of a streamed response. `content_type` is that of the whole response."""
 
     request_id: str
     content_type: str
@@ -64,7 +64,7 @@ class Streamed:
 
 @dataclass(slots=True)
 class Failed:
-    """The process reported an error of an invocation, or of its initialisation (`request_id` is None)."""
+    """The process reported an error of an invocation, or of its initialisation (then `request_id` is None)."""
 
     request_id: str | None
     error_type: str
@@ -81,7 +81,7 @@ Message = NextAsked | Answered | Streamed | Failed | Exited
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """One invocation as the Runtime API hands it over."""
+    """One invocation, with the values that the Runtime API passes to the process."""
 
     request_id: str
     function_arn: str
@@ -91,12 +91,12 @@ class Invocation:
 
 
 class RuntimeChannel:
-    """The socket on which one function process speaks, its output pipe, and its death."""
+    """The connection to one function process: its socket, its output pipe, and the signal of its end."""
 
     def __init__(
         self, on_output: Callable[[bytes], None], install: Callable[[str], str] | None = None
     ) -> None:
-        """Take what gets the output, and what installs a package of the AWS SDK and says why it could not."""
+        """Take the function that gets the output, and the one that installs an AWS SDK package (see `Sandbox`)."""
         self._on_output = on_output
         self._install = install
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -105,7 +105,7 @@ class RuntimeChannel:
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         self._connections: set[_Connection] = set()
         self._waiting: _Connection | None = None
-        # Whether the process is known to wait for an invocation.
+        # Whether the process has asked for its next invocation.
         self.ready = False
         self._messages: list[Message] = []
         self._output: int | None = None
@@ -117,9 +117,10 @@ class RuntimeChannel:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def attach(self, *, output: int, end_signal: int | None) -> None:
-        """Read a process's output from the descriptor `output`, which is closed here, and watch for its end.
+        """Read a process's output from the descriptor `output`, which the channel closes, and watch for its end.
 
-        Without an `end_signal`, a descriptor that is readable then, a death shows as the caller's next tick.
+        `end_signal` is a descriptor that becomes readable when the process ends. Without it, the caller notices the
+        end at its next check.
         """
         os.set_blocking(output, False)
         self._output = output
@@ -129,7 +130,7 @@ class RuntimeChannel:
             self._selector.register(end_signal, selectors.EVENT_READ, self._exited)
 
     def close(self) -> None:
-        """Close every descriptor. The process, if it lives, loses its connection and ends."""
+        """Close every descriptor. A process that still runs loses its connection and ends."""
         for connection in list(self._connections):
             self._drop(connection)
         if self._output is not None:
@@ -139,16 +140,16 @@ class RuntimeChannel:
         self._selector.close()
 
     def poll(self, timeout_s: float) -> list[Message]:
-        """Serve the process for up to `timeout_s`; return its messages as soon as there is one."""
+        """Serve the process for up to `timeout_s`; return its messages as soon as there are any."""
         for key, _ in self._selector.select(timeout_s):
             cast("Callable[[], None]", key.data)()
         messages, self._messages = self._messages, []
         return messages
 
     def send(self, invocation: Invocation, deadline_ms: int) -> bool:
-        """Hand an invocation to the process, which must be waiting; False when it is gone.
+        """Send an invocation to the process, which must be waiting. Return False when the process is gone.
 
-        `deadline_ms` is the wall time at which it must have ended.
+        `deadline_ms` is the wall clock time at which the invocation times out.
         """
         connection, self._waiting, self.ready = self._waiting, None, False
         assert connection is not None
@@ -182,7 +183,7 @@ class RuntimeChannel:
     def _exited(self) -> None:
         assert self._end_signal is not None
         self._selector.unregister(self._end_signal)
-        # Its last messages may still lie in the sockets: they come before its end.
+        # The process's last messages may still be in the sockets; handle them before its end.
         for connection in list(self._connections):
             self._read(connection)
         self._messages.append(Exited())
@@ -193,7 +194,7 @@ class RuntimeChannel:
             if len(self._connections) >= _MOST_CONNECTIONS:
                 peer.close()
                 return
-            # Header and body in two segments would wait for a delayed acknowledgement.
+            # Send small segments at once: a body in a second segment would wait for a delayed acknowledgement.
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setblocking(False)
             connection = _Connection(peer)
@@ -232,7 +233,7 @@ class RuntimeChannel:
                 self._messages.append(NextAsked())
                 return
             case ("POST", ["invocation", request_id, "response"]) if request.error_type:
-                # The trailers of a stream that broke off carry the error.
+                # If a stream ended with an error, the error is in the trailers.
                 self._messages.append(Failed(request_id, request.error_type, request.error_body))
             case ("POST", ["invocation", request_id, "response"]):
                 over = request.length_bytes > RESPONSE_PAYLOAD_BYTES
@@ -280,7 +281,7 @@ class _Connection:
         self._in_head = True
 
     def receive(self) -> bool:
-        """Read what has arrived; False when the peer has closed or speaks no HTTP."""
+        """Read the data that has arrived. Return False when the peer has closed or does not send HTTP."""
         while True:
             try:
                 data = self.socket.recv(_READ_BYTES)
@@ -302,12 +303,12 @@ class _Connection:
                 return True
 
     def take(self) -> list[_Request | Streamed]:
-        """Return the requests that are complete, and the parts of streams that have come."""
+        """Return the complete requests, and the parts of streams, that have arrived."""
         done, self._done = self._done, []
         return done
 
     def reply(self, status: str, headers: list[str], body: bytes) -> bool:
-        """Write a response; False when the peer is gone or does not read."""
+        """Write a response. Return False when the peer is gone or does not read."""
         lines = "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}"])
         try:
             self.socket.settimeout(_SEND_TIMEOUT_S)
@@ -317,7 +318,7 @@ class _Connection:
             return False
         return True
 
-    # What httptools calls while it is fed.
+    # Callbacks of httptools.
 
     def on_message_begin(self) -> None:
         self._reset()
@@ -337,8 +338,8 @@ class _Connection:
         elif lowered == b"content-type":
             self._content_type = value.decode("latin-1")
         elif lowered in _OF_A_PAGE or (lowered == b"host" and not _HERE.match(value)):
-            # A web page that looks for open ports; it would take an invocation away from the function.
-            raise PermissionError("only the function's own process may ask")
+            # This is a web page that scans for open ports; it would take an invocation away from the function.
+            raise PermissionError("only the function's own process may use the Runtime API")
         elif lowered == b"expect":
             with contextlib.suppress(OSError):
                 self.socket.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -358,7 +359,7 @@ class _Connection:
             self._stream(data)
             return
         self._length_bytes += len(data)
-        # An answer over the limit is counted to its end, not kept.
+        # The bytes of a response beyond the limit are counted, but not stored.
         if self._length_bytes <= RESPONSE_PAYLOAD_BYTES:
             self._body += data
 

@@ -1,8 +1,8 @@
-"""What a function process is started with: command, environment variables, directories.
+"""The command, the environment variables and the directories with which a function process is started.
 
-The variables are those of https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (documented).
-Where the machine permits it (see `walls`), code is `/var/task` and layers are `/opt`; elsewhere LAMBDA_TASK_ROOT names
-the real directory. Layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH everywhere.
+Source of the variables: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (documented). Where the
+machine permits walls (see `walls`), code is at `/var/task` and layers are at `/opt`. Elsewhere LAMBDA_TASK_ROOT names
+the real directory. In both cases layers are on PYTHONPATH, NODE_PATH, PATH and LD_LIBRARY_PATH.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODE_SHIMS = (HERE / "node_shim.cjs", HERE / "node_sdk.cjs")
 NODE_PATH_VARIABLE = "HEADRACE_NODE_PATH"
 OPT = Path("/opt")
 
-# A function may not set these. Source: the page above, "Reserved environment variables".
+# A function may not set these variables. Source: the page above, "Reserved environment variables".
 RESERVED_VARIABLES = frozenset(
     {
         "_HANDLER",
@@ -54,18 +54,18 @@ RESERVED_VARIABLES = frozenset(
 
 
 class RuntimeMissing(Exception):
-    """This machine lacks what a runtime needs; the text says what to install."""
+    """This machine lacks a program that a runtime needs; the text says what to install."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """Everything that one function version's processes are made from.
+    """The settings from which the processes of one function version are made.
 
     Attributes:
-        layer_dirs: unpacked layers, the first of the function's list first.
-        opt_dir: what `/opt` would hold: the layers laid over each other; None without layers.
-        environment: the function's own variables.
-        application_log_level, system_log_level: of JSON logs.
+        layer_dirs: the unpacked layers, in the order of the function's list.
+        opt_dir: the contents of `/opt` (all layers merged into one directory); None without layers.
+        environment: the function's own environment variables.
+        application_log_level, system_log_level: the log levels for JSON logs.
         initialization_type: `on-demand` or `provisioned-concurrency`.
         storage_mib: the size of the function's /tmp.
         role: the ARN of the function's role.
@@ -95,12 +95,12 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a process finds its code, layers and temporary files, by the paths that it sees.
+    """The paths, as a process sees them, of its code, layers and temporary files.
 
     Attributes:
-        task: its code.
-        opt: its layers, laid over each other; None when they are only where they were unpacked.
-        tmp: its temporary files.
+        task: the directory of the code.
+        opt: the directory of the merged layers; None when each layer is only where it was unpacked.
+        tmp: the directory for temporary files.
         path: the value of PATH.
     """
 
@@ -111,7 +111,7 @@ class Places:
 
 
 def check_runtime(runtime: str) -> None:
-    """Refuse, at creation, what could never run here. Raises AwsError."""
+    """Refuse to create a function whose runtime headrace cannot run. Raises AwsError."""
     if runtime not in KNOWN_RUNTIMES:
         raise invalid_parameter(_refused(runtime))
     if not runtime.startswith(("python3", "nodejs", "provided")):
@@ -121,7 +121,7 @@ def check_runtime(runtime: str) -> None:
 
 
 def _refused(runtime: str) -> str:
-    """Return AWS's sentence for a runtime that was never there, or is no more."""
+    """Return AWS's message for a runtime that never existed or is no longer supported."""
     if runtime in LAYER_RUNTIMES:
         return (
             f"The runtime parameter of {runtime} is no longer supported for creating or updating AWS Lambda functions. "
@@ -135,9 +135,9 @@ def _refused(runtime: str) -> str:
 
 @functools.cache
 def _node(found: str) -> tuple[str, str]:
-    """Return the path of Node.js itself and its major version, as the program `found` on PATH prints them.
+    """Return the path and the major version of Node.js, which the program `found` on PATH prints.
 
-    What is on PATH may be a shim of a version manager, which starts another program and needs its own files.
+    That program may be the shim of a version manager, which starts another program and needs files of its own.
     """
     asked = subprocess.run(
         [found, "-p", "process.execPath + ' ' + process.versions.node"],
@@ -151,13 +151,13 @@ def _node(found: str) -> tuple[str, str]:
 
 
 def node_program() -> str | None:
-    """Return the path of Node.js, None when there is none on PATH."""
+    """Return the path of Node.js, or None when it is not on PATH."""
     found = shutil.which("node")
     return None if found is None else _node(found)[0]
 
 
 def runtime_remark(runtime: str) -> str | None:
-    """Return a sentence when another version than the declared one runs a function here, else None."""
+    """Return a sentence if a function runs with another version than its declared runtime's, otherwise None."""
     running = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     if runtime.startswith("nodejs"):
         found = shutil.which("node")
@@ -184,7 +184,7 @@ def command(spec: SandboxSpec, places: Places) -> list[str]:
 
 
 def _bootstrap(spec: SandboxSpec, places: Places) -> Path:
-    """Return the program of a custom runtime, by the path that the process sees. Raises RuntimeMissing."""
+    """Return the path, as the process sees it, of a custom runtime's program. Raises RuntimeMissing."""
     for directory in (spec.code_dir, *reversed(spec.layer_dirs)):
         bootstrap = directory / "bootstrap"
         if bootstrap.exists():
@@ -197,7 +197,7 @@ def _bootstrap(spec: SandboxSpec, places: Places) -> Path:
 
 
 def wrapper(spec: SandboxSpec, places: Places) -> list[str]:
-    """Return the script that starts the runtime in its place, when the function names one.
+    """Return the wrapper script that starts the runtime, if the function names one.
 
     Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html (documented).
     """
@@ -206,16 +206,16 @@ def wrapper(spec: SandboxSpec, places: Places) -> list[str]:
         return []
     path = Path(script)
     if places.opt is None and path.is_relative_to(OPT):
-        # There is no /opt: the layer that holds it, the last first.
+        # There is no /opt: search the layers, the last one first.
         inside = (d / path.relative_to(OPT) for d in reversed(spec.layer_dirs))
         path = next((p for p in inside if p.exists()), path)
     return [str(path)]
 
 
 def node_path() -> list[str]:
-    """Return the folders in which Node.js functions find the AWS SDK that Lambda's runtime brings.
+    """Return the folders in which Node.js functions find the AWS SDK, which Lambda's runtime contains.
 
-    HEADRACE_NODE_PATH (separated as PATH is) or, in a checkout, the folders where its scripts install.
+    They are in HEADRACE_NODE_PATH (in the form of PATH) or, in a checkout, are those into which its scripts install.
     """
     configured = os.environ.get(NODE_PATH_VARIABLE)
     if configured:
@@ -233,8 +233,8 @@ def build_environment(
     places: Places,
     credentials: Credentials,
 ) -> dict[str, str]:
-    """Return the process's whole environment; of the cloud's own it has PATH only."""
-    # The last layer lies on top of the others.
+    """Return the process's whole environment. From the cloud's own environment it has only PATH."""
+    # The last layer has precedence.
     layers = tuple(reversed(spec.layer_dirs)) if places.opt is None else (places.opt,)
     paths = [*(str(d / "bin") for d in layers), places.path]
     environment = {
@@ -261,7 +261,7 @@ def build_environment(
 
 
 def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
-    """Return the variables that describe the function, and how it reaches this cloud."""
+    """Return the variables that describe the function, and those with which it reaches this cloud."""
     variables = {
         "AWS_REGION": spec.region,
         "AWS_DEFAULT_REGION": spec.region,
@@ -274,7 +274,7 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
         "AWS_LAMBDA_LOG_GROUP_NAME": spec.log_group,
         "AWS_LAMBDA_LOG_FORMAT": spec.log_format,
         "AWS_XRAY_CONTEXT_MISSING": "LOG_ERROR",
-        # The user's own profile must not reach into a function.
+        # The user's own AWS profile must not affect a function.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",
@@ -285,7 +285,7 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
 
 
 def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[Path]) -> None:
-    """Add the folders in which layers hold packages and libraries, after the function's own."""
+    """Add the layers' folders of packages and libraries after the function's own."""
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = ("python", f"python/lib/{python}/site-packages")
     _extend(environment, "PYTHONPATH", [str(d / part) for d in layers for part in packages])

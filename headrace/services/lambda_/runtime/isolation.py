@@ -1,8 +1,8 @@
 """Gives a function its own `/opt` and `/tmp` where the machine does not permit walls (see `walls`).
 
-Walls need a recent Linux and a whole /proc. Without them a process still enters a user and a mount namespace of its
-own and mounts the two folders there, unseen by others. Where the machine forbids that too, functions reach layers
-through path variables only, and `/tmp` is the machine's.
+Walls need a recent Linux and a complete /proc. Without walls, a process still enters its own user and mount namespace,
+and mounts the two folders there, where no other process sees them. Where the machine forbids that too, functions find
+layers only through path variables, and `/tmp` is the machine's.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PROBE = "mount -t tmpfs -o size=1m,mode=1777 tmpfs /tmp && mount --bind -o ro /
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The folders that a process has of its own.
+    """The folders that only one process has.
 
     Attributes:
-        opt: the directory that is its `/opt`; None when it has none.
-        tmp: where its temporary files are: `/tmp`, or a directory of its own elsewhere.
-        tmp_mib: the size of `tmp`; None when that cannot be limited.
+        opt: the directory that is mounted at its `/opt`; None when it has no `/opt`.
+        tmp: the directory for its temporary files: `/tmp`, or a directory of its own elsewhere.
+        tmp_mib: the size of `tmp`; None when the size cannot be limited.
     """
 
     opt: Path | None
@@ -58,13 +58,13 @@ class Isolation:
 
 
 def plan(*, opt: Path | None, own_tmp: Path, storage_mib: int, needed: Sequence[Path]) -> Isolation:
-    """Return the folders that a process can have of its own.
+    """Return the folders that a process can have for itself on this machine.
 
     Args:
-        opt: the unpacked layers, None without any.
-        own_tmp: a directory of its own, for where `/tmp` cannot be.
-        storage_mib: the size of its temporary files.
-        needed: paths that it must still see, so that nothing is mounted over them.
+        opt: the merged layers; None without layers.
+        own_tmp: the directory for temporary files if the process cannot have its own `/tmp`.
+        storage_mib: the size limit of the temporary files.
+        needed: paths that the process must see, so that nothing may be mounted over them.
     """
     if _entering() is None:
         return Isolation(None, own_tmp, None)
@@ -82,14 +82,14 @@ def _covers(folder: Path, paths: Sequence[Path]) -> bool:
 @functools.cache
 def _interpreters() -> tuple[Path, ...]:
     programs = [sys.executable, sys.prefix, sys.base_prefix, shutil.which("node")]
-    # headrace itself, whose files the Node.js client is among.
+    # The process needs headrace's own files too, such as the Node.js client.
     given = [Path(p) for p in programs if p] + [Path(__file__)]
     return tuple({*given, *(path.resolve() for path in given)})
 
 
 @functools.cache
 def _entering() -> tuple[str, ...] | None:
-    """Return the command that enters namespaces and runs the script after it, None where that fails."""
+    """Return the command that enters new namespaces and runs a shell script there, or None where that fails."""
     tools = [shutil.which(name) for name in ("unshare", "sh", "mount")]
     if not sys.platform.startswith("linux") or None in tools:
         return None

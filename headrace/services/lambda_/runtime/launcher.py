@@ -1,16 +1,16 @@
-"""Starts function processes behind walls: a program of its own (standard library only), one per cloud.
+"""A program that starts function processes in Linux namespaces ("behind walls"). Each cloud runs one.
 
-It enters a user and a mount namespace and lays out there, once, what every function may see (`walls.py` says what). For
-each function process it clones itself into namespaces of the process's own (mounts, processes, IPC), adds the
-function's code, layers, `/tmp` and `/proc`, leaves the machine's files behind with `pivot_root`, gives up every
-capability, and only then runs the function's interpreter. Cloning costs a millisecond, where `unshare` and `mount`
-would be a program each.
+It uses only the standard library. At its start it enters a user and a mount namespace, and mounts there the files that
+every function may see (`walls.py` lists them). For each function process it clones itself into new namespaces (mounts,
+processes, IPC), mounts the function's code, layers, `/tmp` and `/proc`, removes the machine's other files with
+`pivot_root`, drops every capability, and then runs the function's interpreter. A clone takes a millisecond; `unshare`
+and `mount` would each be a program to start.
 
-In its namespace the clone is process 1: it waits for the function and passes on how it ended, and with it every process
-of the function ends, wherever it went. The launcher ends when the cloud does, however that ends (its socket closes),
-and the kernel kills all clones then.
+The clone is process 1 of its process namespace. It waits for the function and reports how the function ended. When the
+clone ends, the kernel ends every process of the function. The launcher ends when its socket closes, which happens
+however the cloud ends; then the kernel kills all clones.
 
-Messages are a length and JSON on the socket that is standard input; descriptors travel along. Needs Linux 5.12
+A message is a length and JSON on the socket that is standard input; file descriptors are sent with it. Needs Linux 5.12
 (mount_setattr). The cloud's process imports nothing from here.
 """
 
@@ -42,7 +42,7 @@ _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY, _ATTR_NOSUID, _ATTR_NODEV, _ATTR_NOEXEC = 1, 2, 4, 8
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
 _CAPABILITY_VERSION_3 = 0x2008_0522
-# The numbers of newer system calls are the same on every architecture; pivot_root's is not.
+# Newer system calls have the same number on every architecture, but pivot_root does not.
 _SYS_CLONE3, _SYS_MOUNT_SETATTR = 435, 442
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "ppc64le": 203, "s390x": 217}
 
@@ -50,7 +50,7 @@ _LENGTH = struct.Struct("!I")
 _STATUS = struct.Struct("!i")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
-# The Python interpreter's own lock is held through a call: a clone must come back with it.
+# PyDLL keeps Python's global interpreter lock during a call, so that a clone returns with the lock held.
 _libc = ctypes.PyDLL(None, use_errno=True)
 
 
@@ -83,13 +83,13 @@ def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> N
 
 
 def _bind(source: str, target: str, attributes: int) -> None:
-    """Show `source`, with what is mounted below it, at `target`, which must be there."""
+    """Bind-mount `source`, with all mounts below it, at `target`, which must exist."""
     _mount(source, target, "", _MS_BIND | _MS_REC)
     _restrict(target, attributes)
 
 
 def _restrict(target: str, attributes: int) -> None:
-    """Give restrictions to a mount and to all below it; those that it has already stay."""
+    """Add restrictions to a mount and to all mounts below it; restrictions that they already have stay."""
     wanted = _MountAttributes(attr_set=attributes)
     result = _libc.syscall(
         _SYS_MOUNT_SETATTR,
@@ -111,11 +111,11 @@ def _prctl(option: int, value: int) -> int:
 
 
 def _enter_namespaces() -> None:
-    """Become the owner of namespaces in which mounting is allowed; the user stays who they are."""
+    """Enter a user and a mount namespace, in which this process may mount. Its user id stays the same."""
     uid, gid = os.geteuid(), os.getegid()
     if _libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS) < 0:
         number = ctypes.get_errno()
-        # Nothing about a disk.
+        # ENOSPC is not about a disk here.
         why = "no more are allowed" if number == errno.ENOSPC else os.strerror(number)
         raise OSError(number, f"user namespaces: {why}")
     for name, text in (
@@ -125,12 +125,12 @@ def _enter_namespaces() -> None:
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
-    # What is mounted on the machine later is seen here too, and nothing goes the other way.
+    # Later mounts of the machine appear here too, but mounts made here do not appear on the machine.
     _mount("none", "/", "", _MS_REC | _MS_SLAVE)
 
 
 def _make_place(stage: str, path: str, source: str) -> str:
-    """Make a mount point for `source` below `stage`: a directory, or an empty file; return it."""
+    """Make and return a mount point for `source` below `stage`: a directory or an empty file."""
     place = stage + path
     if os.path.lexists(place):
         return place
@@ -143,7 +143,7 @@ def _make_place(stage: str, path: str, source: str) -> str:
 
 
 def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Build the root of all functions at `stage`; return what could not be shown in it, and why."""
+    """Build the root directory of all functions at `stage`. Return the paths that could not be mounted, and why."""
     stage: str = plan["stage"]
     _mount("functions", stage, "tmpfs", _MS_NOSUID | _MS_NODEV, "size=8m,mode=755")
     for path, target in plan["links"]:
@@ -157,7 +157,7 @@ def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     for device in devices:
         _make_place(stage, device, device)
     skipped = _show(stage, plan["seen"])
-    # Before what may be written to: devices and shared folders come after.
+    # Make all this read-only before mounting devices and shared folders, which functions may write to.
     _restrict(stage, _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV)
     for device in devices:
         _bind(device, stage + device, _ATTR_NOSUID | _ATTR_NOEXEC)
@@ -168,19 +168,19 @@ def _lay_out(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _show(stage: str, paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Show paths of the machine at their own places; return those that cannot be, and why."""
+    """Mount paths of the machine below `stage` at the same paths. Return those that could not be mounted, and why."""
     skipped: list[tuple[str, str]] = []
     for path in paths:
         try:
             _mount(path, _make_place(stage, path, path), "", _MS_BIND | _MS_REC)
         except OSError as failure:
-            # A network folder that even root may not enter, say: a reason to do without it, not without walls.
+            # For example, a network folder that even root may not enter: leave it out, but keep the walls.
             skipped.append((path, str(failure)))
     return skipped
 
 
 def _hide(paths: Sequence[str], root: str) -> None:
-    """Lay something empty over paths, where they can be seen."""
+    """Mount something empty over the paths that can be seen."""
     for path in paths:
         place = root + path
         try:
@@ -198,7 +198,7 @@ def _hide(paths: Sequence[str], root: str) -> None:
 
 
 def _clone() -> tuple[int, int]:
-    """Fork into namespaces of its own; return the process's id (0 in the clone) and its pidfd."""
+    """Fork into new namespaces. Return the process id (0 in the clone) and its pidfd."""
     pidfd = ctypes.c_int(-1)
     wanted = _CloneArguments(
         flags=_CLONE_NEWNS | _CLONE_NEWPID | _CLONE_NEWIPC | _CLONE_PIDFD,
@@ -210,10 +210,10 @@ def _clone() -> tuple[int, int]:
 
 
 def _mount_own(stage: str, wanted: Mapping[str, Any]) -> None:
-    """Mount in the shared root what this process alone has, and make that its root."""
+    """Mount this process's own folders in the shared root, and make that root the process's root."""
     read_only = _ATTR_RDONLY | _ATTR_NOSUID | _ATTR_NODEV
     size_mib = int(wanted["tmp_mib"])
-    # As many files as a file system of that size would have.
+    # Limit the number of files to that of a usual file system of this size.
     options = f"size={size_mib}m,nr_inodes={size_mib * 64},mode=1777"
     _mount("tmp", f"{stage}/tmp", "tmpfs", _MS_NOSUID | _MS_NODEV, options)
     if wanted["fresh_opt"]:
@@ -225,31 +225,31 @@ def _mount_own(stage: str, wanted: Mapping[str, Any]) -> None:
     for path in wanted["own_folders"]:
         _bind(path, _make_place(stage, path, path), _ATTR_NOSUID | _ATTR_NODEV)
     _hide(wanted["hidden"], stage)
-    # While the machine's own /proc is still mounted: without it Linux refuses a new one.
+    # Mount the new /proc while the machine's own is still visible: otherwise Linux refuses it.
     flags = _MS_RDONLY | _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
     _mount("proc", f"{stage}/proc", "proc", flags)
     os.chdir(stage)
     _check(_libc.syscall(_SYS_PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
-    # The machine's root lies over the new one now, until it is let go.
+    # After this pivot_root, the machine's root covers the new one until it is unmounted.
     _check(_libc.umount2(b".", _MNT_DETACH), "umount")
     os.chdir("/")
 
 
-def _give_up_rights() -> None:
-    """Drop every capability for good: in these namespaces they would undo the walls."""
+def _drop_capabilities() -> None:
+    """Drop every capability permanently: with capabilities, a process could undo the walls in these namespaces."""
     number = 0
     while _prctl(_PR_CAPBSET_DROP, number) == 0:
         number += 1
-    # The version, this process, and nothing in any of the six sets.
+    # The header has the version and this process (0); all capability sets are empty.
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
     _check(_prctl(_PR_SET_NO_NEW_PRIVS, 1), "no_new_privs")
-    # What ran before, other functions' variables among it, is still in this process's memory.
+    # Other processes must not read this memory, which still holds the environment variables of other functions.
     _check(_prctl(_PR_SET_DUMPABLE, 0), "dumpable")
 
 
 def _run_function(wanted: Mapping[str, Any], output: int, error: int) -> NoReturn:
-    """Become the function: its own session, its own standard streams, nothing else open."""
+    """Run the function's program in place of this one, in a new session, with only its standard streams open."""
     os.setsid()
     os.umask(0o022)
     for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
@@ -266,20 +266,20 @@ def _run_function(wanted: Mapping[str, Any], output: int, error: int) -> NoRetur
 
 
 def _report_failure(error: int, failure: OSError) -> None:
-    """Write why the function did not start, as an error number and a text."""
+    """Write the reason why the function did not start: an error number and a text."""
     os.write(error, f"{failure.errno or errno.EINVAL} {failure.strerror or failure}".encode())
 
 
-def _be_first(
+def _run_as_process_1(
     stage: str, wanted: Mapping[str, Any], output: int, status: int, error: int
 ) -> NoReturn:
-    """Be process 1 of a function's namespace: start it, wait for it, pass on how it ended."""
+    """Run as process 1 of a function's namespace: start the function, wait for it, report how it ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _check(_prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "pdeathsig")
         _mount_own(stage, wanted)
-        _give_up_rights()
+        _drop_capabilities()
         function = os.fork()
     except OSError as failure:
         _report_failure(error, failure)
@@ -289,19 +289,19 @@ def _be_first(
     os.close(output)
     os.close(error)
     while True:
-        # Orphans of the function are this process's children too.
+        # Orphaned processes of the function become children of this process.
         pid, ended = os.waitpid(-1, 0)
         if pid == function:
             os.write(status, _STATUS.pack(ended))
-            # The kernel ends all others in the namespace.
+            # When this process exits, the kernel ends all others in the namespace.
             os._exit(0)
 
 
-# --- the conversation --------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------
 
 
 def _receive(server: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Return the next message and its descriptors, None when the cloud is gone."""
+    """Return the next message and its descriptors, or None when the cloud has ended."""
     descriptors: list[int] = []
     data = b""
     while len(data) < _LENGTH.size or len(data) < _LENGTH.size + _LENGTH.unpack_from(data)[0]:
@@ -331,7 +331,7 @@ def _start(
     else:
         if pid == 0:
             server.close()
-            _be_first(stage, wanted, output, status, error)
+            _run_as_process_1(stage, wanted, output, status, error)
         _answer(server, {"pid": pid}, [pidfd])
         os.close(pidfd)
     finally:
@@ -340,9 +340,9 @@ def _start(
 
 
 def main() -> None:
-    """Lay out the root that the first message describes, then start the process that each further one describes."""
+    """Build the root directory that the first message describes, then start a process for each further message."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The kernel forgets ended clones at once; the cloud learns of their end from their pidfd.
+    # The kernel removes ended clones at once; the cloud learns of their end from the pidfd.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     server = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)

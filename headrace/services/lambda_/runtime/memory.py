@@ -8,7 +8,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_bytes(pid: int) -> int:
-    """Return the memory of a process and its descendants, files mapped into them not counted; 0 where unknown."""
+    """Return the memory of a process and its descendants without mapped files, or 0 where it is unknown."""
     return _memory_bytes([pid])
 
 
@@ -23,7 +23,7 @@ def children_memory_bytes(pid: int) -> int:
 
 def _memory_bytes(family: list[int]) -> int:
     total = 0
-    # Grows while it is walked.
+    # the list grows during this loop
     for each in family:
         try:
             with open(f"/proc/{each}/statm", "rb") as file:  # noqa: PTH123 - once an invocation: Path is slower

@@ -1,4 +1,4 @@
-// A Lambda Runtime API client for Node.js: asks for an invocation, runs the handler, answers, again.
+// A client of the Lambda Runtime API for Node.js: in a loop, gets an invocation, runs the handler, sends the response.
 // Handlers may be CommonJS or ES modules, async or with a callback.
 // Protocol: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 'use strict';
@@ -30,12 +30,12 @@ function call(method, route, body, headers = {}) {
   });
 }
 
-// console writes what Lambda's own runtime writes: a line with time, request id and level, or an object.
+// console writes in the form of Lambda's own runtime: a line with time, request id and level, or a JSON object.
 const METHODS = { trace: 'TRACE', debug: 'DEBUG', log: 'INFO', info: 'INFO', warn: 'WARN', error: 'ERROR' };
 const LEVELS = ['TRACE', 'DEBUG', 'INFO', 'WARN', 'ERROR', 'FATAL'];
 
 function textLine(level, args) {
-  // A carriage return keeps the lines of one message one event.
+  // Carriage returns keep a message of several lines in one log event.
   const message = format(...args).replaceAll('\n', '\r');
   return `${new Date().toISOString()}\t${current ?? 'undefined'}\t${level}\t${message}\n`;
 }
@@ -68,7 +68,7 @@ function patchConsole() {
   }
 }
 
-// An answer that is sent while it is made: a chunked request whose trailers tell of a failure.
+// A streamed response: a chunked request; if the function fails, the error is in the trailers.
 class AnswerStream extends Writable {
   constructor(requestId) {
     super();
@@ -242,7 +242,7 @@ function run(handler, event, headers) {
     const callback = (error, result) => (error ? reject(error) : resolve(result));
     const answer = handler(event, contextOf(headers, callback), callback);
     if (typeof answer?.then === 'function') answer.then(resolve, reject);
-    // A plain function of fewer than three arguments that returns a value has nothing else to say.
+    // If a function that is not async and has fewer than three parameters returns a value, that is the response.
     else if (answer !== undefined && handler.length < 3) resolve(answer);
   });
 }
@@ -297,7 +297,7 @@ async function main() {
     try {
       await serve(handler);
     } catch {
-      process.exit(1); // The Runtime API is gone, and with it the reason to live.
+      process.exit(1); // The cloud has ended: the Runtime API does not answer.
     }
   }
 }

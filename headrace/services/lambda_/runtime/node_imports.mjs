@@ -1,8 +1,8 @@
-// Registered where a handler is an ES module: what Node.js does not find for an `import` is looked for as `require` does,
-// which knows NODE_PATH, where layers and Lambda's runtime have their modules.
+// Module hooks for handlers that are ES modules: if Node.js does not find an imported module, look for it as `require`
+// does, in NODE_PATH, which has the modules of layers and of Lambda's runtime.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
-// Hooks run on a thread of their own, which has preloaded nothing.
+// Hooks run on a thread of their own, in which node_sdk.cjs is not preloaded.
 import './node_sdk.cjs';
 
 export async function resolve(specifier, context, next) {

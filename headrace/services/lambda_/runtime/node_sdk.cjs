@@ -1,6 +1,6 @@
-// Preloaded into Node.js functions: finds the AWS SDK that Lambda's runtimes bring. A module of it that is neither the
-// function's own, nor in a layer, nor in NODE_PATH, is taken from headrace's cache; headrace installs it there first when
-// it must. Modules that are imported find what modules that are required find.
+// Preloaded into Node.js functions: finds modules of the AWS SDK, which Lambda's runtimes contain. If a module is neither
+// in the function's code, nor in a layer, nor in NODE_PATH, it comes from headrace's cache; headrace installs it there
+// first if necessary. This works for `import` as well as for `require`.
 'use strict';
 const { execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -10,7 +10,7 @@ const path = require('node:path');
 const SCOPE = '@aws-sdk/';
 const cache = process.env.HEADRACE_SDK_FOLDER;
 const direct = Module._resolveFilename;
-// Asks headrace and waits: a module is resolved before the next line runs.
+// Asks headrace and waits for the response, because `require` is synchronous.
 const ASK = `
 const [host, port, name] = process.argv.slice(1);
 require('node:http').get({ host, port, path: '/headrace/sdk/' + name }, (response) => response.pipe(process.stdout));

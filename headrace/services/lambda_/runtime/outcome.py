@@ -1,4 +1,4 @@
-"""How an invocation of a function ends, and where its answer goes while it runs."""
+"""The result of an invocation, and the parts of a streamed response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES, STREAM_BYTE
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an invocation ended. `function_error` is None, or `Unhandled`."""
+    """The result of an invocation. `function_error` is None or `Unhandled`."""
 
     payload: bytes
     function_error: str | None
@@ -21,7 +21,7 @@ class Outcome:
 
 
 class AnswerSink(Protocol):
-    """Takes an answer that the function streams, part by part. Called on the invoking thread."""
+    """Takes the parts of a streamed response. Called on the invoking thread."""
 
     def __call__(self, content_type: str, data: bytes) -> None:
         """Take the next part; the first may be empty."""
@@ -29,7 +29,7 @@ class AnswerSink(Protocol):
 
 
 class AnswerParts:
-    """An answer in parts: handed to the sink, or gathered when there is none."""
+    """A streamed response: its parts go to the sink, or are joined when there is no sink."""
 
     def __init__(self, sink: AnswerSink | None) -> None:
         self._sink = sink
@@ -37,7 +37,7 @@ class AnswerParts:
         self.size_bytes = 0
 
     def take(self, content_type: str, data: bytes) -> bool:
-        """Take a part; False when the answer is over its limit."""
+        """Take a part. Return False when the response exceeds its size limit."""
         self.size_bytes += len(data)
         if self._sink is not None:
             self._sink(content_type, data)
@@ -46,5 +46,5 @@ class AnswerParts:
         return self.size_bytes <= RESPONSE_PAYLOAD_BYTES
 
     def whole(self, body: bytes) -> bytes:
-        """Return the answer of a function that has come to its end."""
+        """Return the whole response of a function that has ended."""
         return body or bytes(self._gathered)

@@ -1,6 +1,6 @@
-"""A function's log: its output line by line, Lambda's own lines between, and the errors that end a process.
+"""Writes a function's log: the lines of its output, Lambda's own lines, and the errors that end a process.
 
-Lambda's lines are text or JSON. Their forms:
+Lambda's own lines are text or JSON, in these forms:
 https://docs.aws.amazon.com/lambda/latest/dg/monitoring-cloudwatchlogs-advanced.html and
 https://docs.aws.amazon.com/lambda/latest/dg/telemetry-schema-reference.html (documented).
 """
@@ -25,18 +25,18 @@ from headrace.services.lambda_.limits import (
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 
 _LEVELS = ("DEBUG", "INFO", "WARN")
-# The memory that a line takes beside its text.
+# The memory that a line takes in addition to its text.
 _LINE_BYTES = 100
 
 
 class Broken(Exception):
-    """The process cannot be used any more.
+    """The process can no longer be used.
 
     Attributes:
         payload: AWS's error document for the caller.
-        log_lines: lines of the log before the report.
-        status: of the report: `error` or `timeout`.
-        error_type: of the report, if any.
+        log_lines: the log lines before the REPORT line.
+        status: the status in the report: `error` or `timeout`.
+        error_type: the error type in the report, if any.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How long an invocation took, and its memory. `init_ms` is None when the process was warm."""
+    """The duration and the memory of an invocation. `init_ms` is None when the process was warm."""
 
     duration_ms: float
     init_ms: float | None
@@ -70,7 +70,7 @@ class OutputLog:
         self._tail = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take what the process wrote."""
+        """Add output of the process."""
         *whole, self._partial = (self._partial + data).split(b"\n")
         for line in whole:
             self._add(line)
@@ -79,16 +79,16 @@ class OutputLog:
             self._partial = self._partial[LOG_EVENT_BYTES:]
 
     def platform(self, *lines: str, of_invocation: bool = True) -> None:
-        """Add lines of Lambda's own, such as START; they are kept however much the function has written.
+        """Add Lambda's own lines, such as START. They are kept however much the function has written.
 
-        A caller gets those of its invocation only, not that of the process's beginning (recorded).
+        A caller gets only the lines of its invocation, not the line of the process's start (recorded).
         """
         self.flush()
         for line in lines:
             self._keep(line.encode(), in_tail=of_invocation)
 
     def flush(self) -> None:
-        """End a line that the process left open."""
+        """Add the last line if the process has not ended it."""
         if self._partial:
             self._add(self._partial)
             self._partial = b""
@@ -108,13 +108,13 @@ class OutputLog:
         now_ms = self._clock.now_ms()
         for start in range(0, len(line), LOG_EVENT_BYTES):
             part = line[start : start + LOG_EVENT_BYTES]
-            # The Python runtime client ends an error's inner lines with a carriage return, to
-            # keep them one event.
+            # In an error, the Python runtime client ends each line but the last with a carriage return, so that
+            # the error stays one log event.
             text = part.decode("utf-8", "replace").replace("\r", "\n")
             self._lines.append(LogLine(now_ms, text))
 
     def take(self) -> tuple[list[LogLine], bytes]:
-        """Return and forget the lines, and the last 4 KB of them."""
+        """Return the collected lines and their last 4 KB, and start again with none."""
         if self._dropped:
             self._keep(f"headrace dropped {self._dropped} more lines of this invocation".encode())
         lines, self._lines = self._lines, []
@@ -125,7 +125,7 @@ class OutputLog:
 
 
 class PlatformLog:
-    """Writes Lambda's own lines between the function's. Not thread-safe."""
+    """Adds Lambda's own lines to a function's log. Not thread-safe."""
 
     def __init__(self, output: OutputLog, spec: SandboxSpec, clock: Clock) -> None:
         self._output = output
@@ -169,14 +169,14 @@ class PlatformLog:
         )
 
     def start(self, request_id: str) -> None:
-        """Log that an invocation begins."""
+        """Log that an invocation starts."""
         if self._json:
             self._event("INFO", "platform.start", requestId=request_id, version=self._spec.version)
         else:
             self._output.platform(f"START RequestId: {request_id} Version: {self._spec.version}")
 
     def report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
-        """Log that an invocation has ended. `broken` says why its process ended too, if it did."""
+        """Log that an invocation has ended. `broken` is set if the process can no longer be used."""
         if self._json:
             self._json_report(request_id, usage, broken)
             return
@@ -220,18 +220,18 @@ class PlatformLog:
 
 
 def iso_time(now_ms: int) -> str:
-    """Return a time as Lambda's logs write it: `2026-01-31T12:00:00.000Z`."""
+    """Return a time in the format of Lambda's logs: `2026-01-31T12:00:00.000Z`."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     return f"{now:%Y-%m-%dT%H:%M:%S}.{now_ms % 1000:03d}Z"
 
 
 def error_document(kind: str, message: str) -> bytes:
-    """Return an error as a caller sees it."""
+    """Return the error document that a caller gets."""
     return json.dumps({"errorType": kind, "errorMessage": message}).encode()
 
 
 def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
-    """Return the error of a function that ran for too long."""
+    """Return the error for a function that timed out."""
     text = f"Task timed out after {limit_s:.2f} seconds"
     payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
     line = f"{iso_time(now_ms)} {request_id} {text}"
@@ -239,13 +239,13 @@ def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
 
 
 def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> Broken:
-    """Return the error of a process that ended by itself, or was killed."""
+    """Return the error for a process that ended or was killed."""
     message = f"RequestId: {request_id} Error: {why}"
     return Broken(error_document(kind, message), message, kind, error_type=kind)
 
 
 def answer_too_large(*, streamed: bool = False) -> bytes:
-    """Return the error of an answer over the limit."""
+    """Return the error for a response that exceeds the size limit."""
     most_bytes = STREAM_BYTES if streamed else RESPONSE_PAYLOAD_BYTES
     return error_document(
         "Function.ResponseSizeTooLarge",

@@ -1,4 +1,4 @@
-"""The warm execution environments of one function version: lent to invocations, closed when idle for long."""
+"""The warm execution environments of one function version: lends them to invocations, and closes idle ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from headrace.services.lambda_.runtime.platform_log import Broken
 
 
 class ExecutionEnvironment(Protocol):
-    """What runs one invocation of a function after the other: a process (`Sandbox`), or a test's stand-in for one.
+    """Runs invocations of a function, one after another: a process (`Sandbox`), or a test's stand-in for one.
 
-    Used by one thread at a time; only `kill` may be called from another.
+    Only one thread may use it at a time; only `kill` may be called from another thread.
 
     Attributes:
-        log_stream: where what it prints is found.
-        is_killed: it is not used again.
-        idle_since_s: on the clock's `monotonic_s`.
+        log_stream: the log stream of its output.
+        is_killed: whether it was killed, so that it must not be used again.
+        idle_since_s: when its last invocation ended, in the clock's `monotonic_s`.
     """
 
     log_stream: str
@@ -33,36 +33,36 @@ class ExecutionEnvironment(Protocol):
 
     @property
     def spec(self) -> SandboxSpec:
-        """What it was made from."""
+        """The settings that it was made from."""
         ...
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent."""
+        """Whether it can run another invocation."""
         ...
 
     def invoke(self, invocation: Invocation, sink: AnswerSink | None = None) -> Outcome:
-        """Run one invocation to its end; `sink` takes a streamed answer."""
+        """Run one invocation to its end. `sink` gets the parts of a streamed response."""
         ...
 
     def initialise(self) -> Broken | None:
-        """Get ready before anybody needs it; return why that failed, if it did."""
+        """Initialise before the first invocation. Return the error if this fails, otherwise None."""
         ...
 
     def kill(self) -> None:
-        """End it; the thread that invokes it gets an error."""
+        """Kill it; a running invocation fails."""
         ...
 
     def close(self) -> None:
-        """End it and free what it holds. Not while an invocation runs."""
+        """End it and free its resources. Must not be called during an invocation."""
         ...
 
 
 class SandboxPool:
-    """Lends sandboxes to invoking threads and keeps them warm between. Thread-safe.
+    """Lends sandboxes to invoking threads, and keeps them warm between invocations. Thread-safe.
 
-    `most`, how many there may be, may be set: it holds from the next sandbox on. `folders` are those of the code and
-    the layers that its sandboxes run.
+    `most` is the largest number of sandboxes; it may be set at any time and limits the creation of new ones. `folders`
+    are the folders of code and layers that its sandboxes use.
     """
 
     def __init__(
@@ -78,11 +78,11 @@ class SandboxPool:
         self.folders = folders
         self._clock = clock
         self._changed = threading.Condition()
-        # The last used is lent first, so that surplus ones grow idle and expire.
+        # The sandbox that was used last is lent first, so that surplus ones stay idle and expire.
         self._idle: list[ExecutionEnvironment] = []
         self._lent: set[ExecutionEnvironment] = set()
         self._draining = False
-        # How many are kept however long they idle: provisioned concurrency.
+        # The number of sandboxes that never expire: provisioned concurrency.
         self._least = 0
 
     @property
@@ -91,9 +91,9 @@ class SandboxPool:
         return bool(self._lent)
 
     def acquire(self) -> ExecutionEnvironment:
-        """Return a warm sandbox, or a new one, or wait for one.
+        """Return a warm sandbox or a new one, or wait until one is released.
 
-        Raises FunctionThrottled when none came free for a long time.
+        Raises FunctionThrottled when the wait takes too long.
         """
         deadline_s = self._clock.monotonic_s() + SANDBOX_WAIT_SECONDS
         with self._changed:
@@ -114,10 +114,10 @@ class SandboxPool:
                 self._changed.wait(left_s)
 
     def release(self, sandbox: ExecutionEnvironment) -> None:
-        """Take a sandbox back; it is kept when it was not killed and the pool is not draining."""
+        """Take a sandbox back. Close it if it was killed or the pool is draining; otherwise keep it warm."""
         with self._changed:
             self._lent.discard(sandbox)
-            # A process that has died unasked is noticed before it is lent again.
+            # A process that has died by itself is noticed before it is lent again.
             keep = not (sandbox.is_killed or self._draining)
             if keep:
                 self._idle.append(sandbox)
@@ -126,7 +126,7 @@ class SandboxPool:
             sandbox.close()
 
     def provision(self, least: int, make: Callable[[], ExecutionEnvironment]) -> Broken | None:
-        """Keep at least `least` sandboxes initialised; return why one could not be, if so."""
+        """Keep at least `least` initialised sandboxes. Return the error if one cannot be initialised."""
         self._least = min(least, self.most)
         while True:
             with self._changed:
@@ -155,7 +155,7 @@ class SandboxPool:
             sandbox.close()
 
     def drain(self) -> None:
-        """Close idle sandboxes now, and lent ones when they come back."""
+        """Close idle sandboxes now, and lent ones when they are released."""
         with self._changed:
             self._draining = True
             idle, self._idle = self._idle, []
@@ -163,7 +163,7 @@ class SandboxPool:
             sandbox.close()
 
     def kill(self) -> None:
-        """Drain, and kill what is running: its invocations fail."""
+        """Drain, and kill the lent sandboxes; their invocations fail."""
         self.drain()
         with self._changed:
             lent = list(self._lent)

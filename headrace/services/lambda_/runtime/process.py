@@ -1,4 +1,4 @@
-"""A function's process, as its sandbox uses it: one with the cloud's rights, or one behind walls (see `walls`)."""
+"""The interface of a function's process, and a process that has the cloud's own rights (for the other, see `walls`)."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from headrace.services.lambda_.runtime.reaper_client import ReaperClient
 
 
 class NotStarted(Exception):
-    """There is no process; the text says why, in the system's words."""
+    """The process could not be started; the text is the system's error message."""
 
 
 class FunctionProcess(Protocol):
-    """A started process. `kill` is thread-safe, the rest is for one thread."""
+    """A started process. `kill` is thread-safe; only one thread may call the other methods."""
 
     @property
     def output(self) -> int:
-        """The descriptor to read what it writes from; who reads it closes it."""
+        """The descriptor from which its output is read. The reader closes it."""
         ...
 
     @property
     def end_signal(self) -> int | None:
-        """A descriptor that is readable once the process has ended; None where the system has none."""
+        """A descriptor that becomes readable when the process ends; None where the system has no such descriptor."""
         ...
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the process has ended."""
         ...
 
     def wait(self) -> int:
-        """Wait for the end; return the exit status, negative for the signal that it was killed with."""
+        """Wait for the end. Return the exit status; a negative one is the number of the signal that killed it."""
         ...
 
     def kill(self) -> None:
-        """Kill the process and its children; nothing if it has ended."""
+        """Kill the process and its children. Does nothing if the process has ended."""
         ...
 
     def release(self) -> None:
-        """Kill what is left of it, wait for its end, and close every descriptor but `output`."""
+        """Kill the process and its children, wait for the end, and close every descriptor except `output`."""
         ...
 
     def memory_bytes(self) -> int:
-        """Return the memory of the process and its children, 0 where unknown."""
+        """Return the memory of the process and its children, or 0 where it is unknown."""
         ...
 
 
 class PlainProcess:
-    """A process that may do what the cloud may: implements `FunctionProcess`."""
+    """A process that has the cloud's own rights. Implements `FunctionProcess`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class PlainProcess:
         directory: Path,
         reaper: ReaperClient,
     ) -> None:
-        """Start it. Raises NotStarted."""
+        """Start the process. Raises NotStarted."""
         self.output, write_end = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -73,7 +73,7 @@ class PlainProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=write_end,
                 stderr=write_end,
-                # A group of its own, so that a kill takes the function's children along.
+                # A new process group, so that a kill also ends the function's children.
                 start_new_session=True,
             )
         except OSError as error:
@@ -84,7 +84,7 @@ class PlainProcess:
         self._reaper = reaper
         reaper.add(self._process.pid)
         self.end_signal: int | None = None
-        # Elsewhere than on Linux a death shows as the caller's next tick.
+        # Without a pidfd (only Linux has them), the caller notices the end at its next check.
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(ProcessLookupError):
                 self.end_signal = os.pidfd_open(self._process.pid)
@@ -108,7 +108,7 @@ class PlainProcess:
         """See `FunctionProcess.release`."""
         self.kill()
         self._process.wait()
-        # Children may outlive a process that ended by itself.
+        # Children may still run after the process has ended.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._reaper.remove(self._process.pid)

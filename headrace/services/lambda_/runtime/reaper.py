@@ -1,7 +1,7 @@
-"""Ends the function processes of a cloud that was killed.
+"""A program that ends the function processes of a cloud that was killed. Each cloud runs one.
 
-A program of its own (standard library only), one per cloud. It reads `+PID` and `-PID` lines. Its input ends with the
-cloud, however the cloud ends; then it kills the process groups that are left.
+It uses only the standard library. It reads lines with `+PID` and `-PID` from standard input, which ends when the cloud
+ends for any reason. Then it kills the process groups that are left.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Follow standard input until it ends, then kill what is left."""
+    """Read standard input until it ends, then kill the process groups that are left."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     alive: set[int] = set()
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""The cloud's side of the reaper (`reaper.py`): no function process outlives the cloud, even after kill -9."""
+"""Starts the reaper (`reaper.py`) and tells it about function processes, so that none outlives the cloud."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REAPER = Path(__file__).with_name("reaper.py")
 
 
 class ReaperClient:
-    """Tells the reaper which process groups live. Thread-safe; starts it when first needed."""
+    """Tells the reaper which process groups run. Thread-safe. The first process starts the reaper."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -19,19 +19,19 @@ class ReaperClient:
         self._pids: set[int] = set()
 
     def add(self, pid: int) -> None:
-        """Have the process group `pid` killed when this process ends."""
+        """Tell the reaper to kill the process group `pid` when this cloud ends."""
         with self._lock:
             self._pids.add(pid)
             self._send(f"+{pid}\n")
 
     def remove(self, pid: int) -> None:
-        """Forget a process group that has ended."""
+        """Tell the reaper that a process group has ended."""
         with self._lock:
             self._pids.discard(pid)
             self._send(f"-{pid}\n")
 
     def close(self) -> None:
-        """End the reaper; it kills what was not removed."""
+        """End the reaper, which kills the process groups that were not removed."""
         with self._lock:
             reaper, self._reaper = self._reaper, None
             if reaper is None:

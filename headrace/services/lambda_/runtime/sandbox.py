@@ -1,4 +1,4 @@
-"""One function process: started, initialised, invoked again and again, killed."""
+"""One function process: starts, initialises, invokes and kills it."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ from headrace.services.lambda_.runtime.walls import OwnMounts, Walls
 
 log = logging.getLogger(__name__)
 
-# How often a running process's memory is looked at.
+# How often the memory of a running process is checked.
 _TICK_S = 0.1
 _MIB = 1024 * 1024
-# How a shell exits that cannot start a program, by what the system says.
+# The exit status of a shell that cannot start a program, by the system's error message.
 _SHELL_STATUS = {os.strerror(errno.ENOENT): 127, os.strerror(errno.EACCES): 126}
 
 
 class Sandbox:
     """A function process and the channel to it.
 
-    Used by one thread at a time; only `kill` may be called from another.
+    Only one thread may use it at a time; only `kill` may be called from another thread.
     """
 
     def __init__(
@@ -95,17 +95,17 @@ class Sandbox:
         self._platform = PlatformLog(self._output, spec, clock)
         self._channel = RuntimeChannel(self._output.feed, self._install)
         self._process: FunctionProcess | None = None
-        # Whether it was killed, for whatever reason; it is not used again.
+        # Whether the process was killed, for any reason. Then the sandbox is not used again.
         self.is_killed = False
         self._most_memory_bytes = 0
-        # When the invocation began that runs: with a process that is ready for it, unless there never was one.
+        # When the current invocation started: when the process was ready for it, unless it never was.
         self._began_s = 0.0
         self._installing_s = 0.0
         self.idle_since_s = clock.monotonic_s()
 
     @property
     def usable(self) -> bool:
-        """Whether another invocation may be sent: the process lives, and its credentials outlast the invocation."""
+        """Whether it can run another invocation: the process has not ended, and its credentials last long enough."""
         left_ms = self._credentials.expires_ms - self._clock.now_ms()
         if self.is_killed or left_ms < CREDENTIALS_LEFT_SECONDS * 1000:
             return False
@@ -118,9 +118,9 @@ class Sandbox:
         invocation: Invocation,
         sink: AnswerSink | None = None,
     ) -> Outcome:
-        """Run one invocation to its end, starting the process when it is not running yet.
+        """Run one invocation to its end. Start the process first if it does not run yet.
 
-        `sink` takes a streamed answer; without it the parts are gathered.
+        `sink` gets the parts of a streamed response; without it the parts are joined.
         """
         request_id = invocation.request_id
         init_ms: float | None = None
@@ -146,7 +146,7 @@ class Sandbox:
         return Outcome(payload, function_error, duration_ms, lines, tail)
 
     def _initialise(self, request_id: str) -> float:
-        """Start the process; return the milliseconds until it was ready. Raises Broken."""
+        """Start the process. Return the milliseconds until it was ready. Raises Broken."""
         started_s = self._clock.monotonic_s()
         try:
             self._start(request_id)
@@ -160,7 +160,7 @@ class Sandbox:
         return (self._clock.monotonic_s() - started_s) * 1000
 
     def initialise(self) -> Broken | None:
-        """Start the process before anybody needs it; return why it failed, if it did."""
+        """Start the process before the first invocation. Return the error if this fails, otherwise None."""
         try:
             self._start("")
             self._await_ready("")
@@ -175,7 +175,7 @@ class Sandbox:
         invocation: Invocation,
         sink: AnswerSink | None,
     ) -> tuple[bytes, str | None]:
-        """Send an invocation to the process and return its answer, or an error document and `Unhandled`.
+        """Send an invocation to the process. Return its response and None, or an error document and `Unhandled`.
 
         Raises Broken.
         """
@@ -198,7 +198,7 @@ class Sandbox:
                 case Failed(failed_id, _, body) if failed_id == request_id:
                     return body, "Unhandled"
                 case _:
-                    # NextAsked of a process that failed in reporting, or an answer to nothing.
+                    # The process asked for the next invocation without a response, or responded to another one.
                     log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
         raise self._timeout_error(request_id, timeout_s)
 
@@ -228,7 +228,7 @@ class Sandbox:
                 raise self._exit_error(request_id)
         while (left_s := deadline_s - self._clock.monotonic_s()) > 0:
             messages = self._channel.poll(min(left_s, _TICK_S))
-            # What was installed meanwhile would be there on AWS.
+            # Do not count the time of an SDK installation, since on AWS the package is there already.
             deadline_s, self._installing_s = deadline_s + self._installing_s, 0.0
             if len(messages) == 1 and isinstance(messages[0], Exited):
                 raise self._exit_error(request_id)
@@ -241,7 +241,7 @@ class Sandbox:
                 raise self._memory_error(request_id)
 
     def _install(self, package: str) -> str:
-        """Have a package of the AWS SDK installed; return why it is not there, or nothing."""
+        """Install a package of the AWS SDK. Return the reason if this fails, otherwise ""."""
         started_s = self._clock.monotonic_s()
         reason = sdk_modules.install(package)
         self._installing_s += self._clock.monotonic_s() - started_s
@@ -262,7 +262,7 @@ class Sandbox:
         except NotStarted as error:
             status = _SHELL_STATUS.get(str(error))
             if status and "AWS_LAMBDA_EXEC_WRAPPER" in dict(self.spec.environment):
-                # A shell starts wrappers, and it is the shell that exits (recorded).
+                # A wrapper script is started by a shell, so it is the shell that exits (recorded).
                 why = f"Runtime exited with error: exit status {status}"
                 raise exited(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
@@ -292,7 +292,7 @@ class Sandbox:
         return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._reaper)
 
     def _prepare(self, places: Places) -> tuple[list[str], dict[str, str]]:
-        """Return the arguments and the environment of a process, and note its beginning. Raises RuntimeMissing."""
+        """Return the arguments and the environment of a process, and log its start. Raises RuntimeMissing."""
         arguments = [*wrapper(self.spec, places), *command(self.spec, places)]
         environment = build_environment(
             self.spec,
@@ -305,14 +305,14 @@ class Sandbox:
         return arguments, environment
 
     def kill(self) -> None:
-        """Kill the process and its children. Thread-safe; the thread that invokes it gets an error."""
+        """Kill the process and its children; a running invocation fails. Thread-safe."""
         self.is_killed = True
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
-        """Kill the process and free its sockets and files. Not while an invocation runs."""
+        """Kill the process and free its sockets and files. Must not be called during an invocation."""
         self.kill()
         self._close()
 
@@ -325,7 +325,7 @@ class Sandbox:
         shutil.rmtree(self._temp_dir, ignore_errors=True)
 
     def _memory_bytes(self) -> int:
-        """Return the memory of the process and its children, and note the most; 0 where unknown."""
+        """Return the memory of the process and its children (0 where unknown), and update the maximum."""
         if self._process is None:
             return 0
         used = self._process.memory_bytes()

@@ -1,8 +1,8 @@
-"""The AWS SDK for JavaScript that Lambda's Node.js runtimes bring, installed by npm when a function needs it.
+"""Installs packages of the AWS SDK for JavaScript, which Lambda's Node.js runtimes contain, when a function needs them.
 
-A module of the SDK that a function asks for and has not comes from the cache, where each package lies with what it
-needs in a folder of its own. One that is not there is installed first, under another name, and renamed when it is
-whole; that takes seconds, once. Packages do not run scripts.
+If a function requires an SDK module that it does not contain, the module comes from a cache, which has a folder for
+each package with its dependencies. A package that is not in the cache is installed with npm first, under another name,
+and renamed when it is complete; that takes some seconds, once. Packages' install scripts do not run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 FOLDER_VARIABLE = "HEADRACE_NODE_CACHE"
 _SCOPE = "@aws-sdk/"
-# What Lambda's runtimes bring of this scope. Libraries look for others, such as signers in C, and do without.
+# The packages of this scope that Lambda's runtimes contain. Libraries try to load others, such as signers in C, and
+# work without them.
 _BROUGHT = (
     *("client-", "lib-", "util-", "credential-provider", "s3-presigned-post", "s3-request-presigner"),
     *("cloudfront-signer", "rds-signer", "dsql-signer", "polly-request-presigner"),
@@ -33,7 +34,7 @@ _installing = threading.Lock()
 
 
 def sdk_folder() -> Path:
-    """Return the cache of all clouds of a user: HEADRACE_NODE_CACHE, else `headrace/node` in the user's cache."""
+    """Return the cache, which a user's clouds share: HEADRACE_NODE_CACHE, or `headrace/node` in the user's cache."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named).absolute()
@@ -42,7 +43,7 @@ def sdk_folder() -> Path:
 
 
 def is_brought(package: str) -> bool:
-    """Whether Lambda's runtimes bring a package, as far as its name says."""
+    """Whether Lambda's runtimes contain a package, judging by its name."""
     name = package.removeprefix(_SCOPE)
     return (
         name != package
@@ -53,11 +54,14 @@ def is_brought(package: str) -> bool:
 
 
 def install(package: str) -> str:
-    """Have a package of the SDK in the cache; return why it is not there, or nothing. Thread-safe; takes seconds."""
+    """Install a package of the SDK if the cache lacks it. Return the reason if this fails, otherwise "".
+
+    Thread-safe. An installation takes some seconds.
+    """
     if not is_brought(package):
         return f"{package} is not a package that Lambda's runtimes bring"
     folder = sdk_folder() / package.removeprefix(_SCOPE)
-    # One at a time: npm's own cache makes the second one quick.
+    # Only one installation runs at a time; npm's own cache makes the next one quick.
     with _installing:
         return "" if folder.is_dir() else _install(package, folder)
 

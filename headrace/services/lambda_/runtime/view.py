@@ -1,8 +1,8 @@
-"""Which files of this machine a function sees: the system's and the interpreters', none of the user's.
+"""Lists the files of this machine that functions see: those of the system and the interpreters, none of the user's.
 
-The view lists what functions see. All else does not exist for them: the data directory (other functions' code, S3's
-files, the state database), the user's home. What may lie inside a folder that they see is hidden besides: the data
-directory in a project's folder, passwords in /etc.
+No other file exists for a function, such as those in the data directory (other functions' code, S3's files, the state
+database) or in the user's home. The view also lists private files inside folders that functions see, which must be
+hidden: the data directory in a project's folder, or the password files in /etc.
 """
 
 from __future__ import annotations
@@ -18,38 +18,38 @@ from headrace.services.lambda_.runtime.environment import node_path, node_progra
 from headrace.services.lambda_.runtime.sdk_modules import sdk_folder
 
 OPT, TMP, TASK = Path("/opt"), Path("/tmp"), Path("/var/task")
-# Where Lambda's runtimes have the interpreter: observed in the first line of the AWS CLI's layer.
+# The folder of the interpreter in Lambda's runtimes: observed in the first line of the AWS CLI's layer.
 LANG = Path("/var/lang")
 # Programs, libraries and settings of the system.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc")
-# Package managers' stores: an interpreter's libraries lie in many folders of them.
+# The stores of package managers, in which an interpreter's libraries are in many folders.
 _STORES = ("/nix/store", "/gnu/store", "/home/linuxbrew/.linuxbrew")
 _PROCESSORS = "/sys/devices/system/cpu"
-# Settings that are often links to somewhere else.
+# Settings in /etc that are often links to other folders.
 _SETTINGS = ("resolv.conf", "hosts", "localtime", "ssl", "pki", "nsswitch.conf")
-# Readable for root only.
+# Files in /etc that only root may read.
 _SYSTEM_SECRETS = (
     *("shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private"),
     *("krb5.keytab", "wireguard", "NetworkManager/system-connections", "docker", "rancher"),
 )
-# Seen only when an interpreter is installed right into the home directory; hidden then.
+# Functions would see these only if an interpreter is installed directly in the home directory; then they are hidden.
 _HOME_SECRETS = (
     *(".aws", ".ssh", ".gnupg", ".kube", ".docker", ".azure", ".config", ".netrc", ".npmrc"),
     *(".pypirc", ".git-credentials", ".password-store", ".local/share/keyrings", ".mozilla"),
 )
-# What an interpreter needs of its prefix, when the prefix is not the interpreter's alone.
+# The folders that an interpreter needs from its prefix, if the prefix also contains other files.
 _OF_A_PREFIX = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What all functions of a cloud see.
+    """The files that all functions of a cloud see.
 
     Attributes:
-        seen: files and folders, read-only, none inside another.
-        links: links at the root and where they lead, as on the machine, and where AWS has the interpreters.
-        folders: those in which functions may write too, at their own paths.
-        hidden: paths that functions must not see, although they may lie in those above.
+        seen: files and folders that are mounted read-only; none is inside another.
+        links: links in the root folder with their targets, from the machine and for the paths of AWS's interpreters.
+        folders: folders, mounted at their own paths, in which functions may also write.
+        hidden: paths inside the folders above that functions must not see.
     """
 
     seen: tuple[Path, ...]
@@ -59,7 +59,7 @@ class View:
 
     @property
     def path(self) -> str:
-        """PATH for functions: the interpreters, then of the cloud's own PATH what functions see."""
+        """PATH for functions: the interpreters' folders, then the folders of the cloud's PATH that functions see."""
         shown = (*self.seen, *self.folders, *(link for link, _ in self.links))
         interpreters = [
             str(Path(program).parent) for program in (sys.executable, node_program()) if program
@@ -74,7 +74,7 @@ def covers(folders: Iterable[Path], path: Path) -> bool:
 
 
 def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
-    """Return what the functions of the cloud on `data_dir` see; in `folders` they may write besides."""
+    """Return the view for functions of the cloud with this `data_dir`, which may also write to `folders`."""
     system = [Path(name) for name in _SYSTEM]
     links = tuple((path, str(path.readlink())) for path in system if path.is_symlink())
     roots = [path for path in system if path.is_dir() and not path.is_symlink()]
@@ -82,7 +82,7 @@ def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
     more |= {store for store in map(Path, _STORES) if any(p.is_relative_to(store) for p in more)}
     seen = list(roots)
     for path in sorted(more, key=lambda path: len(path.parts)):
-        # Links at the root lead into /usr, which is seen.
+        # Links in the root folder lead into /usr, which functions see.
         if path.exists() and not covers((*seen, *(link for link, _ in links)), path):
             seen.append(path)
     links += _runtime_links()
@@ -93,30 +93,30 @@ def make_view(data_dir: Path, folders: Sequence[Path] = ()) -> View:
 
 
 def _runtime_links() -> tuple[tuple[Path, str], ...]:
-    """Return links at the places of AWS's interpreters, which scripts of layers name, such as the AWS CLI of CDK's."""
+    """Return links at the paths of AWS's interpreters, which scripts in layers use (such as the AWS CLI in CDK's)."""
     node = node_program()
     programs = [("python", sys.executable), ("python3", sys.executable), ("node", node)]
     return tuple((LANG / "bin" / name, program) for name, program in programs if program)
 
 
 def _homes() -> list[Path]:
-    """Return the user's home directory, as it is written and without links; nothing for a user without one."""
-    home = Path("~").expanduser() if os.path.expanduser("~") != "~" else None  # noqa: PTH111 - raises instead
+    """Return the user's home directory, as written and with links resolved; [] for a user without one."""
+    home = Path("~").expanduser() if os.path.expanduser("~") != "~" else None  # noqa: PTH111 - Path.home raises an error
     return [] if home is None else _spellings(home)
 
 
 def _spellings(path: Path) -> list[Path]:
-    """Return a path as it is written, and without links."""
-    written = Path(os.path.abspath(path))  # noqa: PTH100 - links are to stay
+    """Return a path as written, and with links resolved."""
+    written = Path(os.path.abspath(path))  # noqa: PTH100 - links must stay
     return list(dict.fromkeys([written, path.resolve()]))
 
 
 def _interpreters() -> Iterator[Path]:
-    """Yield what Python and Node.js need outside of the system's folders, and headrace itself."""
+    """Yield the files that Python and Node.js need outside the system's folders, and headrace's own."""
     prefixes = [sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix]
     node = node_program()
     if node is not None:
-        # .../bin/node of nvm and its like; of a program in another folder, the file alone.
+        # For .../bin/node, as nvm installs it, use the prefix; for a program in any other folder, only the file.
         folder = Path(node).parent
         prefixes.append(str(folder.parent if folder.name == "bin" else node))
     for prefix in dict.fromkeys(prefixes):
@@ -125,11 +125,11 @@ def _interpreters() -> Iterator[Path]:
     yield from _links_of(Path(sys.executable))
     if node is not None:
         yield from _links_of(Path(node))
-    # Node.js clients lie in the package; `pip install -e` does not copy it into the prefix.
+    # The Node.js client is in headrace's package, which `pip install -e` does not copy into the prefix.
     yield Path(__file__).resolve().parents[3]
     sdk = sdk_folder()
     with contextlib.suppress(OSError):
-        # It must be there to be seen: what is installed later shows in it.
+        # The folder must exist to be mounted; packages that are installed later appear in it.
         sdk.mkdir(parents=True, exist_ok=True)
     for path in (*_import_folders(), *map(Path, node_path()), sdk):
         for spelling in _spellings(path):
@@ -137,7 +137,7 @@ def _interpreters() -> Iterator[Path]:
 
 
 def _parts(prefix: Path) -> Iterator[Path]:
-    """Yield a prefix, or what an interpreter needs of it when it holds the user's home as well."""
+    """Yield a prefix, or only the folders that an interpreter needs if the prefix contains the user's home."""
     if not any(home.is_relative_to(prefix) for home in _homes()):
         yield prefix
     elif prefix != Path("/"):
@@ -145,7 +145,7 @@ def _parts(prefix: Path) -> Iterator[Path]:
 
 
 def _links_of(program: Path) -> Iterator[Path]:
-    """Yield the links by which a program is reached; each must be there for the next to be found."""
+    """Yield the program and each link on the way to its file, since all must exist to find the file."""
     for _ in range(40):
         yield program
         if not program.is_symlink():
@@ -154,9 +154,9 @@ def _links_of(program: Path) -> Iterator[Path]:
 
 
 def _import_folders() -> Iterator[Path]:
-    """Yield where a function's Python looks for modules beside its prefix: user site, `.pth` files.
+    """Yield the folders outside the prefix in which Python looks for modules: the user site, and those of `.pth` files.
 
-    Functions do not get what came from PYTHONPATH, or from the folder in which headrace was started.
+    Folders from PYTHONPATH, and the folder in which headrace was started, are not among them.
     """
     own = {"", ".", str(Path.cwd()), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     for entry in sys.path:
@@ -165,9 +165,9 @@ def _import_folders() -> Iterator[Path]:
 
 
 def _settings() -> Iterator[Path]:
-    """Yield what settings in /etc link to outside of it."""
+    """Yield the targets outside /etc to which settings in /etc are links."""
     for name in _SETTINGS:
         real = (Path("/etc") / name).resolve()
         if real.exists() and not covers((Path("/etc"), Path("/proc")), real):
-            # systemd and its like put a new file in the place of the old one: the folder is what stays.
+            # Yield the folder, because systemd and similar programs replace the file with a new one.
             yield real.parent if real.is_relative_to("/run") and len(real.parts) > 3 else real

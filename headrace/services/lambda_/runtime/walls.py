@@ -1,8 +1,9 @@
-"""Walls around functions: each sees its code, its layers, the interpreter and the system, and writes only to its /tmp.
+"""Walls: a function sees only its code, its layers, the interpreter and the system, and can write only to its /tmp.
 
-Linux namespaces, entered by a launcher (`launcher.py`), for root and for ordinary users alike. Where the system permits
-none (other systems, many containers, `sysctl kernel.apparmor_restrict_unprivileged_userns=1`), functions run with the
-cloud's own rights (see `isolation`), and headrace logs that once.
+The walls are Linux namespaces. A program, the launcher (`launcher.py`), enters them; it needs no root rights. Where the
+system does not permit them (systems other than Linux, many containers, `sysctl
+kernel.apparmor_restrict_unprivileged_userns=1`), functions run with the cloud's own rights (see `isolation`), and
+headrace logs this once.
 """
 
 from __future__ import annotations
@@ -34,21 +35,21 @@ _LAUNCHER = Path(__file__).with_name("launcher.py")
 _LENGTH = struct.Struct("!I")
 _STATUS = struct.Struct("!i")
 _ANSWER_WITHIN_S = 30.0
-# Errors of a machine that lacks something now and may have it later.
+# Errors of a machine that lacks resources now but may have them later.
 _FOR_NOW = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 class _Refused(Exception):
-    """The machine does not permit walls; the text says what it refused."""
+    """The machine does not permit walls. The text names the call that it refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwnMounts:
-    """What is mounted for one process alone.
+    """The folders that are mounted for one process only.
 
     Attributes:
-        code_dir: becomes /var/task.
-        opt_dir: becomes /opt; None without layers.
+        code_dir: the folder that is mounted at /var/task.
+        opt_dir: the folder that is mounted at /opt; None without layers.
         tmp_mib: the size of /tmp.
     """
 
@@ -61,7 +62,7 @@ class Walls:
     """Starts processes behind walls, through one launcher. Thread-safe."""
 
     def __init__(self, data_dir: Path, folders: Sequence[Path] = ()) -> None:
-        """Take the cloud's data directory, and folders of the user's in which functions may write."""
+        """Take the cloud's data directory, and the user's folders in which functions may write."""
         self._data_dir = data_dir
         self._stage = data_dir / "lambda" / "root"
         self._folders = tuple(folders)
@@ -72,16 +73,16 @@ class Walls:
 
     @property
     def are_known(self) -> bool:
-        """Whether headrace has found out yet if this machine permits walls."""
+        """Whether headrace already knows if this machine permits walls."""
         return self._view is not None or _Known.permitted or self.are_missing
 
     @property
     def are_missing(self) -> bool:
-        """Whether this machine is known to permit none."""
+        """Whether this machine is known to permit no walls."""
         return _Known.refusal is not None
 
     def view(self) -> View | None:
-        """Return what functions see, with a launcher running; None where there are no walls. Raises NotStarted."""
+        """Start the launcher if needed, and return the view; None where walls are impossible. Raises NotStarted."""
         if self.are_missing:
             return None
         with self._lock:
@@ -92,7 +93,7 @@ class Walls:
             return self._view
 
     def _start_launcher(self) -> None:
-        """Start the launcher; when the machine refuses the first one, there are no walls. Raises NotStarted."""
+        """Start the launcher. If the machine refuses the first one, functions run without walls. Raises NotStarted."""
         view = self._view or make_view(self._data_dir, self._folders)
         try:
             self._stage.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,7 @@ class Walls:
             _Known.refuse(str(error))
             return
         except OSError as error:
-            # Too many processes, a full disk, a machine too busy to answer: no reason to run functions without walls.
+            # For example, too many processes, a full disk or a busy machine: do not give up the walls for these.
             raise NotStarted(str(error)) from error
         self._view, _Known.permitted = view, True
 
@@ -131,7 +132,7 @@ class Walls:
                         raise NotStarted("headrace is stopping")
                     return self._launcher.start(wanted)
                 except (EOFError, BrokenPipeError, ConnectionError) as error:
-                    # Somebody has killed it, and all functions with it.
+                    # Somebody has killed the launcher, and with it all functions.
                     log.warning("the launcher of functions has ended; starting another one")
                     self._close_launcher()
                     if attempt == 2:
@@ -139,7 +140,7 @@ class Walls:
         raise AssertionError
 
     def close(self) -> None:
-        """End the launcher, and with it every process that it started."""
+        """End the launcher, which ends every process that it has started."""
         with self._lock:
             self._is_closed = True
             self._close_launcher()
@@ -157,21 +158,21 @@ NO_WALLS = (
 
 
 class _Known:
-    """Whether this machine permits walls, once it is known; one for the whole program."""
+    """The known answer to whether this machine permits walls. All clouds of this process share it."""
 
     permitted = False
     refusal: str | None = None
 
     @classmethod
     def refuse(cls, reason: str) -> None:
-        """Note that there are no walls, and log it once."""
+        """Record that this machine permits no walls, and log it once."""
         if cls.refusal is None:
             cls.refusal = reason
             log.warning("%s: this machine permits no walls around them (%s).", NO_WALLS, reason)
 
 
 def _plan(view: View, stage: Path) -> dict[str, Any]:
-    """Return what the launcher lays out for all functions: what lies in /tmp or /opt comes with each process."""
+    """Return the launcher's first message: the mounts for all functions. Those in /tmp and /opt come per process."""
     return {
         "stage": str(stage),
         "links": [[str(link), target] for link, target in view.links],
@@ -186,12 +187,12 @@ def _is_late(path: Path) -> bool:
 
 
 def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, Any]:
-    """Return the part of the launcher's message that describes a process's mounts: pairs of place and source."""
+    """Return the mounts of one process for the launcher's message, as pairs of mount point and source."""
     own = [(TASK, mounts.code_dir)]
     late = [path for path in view.seen if _is_late(path)]
     shares_opt = any(path.is_relative_to(OPT) for path in (*late, *view.folders))
     if mounts.opt_dir is not None:
-        # An interpreter in /opt (GitHub's runners have it there) lies beside the layers.
+        # If an interpreter is in /opt (as on GitHub's runners), mount each entry of the layers next to it.
         layers = mounts.opt_dir
         own += (
             [(OPT / path.name, path) for path in layers.iterdir()]
@@ -201,7 +202,7 @@ def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, 
     own += [(path, path) for path in late]
     hidden = [path for path in view.hidden if _is_late(path)]
     with contextlib.suppress(ValueError):
-        # A folder of the user's as code may hold the data directory.
+        # If the code is a user's folder, the data directory may be inside it.
         hidden.append(TASK / data_dir.resolve().relative_to(mounts.code_dir.resolve()))
     return {
         "tmp_mib": mounts.tmp_mib,
@@ -213,10 +214,10 @@ def _process_mounts(view: View, mounts: OwnMounts, data_dir: Path) -> dict[str, 
 
 
 class _Launcher:
-    """The launcher program and the socket to it. One thread at a time."""
+    """The launcher program and the socket to it. Only one thread may use it at a time."""
 
     def __init__(self, plan: Mapping[str, Any]) -> None:
-        """Start it. Raises _Refused when the machine permits no walls, OSError when it has no room for a launcher."""
+        """Start the launcher. Raises _Refused when the machine permits no walls, OSError when resources are short."""
         if not sys.platform.startswith("linux"):
             raise _Refused("walls need Linux")
         self._socket, theirs = socket.socketpair()
@@ -228,7 +229,7 @@ class _Launcher:
                 stderr=subprocess.PIPE,
                 env={},
                 cwd="/",
-                # A session of its own: Ctrl-C is for the cloud, not for the launcher.
+                # A new session, so that Ctrl-C stops the cloud but not the launcher.
                 start_new_session=True,
             )
         self._socket.settimeout(_ANSWER_WITHIN_S)
@@ -239,12 +240,12 @@ class _Launcher:
             self.close()
             raise
         except (EOFError, OSError) as error:
-            words = self._last_words()
+            words = self._last_line()
             if not words:
-                # Killed, perhaps for want of memory: whether there are walls it has not said.
+                # The launcher was killed, perhaps for lack of memory, so it is still unknown if walls are possible.
                 self._process.kill()
                 self.close()
-                raise OSError(f"the launcher ended without a word ({error!r})") from error
+                raise OSError(f"the launcher ended without an error message ({error!r})") from error
             answer = {"error": words}
         for path, why in answer.get("skipped", ()):
             log.warning("functions do not see %s: %s", path, why)
@@ -254,8 +255,8 @@ class _Launcher:
                 raise OSError(answer["errno"], answer["error"])
             raise _Refused(answer["error"])
 
-    def _last_words(self) -> str:
-        """Return the last line of what an ended launcher wrote, empty when it runs or wrote nothing."""
+    def _last_line(self) -> str:
+        """Return the last line that an ended launcher wrote, or "" when it still runs or wrote nothing."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             _, written = self._process.communicate(timeout=1)
             lines = written.decode("utf-8", "replace").strip().splitlines()
@@ -263,7 +264,7 @@ class _Launcher:
         return ""
 
     def start(self, wanted: Mapping[str, Any]) -> WalledProcess:
-        """Start a process. Raises NotStarted; EOFError and OSError when the launcher is gone."""
+        """Start a process. Raises NotStarted, or EOFError or OSError when the launcher has ended."""
         pipes = [os.pipe() for _ in range(3)]
         reading, writing = [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
         try:
@@ -320,23 +321,23 @@ def _close(descriptors: Sequence[int]) -> None:
 
 
 def _is_readable(descriptor: int, wait_ms: int | None) -> bool:
-    """Whether a descriptor is readable within a time, or ever when it is None. `select` takes no large descriptors."""
+    """Whether a descriptor becomes readable within `wait_ms` (None: for ever). `select` refuses high descriptors."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(wait_ms))
 
 
 def _read_all(descriptor: int) -> bytes:
-    """Read to the end, which comes when the function's program runs or could not be run."""
+    """Read until the other end is closed, which happens when the function's program runs or could not be started."""
     with open(descriptor, "rb") as file:
         return file.read()
 
 
 class WalledProcess:
-    """A process behind walls: implements `FunctionProcess`."""
+    """A process behind walls. Implements `FunctionProcess`."""
 
     def __init__(self, pid: int, pidfd: int, output: int, status: int) -> None:
-        """Take a started process: id and pidfd of its namespace's first one, its output, the pipe of its status."""
+        """Take a started process: the id and pidfd of its namespace's process 1, its output, and its status pipe."""
         self.pid = pid
         self.output = output
         self.end_signal: int | None = pidfd
@@ -359,7 +360,7 @@ class WalledProcess:
             if len(told) == _STATUS.size:
                 self._result = os.waitstatus_to_exitcode(_STATUS.unpack(told)[0])
             else:
-                # Its first process was killed, and all others with it.
+                # Process 1 of the namespace was killed, and with it all others.
                 self._result = -signal.SIGKILL
         return self._result
 

@@ -1,1 +1,1 @@
-"""Function URLs: HTTP requests straight to a function, and their cross-origin rules."""
+"""Function URLs: HTTP requests to functions, and the CORS rules for them."""

@@ -1,4 +1,4 @@
-"""Cross-origin headers of function URLs, as their Cors configuration says.
+"""The CORS headers of function URLs, according to their Cors configuration.
 
 Source: https://docs.aws.amazon.com/lambda/latest/api/API_Cors.html (documented).
 """
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.shapes.lambda_ import Cors
 
-# What a page may send without asking first, where AllowMethods says nothing.
+# The methods that a page may use without a preflight request if there is no AllowMethods.
 _SIMPLE_METHODS = ("GET", "HEAD", "POST")
 
 
 class FunctionUrlRules:
-    """Function URLs' own rules for browsers' requests: implements `headrace.aws.front_door.OwnRules`."""
+    """Decides by Cors configurations about browsers' requests. Implements `headrace.aws.front_door.OwnRules`."""
 
     def __init__(
         self,
@@ -23,7 +23,7 @@ class FunctionUrlRules:
         has_own_host: Callable[[HttpRequest], bool],
         cors_of: Callable[[HttpRequest], Cors],
     ) -> None:
-        """Take what recognises function URLs and their hosts, and what returns a URL's Cors configuration."""
+        """Take the functions that recognise function URLs and their hosts, and that return a Cors configuration."""
         self._is_function_url = is_function_url
         self._has_own_host = has_own_host
         self._cors_of = cors_of
@@ -37,7 +37,7 @@ class FunctionUrlRules:
         return self._has_own_host(request)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
-        """See `OwnRules.permits`: with a Cors configuration, preflights are answered without the function."""
+        """See `OwnRules.permits`. With a Cors configuration, headrace answers preflight requests for the function."""
         cors = self._cors_of(request)
         if not cors:
             return False
@@ -61,7 +61,7 @@ def _allowed_origin(cors: Cors, origin: str) -> str | None:
 
 
 def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
-    """Return the headers of an answer to a page of an allowed origin; none to others."""
+    """Return the CORS headers of a response to a page of an allowed origin, or [] for any other request."""
     sent = request.headers.get("origin")
     origin = None if sent is None else _allowed_origin(cors, sent)
     if origin is None:
@@ -76,7 +76,7 @@ def cors_headers(cors: Cors, request: HttpRequest) -> list[tuple[str, str]]:
 
 
 def preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
-    """Answer a browser's preflight request, without the function."""
+    """Answer a browser's preflight request without invoking the function."""
     headers = cors_headers(cors, request)
     if headers:
         for allowed, name in (
@@ -88,6 +88,6 @@ def preflight(cors: Cors, request: HttpRequest) -> HttpResponse:
         if "MaxAge" in cors:
             headers.append(("Access-Control-Max-Age", str(cors["MaxAge"])))
         if request.headers.get("access-control-request-private-network") == "true":
-            # Not AWS's: browsers ask it of what is on this machine or in its network.
+            # AWS does not send this header; browsers require it from servers on the same machine or in a local network.
             headers.append(("Access-Control-Allow-Private-Network", "true"))
     return HttpResponse(200, headers)

@@ -1,4 +1,4 @@
-"""Answers function URLs: an HTTP request becomes an event of format 2.0, and the function's result an HTTP answer.
+"""Answers requests to function URLs: makes an event of format 2.0 from a request, and a response from the result.
 
 Addresses: `http://<id>.lambda-url.<region>.localhost:<port>/...` where such names resolve, and everywhere
 `<endpoint>/_headrace/function-url/<id>/...`.
@@ -45,18 +45,18 @@ _FORBIDDEN = (
 
 
 def is_function_url(request: HttpRequest) -> bool:
-    """Whether a request is for some function's own address."""
+    """Whether a request is for a function URL."""
     return request.path.startswith(URL_PATH) or _HOST_MARK in request.headers.get("host", "")
 
 
 def has_own_host(request: HttpRequest) -> bool:
-    """Whether a request's Host belongs to one function, so that only the function answers there."""
+    """Whether a request's Host is that of one function, which alone answers there."""
     return _HOST_MARK in request.headers.get("host", "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A function's address, and the path of a request to it."""
+    """The id and the domain of a function URL, and the path of a request to it."""
 
     url_id: str
     path: str
@@ -66,7 +66,7 @@ class _Target:
 def _target(request: HttpRequest) -> _Target | None:
     host = request.headers.get("host", "")
     domain = host.partition(":")[0]
-    # First: on its own host a function is alone, so that its pages can ask for nothing else.
+    # Check the host first: a function's own host serves only that function, so that its pages reach nothing else.
     url_id, mark, _ = host.partition(_HOST_MARK)
     if mark:
         return _Target(url_id, request.path, domain)
@@ -75,7 +75,7 @@ def _target(request: HttpRequest) -> _Target | None:
 
 
 class FunctionUrls:
-    """Answers requests to functions' own addresses. Thread-safe."""
+    """Answers requests to function URLs. Thread-safe."""
 
     def __init__(
         self, *, functions: FunctionStore, dispatcher: Dispatcher, ids: Ids, clock: Clock
@@ -86,7 +86,7 @@ class FunctionUrls:
         self._clock = clock
 
     def cors_of(self, request: HttpRequest) -> Cors:
-        """Return the Cors configuration of the function URL that a request is for; empty when there is none."""
+        """Return the Cors configuration of the function URL that a request is for, or {} when there is none."""
         target = _target(request)
         found = self._functions.of_url(target.url_id) if target is not None else None
         if found is None:
@@ -95,7 +95,7 @@ class FunctionUrls:
         return function.urls[alias].get("Cors") or {}
 
     def answer(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to a function's own address."""
+        """Answer a request to a function URL."""
         request_id = self._ids.uuid()
         response = self._answer(request, request_id)
         response.headers.append(("x-amzn-RequestId", request_id))
@@ -108,7 +108,7 @@ class FunctionUrls:
             return _refusal(403, "AccessDeniedException", _FORBIDDEN)
         function, alias = found
         if alias and alias not in function.aliases:
-            return _refusal(403, "AccessDeniedException", None)  # its URL outlives an alias
+            return _refusal(403, "AccessDeniedException", None)  # the alias was deleted
         config = function.urls[alias]
         cors: Cors = config.get("Cors") or {}
         if cors and request.method == "OPTIONS" and "origin" in request.headers:
@@ -229,7 +229,7 @@ def _iam(account: str) -> dict[str, Any]:
 
 
 def _parameters(request: HttpRequest) -> dict[str, str]:
-    """Return the query's parameters; a repeated one's values are joined by commas."""
+    """Return the query's parameters; the values of a repeated parameter are joined with commas."""
     parameters: dict[str, str] = {}
     for name, value in parse_qsl(request.query, keep_blank_values=True):
         parameters[name] = f"{parameters[name]},{value}" if name in parameters else value
@@ -246,7 +246,7 @@ def _body(request: HttpRequest) -> tuple[str, bool]:
     return base64.b64encode(request.body).decode(), True
 
 
-# --- the answer -------------------------------------------------------------------------------
+# --- the response -----------------------------------------------------------------------------
 
 
 def _refusal(status: int, code: str, message: str | None) -> HttpResponse:
@@ -263,13 +263,15 @@ def _bad_gateway() -> HttpResponse:
 
 
 def response_of(payload: bytes) -> HttpResponse:
-    """Return the HTTP answer that a function's payload means."""
+    """Return the HTTP response that a function's payload describes."""
     try:
         value: Any = json.loads(payload or b"null")
     except ValueError:
         return _bad_gateway()
     if not isinstance(value, dict) or "statusCode" not in value:
-        body = value.encode(errors="replace") if isinstance(value, str) else payload  # no quotes
+        body = (
+            value.encode(errors="replace") if isinstance(value, str) else payload
+        )  # no JSON quotes
         return HttpResponse(200, [("Content-Type", "application/json")], body)
     try:
         return _structured(cast("dict[str, Any]", value))
@@ -292,17 +294,17 @@ def _headers(value: Mapping[str, Any]) -> list[tuple[str, str]]:
     members = cast("dict[str, Any]", value.get("headers") or {})
     given = {name.lower(): str(text) for name, text in members.items()}
     given.setdefault("content-type", "application/json")
-    # The server counts and frames what it sends.
+    # The server itself sets these headers.
     for name in ("content-length", "transfer-encoding", "connection"):
         given.pop(name, None)
     if any("\r" in text or "\n" in text for text in (*given, *given.values())):
-        raise ValueError("a header over several lines")
+        raise ValueError("a header has more than one line")
     cookies = cast("list[str]", value.get("cookies") or [])
     return [*given.items(), *(("Set-Cookie", str(cookie)) for cookie in cookies)]
 
 
 def _streamed(items: Iterator[Part | InvokeResult]) -> HttpResponse:
-    """Return an answer that begins as soon as its status and headers are known."""
+    """Return a response that starts as soon as its status and headers are known."""
     gathered = b""
     for item in items:
         if isinstance(item, InvokeResult):

@@ -1,4 +1,4 @@
-"""S3's operations. All others answer that headrace does not implement them."""
+"""S3's operations. An operation that is not listed answers that headrace does not implement it."""
 
 from headrace.services.s3.actions.buckets import (
     create_bucket,

@@ -1,4 +1,4 @@
-"""The actions of buckets: create, describe, list, delete."""
+"""The operations on buckets: create, describe, list and delete."""
 
 from datetime import UTC, datetime
 from typing import NotRequired, TypedDict, cast
@@ -35,7 +35,7 @@ from headrace.services.s3.state import Bucket
 
 @operation("CreateBucket")
 def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucketOutput:
-    """Make a bucket. Source: API_CreateBucket."""
+    """Create a bucket. Source: API_CreateBucket."""
     name = request["Bucket"]
     if not is_bucket_name(name):
         raise invalid_bucket_name(name)
@@ -65,7 +65,7 @@ def create_bucket(s3: S3, call: Call, request: CreateBucketInput) -> CreateBucke
                     409,
                     {"BucketName": name},
                 )
-            # AWS's old rule: in us-east-1 only, it is no error to make one's own bucket again.
+            # AWS's old rule: in us-east-1, and only there, an account may create a bucket that it already owns.
             if call.region != "us-east-1" or present.region != "us-east-1":
                 raise AwsError(
                     "BucketAlreadyOwnedByYou",
@@ -99,7 +99,7 @@ class FirstConfigurations(TypedDict):
 
 
 def _first_configurations(request: CreateBucketInput) -> FirstConfigurations:
-    """Return a new bucket's configurations. Since April 2023 public access is blocked and ACLs are off."""
+    """Return the configurations of a new bucket. Since April 2023, AWS blocks public access and turns ACLs off."""
     ownership = request.get("ObjectOwnership")
     if ownership is None:
         ownership = "BucketOwnerEnforced"
@@ -130,7 +130,7 @@ def _first_configurations(request: CreateBucketInput) -> FirstConfigurations:
 
 @operation("HeadBucket")
 def head_bucket(s3: S3, call: Call, request: HeadBucketInput) -> HeadBucketOutput:
-    """Return a bucket's region, if there is the bucket. Source: API_HeadBucket."""
+    """Return a bucket's region, if the bucket exists. Source: API_HeadBucket."""
     return {"BucketRegion": s3.bucket(request["Bucket"]).region, "AccessPointAlias": False}
 
 
@@ -159,12 +159,12 @@ def delete_bucket(s3: S3, call: Call, request: DeleteBucketInput) -> None:
 
 @operation("ListBuckets")
 def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOutput:
-    """Return the account's buckets by name. Source: API_ListBuckets."""
+    """Return the account's buckets, sorted by name. Source: API_ListBuckets."""
     prefix = request.get("Prefix") or ""
     after = request.get("ContinuationToken") or ""
     given = request.get("MaxBuckets")
     limit = limits.LIST_BUCKETS if given is None else given
-    if not 1 <= limit <= limits.LIST_BUCKETS:  # the range is documented, the sentence is assumed
+    if not 1 <= limit <= limits.LIST_BUCKETS:  # the range is documented, the message is assumed
         sentence = "Argument max-buckets must be an integer between 1 and 10000."
         raise invalid_argument(sentence, "max-buckets", str(given))
     names = sorted(
@@ -195,21 +195,21 @@ def list_buckets(s3: S3, call: Call, request: ListBucketsInput) -> ListBucketsOu
 def get_bucket_location(
     s3: S3, call: Call, request: GetBucketLocationInput
 ) -> GetBucketLocationOutput:
-    """Return a bucket's region, nothing for us-east-1. Source: API_GetBucketLocation."""
+    """Return a bucket's region; for us-east-1 the value is empty. Source: API_GetBucketLocation."""
     region = s3.bucket(request["Bucket"]).region
     return {} if region == "us-east-1" else {"LocationConstraint": region}
 
 
 @operation("GetBucketAcl")
 def get_bucket_acl(s3: S3, call: Call, request: GetBucketAclInput) -> GetBucketAclOutput:
-    """Return a bucket's grants, by default the owner's full control. Source: API_GetBucketAcl."""
+    """Return a bucket's grants; by default the owner has full control. Source: API_GetBucketAcl."""
     grants: acls.Grants = s3.bucket(request["Bucket"]).configurations.get(acls.NAME) or []
     return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(grants))}
 
 
 @operation("PutBucketAcl")
 def put_bucket_acl(s3: S3, call: Call, request: PutBucketAclInput) -> None:
-    """Replace a bucket's grants, which are kept and shown but let nobody in. Source: API_PutBucketAcl."""
+    """Replace a bucket's grants. They are stored and returned, but do not give access. Source: API_PutBucketAcl."""
     with s3.lock:
         bucket = s3.bucket(request["Bucket"])
         bucket.configurations[acls.NAME] = acls.replaced(request, bucket, is_bucket=True)

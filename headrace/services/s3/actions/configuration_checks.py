@@ -1,4 +1,4 @@
-"""Checks what is put as a configuration of a bucket, and completes it as AWS does."""
+"""Checks new configurations of a bucket, and fills in defaults as AWS does."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class LifecycleWithSizes(shapes.BucketLifecycleConfiguration):
 
 
 def with_sizes(value: shapes.BucketLifecycleConfiguration, sizes: str | None) -> LifecycleWithSizes:
-    """Return lifecycle rules with the size below which objects stay where they are. Raises AwsError."""
+    """Return lifecycle rules with their TransitionDefaultMinimumObjectSize. Raises AwsError."""
     lifecycle.check(value)
     sizes = sizes or lifecycle.DEFAULT_SIZES
     if sizes not in (lifecycle.DEFAULT_SIZES, "varies_by_storage_class"):
@@ -60,7 +60,7 @@ def with_sizes(value: shapes.BucketLifecycleConfiguration, sizes: str | None) ->
 def _check_tags(value: shapes.Tagging, request: NamesBucket, bucket: Bucket) -> None:
     tags = _pairs_of(value)
     held = dict(_pairs_of(bucket.configurations.get("BucketTagging")))
-    # A requester sends AWS's own tags along as they are, or they would be removed.
+    # PutBucketTagging replaces all tags, so the request must repeat AWS's own tags unchanged.
     checked_tags(
         [(k, v) for k, v in tags if not are_set_now(k) and not (is_system(k) and held.get(k) == v)],
         "System tags cannot be added/updated by requester",
@@ -71,7 +71,7 @@ def _check_tags(value: shapes.Tagging, request: NamesBucket, bucket: Bucket) -> 
 
 
 def system_tags(value: shapes.Tagging | None) -> list[shapes.Tag]:
-    """Return the tags that DeleteBucketTagging leaves there: AWS's own (assumed)."""
+    """Return the tags that DeleteBucketTagging does not remove: AWS's own tags (assumed)."""
     return [{"Key": k, "Value": v} for k, v in _pairs_of(value) if is_refused(k)]
 
 
@@ -94,7 +94,7 @@ def _check_payer(
 
 
 def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> None:
-    """Refuse access logs whose bucket is missing, or of another region. Raises AwsError."""
+    """Refuse access logging to a bucket that is missing or in another region. Raises AwsError."""
     enabled = value.get("LoggingEnabled")
     if not enabled:
         return
@@ -108,7 +108,7 @@ def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> 
         )
     there = s3.bucket(target).region
     if there != bucket.region:
-        # The code and the blank at the end are AWS's.
+        # The spelling of the code and the space at the end of the message are AWS's.
         source = {} if bucket.region == "us-east-1" else {"SourceBucketLocation": bucket.region}
         raise AwsError(
             "CrossLocationLoggingProhibitted",
@@ -121,7 +121,7 @@ def check_logging(s3: S3, value: shapes.BucketLoggingStatus, bucket: Bucket) -> 
 def checked_replication(
     s3: S3, call: Call, value: shapes.ReplicationConfiguration, bucket: Bucket
 ) -> shapes.ReplicationConfiguration:
-    """Return a replication's rules, each with an ID. Raises AwsError."""
+    """Return a checked replication configuration in which each rule has an ID. Raises AwsError."""
     if bucket.versioning != "Enabled":
         raise invalid_request(
             "Versioning must be 'Enabled' on the bucket to apply a replication configuration"

@@ -1,4 +1,4 @@
-"""The configurations of a bucket, such as its policy or its CORS rules: a table, and Put, Get and Delete for each row.
+"""Put, Get and Delete of each configuration of a bucket, such as its policy or its CORS rules, made from one table.
 
 The same three functions serve all rows: of a request they know what all rows share, and a value has its row's shape.
 """
@@ -38,16 +38,16 @@ _MFA_DELETE = (None, "", "Enabled", "Disabled")
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A sub-resource of a bucket.
+    """A kind of bucket configuration (AWS: a sub-resource of a bucket).
 
     Attributes:
-        name: as in Put<name>, Get<name>, Delete<name>.
-        member: the member of the Put's input that has the value.
-        flat: whether the Get's output has the members of the value, not the value as one member.
-        missing: the error code when there is no value; "" for an empty output.
+        name: the name in Put<name>, Get<name> and Delete<name>.
+        member: the member of Put's input that holds the value.
+        flat: whether the members of the value are members of Get's output; otherwise the value is one member.
+        missing: the error code of Get when there is no value; "" when Get then returns an empty output.
         sentence: the message of that error.
         deletable: whether there is a Delete operation.
-        delete_name: its name, where that is not Delete<name>.
+        delete_name: the name of the Delete operation if it is not Delete<name>.
         default: the JSON of the value that a bucket has before any Put.
     """
 
@@ -216,7 +216,7 @@ def _actions(row: Configuration) -> list[Action]:
 
 @operation("PutBucketVersioning")
 def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput) -> None:
-    """Begin to keep versions, or go on without. Deleting with MFA is declared only. Source: API_PutBucketVersioning."""
+    """Enable or suspend versioning. MFA delete is stored but not enforced. Source: API_PutBucketVersioning."""
     with s3.lock, s3.files.lock:
         bucket = s3.bucket(request["Bucket"])
         given = request["VersioningConfiguration"]
@@ -246,7 +246,7 @@ def put_bucket_versioning(s3: S3, call: Call, request: PutBucketVersioningInput)
 def get_bucket_versioning(
     s3: S3, call: Call, request: GetBucketVersioningInput
 ) -> GetBucketVersioningOutput:
-    """Return whether a bucket keeps versions; nothing when it never did. Source: API_GetBucketVersioning."""
+    """Return the versioning status; it is empty if versioning was never enabled. Source: API_GetBucketVersioning."""
     kept = s3.bucket(request["Bucket"]).configurations.get("BucketVersioning")
     return cast("GetBucketVersioningOutput", kept or {})
 
@@ -255,7 +255,7 @@ def get_bucket_versioning(
 def get_bucket_policy_status(
     s3: S3, call: Call, request: GetBucketPolicyStatusInput
 ) -> GetBucketPolicyStatusOutput:
-    """Return whether a bucket's policy lets everybody in. Source: API_GetBucketPolicyStatus."""
+    """Return whether a bucket's policy makes the bucket public. Source: API_GetBucketPolicyStatus."""
     policy = s3.bucket(request["Bucket"]).configurations.get("BucketPolicy")
     if policy is None:
         raise AwsError(

@@ -1,4 +1,4 @@
-"""CopyObject, and the source object of every copy."""
+"""CopyObject, and the lookup of a copy's source object, which UploadPartCopy shares."""
 
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -28,13 +28,13 @@ from headrace.services.s3.writes import KEPT_HEADERS
 def source_object(
     s3: S3, request: CopyObjectInput | UploadPartCopyInput, now_ms: int
 ) -> StoredObject:
-    """Return the object that CopySource names, its conditions checked. Raises AwsError."""
+    """Return the object that CopySource names, after checking the request's conditions. Raises AwsError."""
     source = cast("str | dict[str, str]", request["CopySource"])
     if isinstance(source, str):
         path, _, version = source.removeprefix("/").partition("?versionId=")
         version = unquote(version)
         bucket, _, key = unquote(path, errors="surrogateescape").partition("/")
-    else:  # as boto3 takes it, from a caller in process
+    else:  # the dict form of boto3, from callers inside this process
         bucket, key, version = source["Bucket"], source["Key"], source.get("VersionId") or ""
     if not bucket or not key:
         sentence = "Invalid copy source object key"
@@ -59,9 +59,9 @@ def _version(s3: S3, bucket: str, key: str, version_id: str) -> StoredObject:
 def _check_conditions(
     stored: StoredObject, request: CopyObjectInput | UploadPartCopyInput, now_ms: int
 ) -> None:
-    """Raise PreconditionFailed. Source: API_CopyObject, on how pairs of conditions combine.
+    """Raise PreconditionFailed when a condition fails. Source for pairs of conditions: API_CopyObject.
 
-    A time to come, modified since which nothing can be, asks for nothing (observed).
+    A CopySourceIfModifiedSince in the future is ignored (observed).
     """
     modified_s = stored.last_modified_ms // 1000
     match = request.get("CopySourceIfMatch")
@@ -93,7 +93,7 @@ def _seconds(value: Any, default: int) -> int:
 
 @operation("CopyObject")
 def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutput:
-    """Copy an object with its metadata, or with new ones. Source: API_CopyObject."""
+    """Copy an object with its metadata, or with new metadata. Source: API_CopyObject."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     source = source_object(s3, request, call.now_ms)
@@ -102,7 +102,7 @@ def copy_object(s3: S3, call: Call, request: CopyObjectInput) -> CopyObjectOutpu
     reads.check_readable(source)
     replace = request.get("MetadataDirective") == "REPLACE"
     itself = (source.bucket, source.key) == (request["Bucket"], request["Key"])
-    # To copy an older version onto its object is how AWS tells to restore it.
+    # Copying an older version onto its own key is allowed: AWS documents it as the way to restore the version.
     if itself and not replace and not _names_version(request) and not _changes(s3, source, request):
         raise AwsError(
             "InvalidRequest",
@@ -144,7 +144,7 @@ def _check_directives(request: CopyObjectInput) -> None:
 
 
 def _changes(s3: S3, source: StoredObject, request: CopyObjectInput) -> bool:
-    """Whether a copy of an object onto itself changes what AWS lets such a copy change."""
+    """Whether a copy of an object onto itself changes something, as AWS requires."""
     has_default = "BucketEncryption" in s3.bucket(source.bucket).configurations
     return (
         bool(request.get("StorageClass"))
@@ -160,7 +160,7 @@ def _names_version(request: CopyObjectInput) -> bool:
     return "?versionId=" in source if isinstance(source, str) else bool(source.get("VersionId"))
 
 
-# What a copy does not have from its source, whatever the directives say.
+# The parameters that a copy never takes from its source, whatever the directives say.
 _OF_THE_COPY = (
     "IfMatch",
     "IfNoneMatch",
@@ -183,7 +183,7 @@ _OF_THE_COPY = (
 
 
 def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) -> dict[str, object]:
-    """Return the copy's parameters, as PutObject takes them."""
+    """Return the parameters of the PutObject that writes the copy."""
     params: dict[str, object] = {
         name: value for name, value in request.items() if name in _OF_THE_COPY
     }
@@ -208,6 +208,6 @@ def _params(source: StoredObject, request: CopyObjectInput, *, replace: bool) ->
 
 
 def _wanted_checksums(source: StoredObject, request: CopyObjectInput) -> list[str]:
-    """Return the name of the copy's checksum: the one that the request asks for, or that of the source."""
+    """Return the name of the copy's checksum: the requested one, or else the source's."""
     name = checksums.of_algorithm(request.get("ChecksumAlgorithm"))
     return [name] if name else list(source.checksums)[:1]

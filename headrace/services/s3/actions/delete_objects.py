@@ -27,7 +27,7 @@ from headrace.services.s3.state import Marker
 
 @operation("DeleteObject")
 def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjectOutput:
-    """Delete an object, or put a delete marker on it, or delete a version for good. Source: API_DeleteObject."""
+    """Delete an object, add a delete marker, or permanently delete a version. Source: API_DeleteObject."""
     holder = s3.bucket(request["Bucket"])
     for name, header in _DIRECTORY_BUCKETS_ONLY:
         if request.get(name) is not None:
@@ -48,7 +48,7 @@ def delete_object(s3: S3, call: Call, request: DeleteObjectInput) -> DeleteObjec
         )
 
 
-# General-purpose buckets refuse these; observed in AWS's recorded answers.
+# General purpose buckets refuse these parameters (observed in AWS's recorded answers).
 _DIRECTORY_BUCKETS_ONLY = (
     ("IfMatchLastModifiedTime", "x-amz-if-match-last-modified-time"),
     ("IfMatchSize", "x-amz-if-match-size"),
@@ -58,7 +58,7 @@ _DIRECTORY_BUCKETS_ONLY = (
 def _delete(
     s3: S3, bucket: str, key: str, version_id: str | None, *, bypass: bool
 ) -> DeleteObjectOutput:
-    """Delete, and return the members VersionId and DeleteMarker as DeleteObject's answer has them."""
+    """Delete an object or a version, and return the members VersionId and DeleteMarker of the response."""
     if version_id is None:
         marker = s3.remove(bucket, key)
         return {} if marker is None else {"DeleteMarker": True, "VersionId": marker.version_id}

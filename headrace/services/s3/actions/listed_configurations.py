@@ -1,6 +1,6 @@
-"""The configurations of which a bucket has many, each under an Id: metrics, analytics, inventories, tiers.
+"""The configurations that have an Id, so that a bucket may have many: metrics, analytics, inventory, tiering.
 
-Nothing acts on them: they are checked, kept and shown. Sources: AWS's answers to LocalStack's
+They are checked, stored and returned, but have no effect. Sources: AWS's answers to LocalStack's
 tests/aws/services/s3/test_s3.py and test_s3_api.py, recorded in 2025 (observed); API_Put... of each (documented).
 """
 
@@ -28,11 +28,11 @@ _BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A kind of configuration.
+    """A kind of configuration that has an Id.
 
     Attributes:
-        name: as in PutBucket<name>Configuration; also of the members.
-        check: refuses a value, beside what the model refuses.
+        name: the name in PutBucket<name>Configuration and in the members.
+        check: refuses values that the API model allows and AWS does not.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Listed:
 
     @property
     def member(self) -> str:
-        """The member of inputs and outputs that has the value."""
+        """The member of inputs and outputs that holds the value."""
         return f"{self.name}Configuration"
 
 
@@ -80,7 +80,7 @@ def _putter(kind: Listed) -> Action:
                     "You are attempting to create a new configuration but have already reached the"
                     f" {LISTED_CONFIGURATIONS:,}-configuration limit.",
                 )
-            # Dates become text.
+            # This turns dates into text.
             new = json.loads(json.dumps(value, default=str))
             bucket.configurations[kind.member] = {**kept, request["Id"]: new}
             s3.save_bucket(request["Bucket"], bucket)
@@ -142,7 +142,7 @@ def _opened(token: str) -> str:
 
 
 def _is_of_model(shape: Any, value: Any) -> bool:
-    """Whether a value has what the model requires, and of enumerations nothing else."""
+    """Whether a value has all members that the API model requires, and only valid enumeration values."""
     if shape.type_name == "structure":
         if not isinstance(value, dict):
             return False

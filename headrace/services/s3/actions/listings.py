@@ -1,4 +1,4 @@
-"""ListObjects, ListObjectsV2 and ListObjectVersions: pages of keys, rolled up at a delimiter."""
+"""ListObjects, ListObjectsV2 and ListObjectVersions: pages of keys, grouped into common prefixes by a delimiter."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ _Request = ListObjectsInput | ListObjectsV2Input | ListObjectVersionsInput
 
 @dataclass(slots=True)
 class Page:
-    """A page: objects and common prefixes; `more_after` is the last of them when more pages follow."""
+    """A page of objects and common prefixes. `more_after` is the last of them if more pages follow, otherwise None."""
 
     objects: list[StoredObject]
     prefixes: list[str]
@@ -43,7 +43,7 @@ class Page:
 def page_of(
     objects: Iterable[StoredObject], prefix: str, delimiter: str, after: str, limit: int
 ) -> Page:
-    """Return the page of `objects` (in key order) that follows `after`, a key or a common prefix."""
+    """Return the page of `objects` (sorted by key) that follows `after`, which is a key or a common prefix."""
     page = Page([], [], None)
     last = ""
     if limit == 0:
@@ -67,7 +67,7 @@ def page_of(
 
 
 def rolled_up(key: str, prefix: str, delimiter: str) -> str:
-    """Return the common prefix that stands for a key in a listing, "" when the key itself is listed."""
+    """Return the common prefix that replaces a key in a listing, or "" when the key itself is listed."""
     if not delimiter:
         return ""
     head, found, _ = key[len(prefix) :].partition(delimiter)
@@ -110,7 +110,7 @@ def _encoder(request: _Request) -> Callable[[str], str]:
 
 
 def _common(request: _Request, page: Page, encode: Callable[[str], str]) -> ListObjectsOutput:
-    """Return the members that all listings have."""
+    """Return the members that the responses of all listings have."""
     value: ListObjectsOutput = {
         "Name": request["Bucket"],
         "Prefix": encode(request.get("Prefix") or ""),
@@ -168,7 +168,7 @@ def list_objects_v2(s3: S3, call: Call, request: ListObjectsV2Input) -> ListObje
 
 @operation("ListObjects")
 def list_objects(s3: S3, call: Call, request: ListObjectsInput) -> ListObjectsOutput:
-    """Return a page of keys; the older form of ListObjectsV2. Source: API_ListObjects."""
+    """Return a page of keys, in the older form of ListObjectsV2. Source: API_ListObjects."""
     page = _page(s3, request, request.get("Marker") or "")
     encode = _encoder(request)
     answer = _common(request, page, encode)
@@ -183,7 +183,7 @@ def list_objects(s3: S3, call: Call, request: ListObjectsInput) -> ListObjectsOu
 def list_object_versions(
     s3: S3, call: Call, request: ListObjectVersionsInput
 ) -> ListObjectVersionsOutput:
-    """Return a page of versions and delete markers, by key, the newest first. Source: API_ListObjectVersions."""
+    """Return a page of versions and delete markers by key, newest first. Source: API_ListObjectVersions."""
     s3.bucket(request["Bucket"])
     key_marker, id_marker = request.get("KeyMarker") or "", request.get("VersionIdMarker")
     if id_marker == "":
@@ -218,7 +218,7 @@ def list_object_versions(
 
 @dataclass(slots=True)
 class _VersionsPage:
-    """A page of versions. `next_key` is the key or the common prefix that it ends with when more pages follow."""
+    """A page of versions. If more pages follow, `next_key` is the key or common prefix that ends this page."""
 
     listed: list[Listed]
     prefixes: list[str]

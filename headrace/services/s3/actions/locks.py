@@ -1,4 +1,4 @@
-"""The actions of object lock, and RestoreObject: what is done to a version that stays."""
+"""The operations of object lock, and RestoreObject."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -39,7 +39,7 @@ def _lockable(s3: S3, request: Any) -> StoredObject:
 def put_object_retention(
     s3: S3, call: Call, request: PutObjectRetentionInput
 ) -> PutObjectRetentionOutput:
-    """Set until when a version cannot be deleted. Source: API_PutObjectRetention."""
+    """Set a version's retention: it cannot be deleted before a date. Source: API_PutObjectRetention."""
     with s3.files.lock:
         stored = _lockable(s3, request)
         wanted = cast("dict[str, Any]", request.get("Retention") or {})
@@ -53,7 +53,7 @@ def put_object_retention(
 def get_object_retention(
     s3: S3, call: Call, request: GetObjectRetentionInput
 ) -> GetObjectRetentionOutput:
-    """Return until when a version cannot be deleted. Source: API_GetObjectRetention."""
+    """Return a version's retention. Source: API_GetObjectRetention."""
     stored = _lockable(s3, request)
     if not stored.retention:
         raise locks.no_lock()
@@ -66,7 +66,7 @@ def get_object_retention(
 def put_object_legal_hold(
     s3: S3, call: Call, request: PutObjectLegalHoldInput
 ) -> PutObjectLegalHoldOutput:
-    """Forbid to delete a version, or allow it again. Source: API_PutObjectLegalHold."""
+    """Turn a version's legal hold on or off: a held version cannot be deleted. Source: API_PutObjectLegalHold."""
     with s3.files.lock:
         stored = _lockable(s3, request)
         status = (request.get("LegalHold") or {}).get("Status")
@@ -80,7 +80,7 @@ def put_object_legal_hold(
 def get_object_legal_hold(
     s3: S3, call: Call, request: GetObjectLegalHoldInput
 ) -> GetObjectLegalHoldOutput:
-    """Return whether a version's deletion is forbidden. Source: API_GetObjectLegalHold."""
+    """Return whether a version's legal hold is on. Source: API_GetObjectLegalHold."""
     stored = _lockable(s3, request)
     if not stored.legal_hold:
         raise locks.no_lock()
@@ -89,7 +89,7 @@ def get_object_legal_hold(
 
 @operation("RestoreObject")
 def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreObjectOutput:
-    """Make an archived object readable for some days, at once. Source: API_RestoreObject."""
+    """Make an archived object readable for some days; it is readable at once. Source: API_RestoreObject."""
     with s3.files.lock:
         stored = found_or_marker(s3, request)
         if stored.storage_class not in ARCHIVES:
@@ -100,7 +100,7 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
                 {"StorageClass": stored.storage_class},
             )
         days = int((request.get("RestoreRequest") or {}).get("Days") or 0)
-        # More than any object is kept for; AWS's own limit is not documented.
+        # AWS does not document its limit; a hundred years is longer than anyone needs.
         if not 1 <= days <= 36_500:
             raise malformed_xml()
         was_restored = bool(stored.restored_until)
@@ -118,5 +118,5 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
             s3.notifications.keep(asked, holder)
             done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
             s3.notifications.keep(done, holder)
-    # Documented: 202 the first time, 200 when there is a restored copy, whose time is changed.
+    # Documented: 202 the first time; 200 when a restored copy exists already and its expiry date changes.
     return cast("RestoreObjectOutput", AnsweredWith(200 if was_restored else 202))

@@ -1,4 +1,4 @@
-"""The actions of multipart uploads."""
+"""The operations on multipart uploads."""
 
 import functools
 import hashlib
@@ -54,7 +54,7 @@ def _time(timestamp_ms: int) -> datetime:
 def create_multipart_upload(
     s3: S3, call: Call, request: CreateMultipartUploadInput
 ) -> CreateMultipartUploadOutput:
-    """Begin an upload. Source: API_CreateMultipartUpload."""
+    """Start a multipart upload. Source: API_CreateMultipartUpload."""
     s3.bucket(request["Bucket"])
     check_key(request["Key"])
     described = described_in(s3.bucket(request["Bucket"]), request, s3.keys, call.now_ms)
@@ -81,7 +81,7 @@ def _checksum_members(upload: Upload) -> dict[str, str]:
 
 @operation("UploadPart")
 def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutput:
-    """Store a part from a body in memory; over HTTP see `raw`. Source: API_UploadPart."""
+    """Store a part whose body is in memory; `raw` handles UploadPart over HTTP. Source: API_UploadPart."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     body = Body(request.get("Body", b""))
@@ -92,7 +92,7 @@ def upload_part(s3: S3, call: Call, request: UploadPartInput) -> UploadPartOutpu
 
 @operation("UploadPartCopy")
 def upload_part_copy(s3: S3, call: Call, request: UploadPartCopyInput) -> UploadPartCopyOutput:
-    """Store a part from an object. Source: API_UploadPartCopy."""
+    """Store a copy of an object, or of a range of it, as a part. Source: API_UploadPartCopy."""
     s3.bucket(request["Bucket"])
     upload = s3.uploads.find(request["Bucket"], request["Key"], request["UploadId"])
     source = source_object(s3, request, call.now_ms)
@@ -168,9 +168,9 @@ def complete_multipart_upload(
 
 
 def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, str]:
-    """Return the checksums that a completion answers with.
+    """Return the checksum members of CompleteMultipartUpload's response.
 
-    Objects that keys of KMS or of customers encrypt show one only if the upload asked for it (observed in AWS's
+    An object with SSE-KMS or SSE-C encryption shows a checksum only if the upload asked for one (observed in AWS's
     recorded answers: test_s3_multipart_upload_sse, test_multipart_upload_sse_c).
     """
     if not stored.checksums or (stored.encryption and not upload.params.get("ChecksumAlgorithm")):
@@ -179,13 +179,13 @@ def _completions_checksums(upload: Upload, stored: StoredObject) -> dict[str, st
 
 
 def _without_key(members: EncryptionMembers) -> EncryptionMembers:
-    """Return the members without a customer's key, which CompleteMultipartUpload does not name."""
+    """Return the members without those of a customer-provided key, which CompleteMultipartUpload does not return."""
     shown = {name: value for name, value in members.items() if not name.startswith("SSECustomer")}
     return cast("EncryptionMembers", shown)
 
 
 def _described(upload: Upload) -> ObjectFields:
-    """Return the fields of the object that the upload was begun with; uploads of before have their parameters."""
+    """Return the fields of the object from CreateMultipartUpload; uploads of older versions store its parameters."""
     found = upload.params.get("described")
     return cast("ObjectFields", dict(found)) if found is not None else described_by(upload.params)
 
@@ -237,7 +237,7 @@ def _chosen(s3: S3, upload: Upload, wanted: list[CompletedPart]) -> list[Part]:
 
 
 def _is_the_part(upload: Upload, wanted: CompletedPart, found: Part) -> bool:
-    """Whether an uploaded part has the ETag and the checksum that the completion names."""
+    """Whether an uploaded part has the ETag and the checksum that CompleteMultipartUpload names."""
     given = cast("Mapping[str, Any]", wanted)
     has_checksum = upload_checksums.check_part(upload, given, found)
     return has_checksum and wanted.get("ETag", "").strip('"') == found.etag
@@ -295,7 +295,7 @@ def _listed_part(part: Part) -> ListedPart:
 def list_multipart_uploads(
     s3: S3, call: Call, request: ListMultipartUploadsInput
 ) -> ListMultipartUploadsOutput:
-    """Return a page of a bucket's uploads, by key. Source: API_ListMultipartUploads."""
+    """Return a page of a bucket's uploads, sorted by key. Source: API_ListMultipartUploads."""
     s3.bucket(request["Bucket"])
     prefix, delimiter = request.get("Prefix") or "", request.get("Delimiter") or ""
     after = (request.get("KeyMarker") or "", request.get("UploadIdMarker") or "")

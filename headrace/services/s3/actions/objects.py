@@ -1,4 +1,4 @@
-"""The actions of objects: put, get, head, tags, attributes, ACLs. Over HTTP, bytes are handled in `raw`."""
+"""The operations on objects: put, get, head, tags, attributes and ACLs. `raw` handles objects' bytes over HTTP."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -43,7 +43,7 @@ from headrace.services.s3.writes import checked_tags
 
 @operation("PutObject")
 def put_object(s3: S3, call: Call, request: PutObjectInput) -> PutObjectOutput:
-    """Write an object from bytes. Source: API_PutObject."""
+    """Write an object whose body is in memory. Source: API_PutObject."""
     body = cast("bytes | str", request.get("Body", b""))
     data = body.encode() if isinstance(body, str) else bytes(body)
     s3.bucket(request["Bucket"])
@@ -67,12 +67,15 @@ class VersionMember(TypedDict, total=False):
 
 
 def _version_id(s3: S3, stored: StoredObject) -> VersionMember:
-    """Return the member of answers in buckets that keep versions, or did once."""
+    """Return the member VersionId of responses, which exists if the bucket's versioning was ever enabled."""
     return {"VersionId": stored.version_id} if s3.bucket(stored.bucket).versioning else {}
 
 
 def found_or_marker(s3: S3, request: Any) -> StoredObject:
-    """Return the object or the version that a request names; a delete marker on top is refused as one by its id."""
+    """Return the object or the version that a request names.
+
+    If the latest version is a delete marker, the error is the same as for a request that names the marker's id.
+    """
     bucket, key, version_id = request["Bucket"], request["Key"], request.get("VersionId")
     try:
         return s3.object(bucket, key, version_id)
@@ -100,7 +103,7 @@ def _description(s3: S3, stored: StoredObject) -> HeadObjectOutput:
 
 @operation("GetObject")
 def get_object(s3: S3, call: Call, request: GetObjectInput) -> GetObjectOutput:
-    """Return an object with its bytes, or those of `Range`. Source: API_GetObject."""
+    """Return an object with its bytes, or with the bytes of `Range`. Source: API_GetObject."""
     asked = request.get("Range")
 
     def part(stored: StoredObject) -> tuple[int, int]:
@@ -129,7 +132,7 @@ def get_object_tagging(
     try:
         stored = found_or_marker(s3, request)
     except ObjectNotFound as error:
-        # Of this operation alone, the error's key begins with the bucket (observed).
+        # In the error of this operation only, the key starts with the bucket's name (observed).
         raise no_such_key(f"{request['Bucket']}/{request['Key']}") from error
     tags = [{"Key": key, "Value": value} for key, value in stored.tags.items()]
     return cast("GetObjectTaggingOutput", {"TagSet": tags, **_version_id(s3, stored)})
@@ -171,7 +174,7 @@ def _checksum(stored: StoredObject) -> dict[str, str] | None:
 def _parts(
     stored: StoredObject, request: GetObjectAttributesInput
 ) -> GetObjectAttributesParts | None:
-    """Return the parts of an object; each is listed only where it has a checksum of its own, as on AWS."""
+    """Return the parts of an object. As on AWS, they are listed only if they have checksums of their own."""
     if not stored.parts:
         return None
     if not stored.part_checksums:
@@ -204,9 +207,9 @@ _ATTRIBUTES = ("ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize")
 def get_object_attributes(
     s3: S3, call: Call, request: GetObjectAttributesInput
 ) -> GetObjectAttributesOutput:
-    """Return the attributes that are asked for. Source: API_GetObjectAttributes."""
+    """Return the requested attributes. Source: API_GetObjectAttributes."""
     given = request.get("ObjectAttributes") or []
-    # In the header, names may be on one line with spaces between.
+    # The header may have several names on one line, with spaces between them.
     wanted = [name.strip() for one in given for name in one.split(",")]
     if not set(wanted) <= set(_ATTRIBUTES) or not wanted:
         raise invalid_argument("Invalid attribute name specified.", "x-amz-object-attributes", "")
@@ -227,14 +230,14 @@ def get_object_attributes(
 
 @operation("GetObjectAcl")
 def get_object_acl(s3: S3, call: Call, request: GetObjectAclInput) -> GetObjectAclOutput:
-    """Return an object's grants, by default the owner's full control. Source: API_GetObjectAcl."""
+    """Return an object's grants; by default the owner has full control. Source: API_GetObjectAcl."""
     stored = s3.object(request["Bucket"], request["Key"], request.get("VersionId"))
     return {"Owner": OWNER, "Grants": cast("list[Grant]", acls.shown(stored.grants))}
 
 
 @operation("PutObjectAcl")
 def put_object_acl(s3: S3, call: Call, request: PutObjectAclInput) -> PutObjectAclOutput:
-    """Replace an object's grants, which are kept and shown but let nobody in. Source: API_PutObjectAcl."""
+    """Replace an object's grants. They are stored and returned, but do not give access. Source: API_PutObjectAcl."""
     with s3.files.lock:
         stored = found_or_marker(s3, request)
         grants = acls.replaced(request, s3.bucket(request["Bucket"]), is_bucket=False)
