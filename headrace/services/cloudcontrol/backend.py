@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import cloudcontrol as shapes
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.resource_types import (
@@ -105,11 +105,13 @@ class CloudControl:
     def ask(
         self,
         call: Call,
-        request: Mapping[str, Any],
+        request: shapes.CreateResourceInput
+        | shapes.UpdateResourceInput
+        | shapes.DeleteResourceInput,
         operation: str,
         work: Work,
         identifier: str = "",
-    ) -> dict[str, Any]:
+    ) -> shapes.ProgressEvent:
         """Begin an operation, or find the one with the same client token; return its ProgressEvent. Raises AwsError."""
         kind, client_token = str(request["TypeName"]), str(request.get("ClientToken") or "")
         asked = json.dumps([operation, dict(request)], sort_keys=True)
@@ -204,7 +206,7 @@ class CloudControl:
         place = (call.account, call.region)
         return [replace(r) for r in self._store.requests() if (r.account, r.region) == place]
 
-    def cancel(self, call: Call, token: str) -> dict[str, Any]:
+    def cancel(self, call: Call, token: str) -> shapes.ProgressEvent:
         """Begin to cancel a request; return its ProgressEvent. Raises AwsError if it has ended."""
         with self._lock:
             request, stop = self.request(call, token), self._stops.get(token)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.core.values import moment
+from headrace.aws.shapes.cloudcontrol import ProgressEvent
+from headrace.core.values import moment, present
 
 IN_PROGRESS, SUCCESS, FAILED = "IN_PROGRESS", "SUCCESS", "FAILED"
 CANCELLING, CANCELLED = "CANCEL_IN_PROGRESS", "CANCEL_COMPLETE"
@@ -37,22 +38,21 @@ class Request:
     message: str = ""
     error_code: str = ""
 
-    def event(self) -> dict[str, Any]:
+    def event(self) -> ProgressEvent:
         """Return the ProgressEvent."""
-        maybe = {
-            "Identifier": self.identifier,
-            "ResourceModel": self.model,
-            "StatusMessage": self.message,
-            "ErrorCode": self.error_code,
-        }
-        return {
-            "TypeName": self.kind,
-            "RequestToken": self.token,
-            "Operation": self.operation,
-            "OperationStatus": self.status,
-            "EventTime": moment(self.changed_ms),
-            **{name: value for name, value in maybe.items() if value},
-        }
+        return present(
+            {
+                "TypeName": self.kind,
+                "RequestToken": self.token,
+                "Operation": self.operation,
+                "OperationStatus": self.status,
+                "EventTime": moment(self.changed_ms),
+                "Identifier": self.identifier or None,
+                "ResourceModel": self.model or None,
+                "StatusMessage": self.message or None,
+                "ErrorCode": self.error_code or None,
+            }
+        )
 
 
 @dataclass(slots=True)

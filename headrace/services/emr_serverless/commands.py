@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
+from headrace.aws.shapes.emr_serverless import SparkSubmit
 from headrace.core.values import listed, mapped
 from headrace.services.emr_serverless.state import Application, JobRun
 from headrace.spark_submit.arguments import Submission, parse_submission, properties_of
@@ -21,14 +21,14 @@ from headrace.spark_submit.sparks import python_settings
 _DRIVER_ENVIRONMENT = "spark.emr-serverless.driverEnv."
 
 
-def submission_of(spark_submit: dict[str, Any]) -> Submission:
+def submission_of(spark_submit: SparkSubmit) -> Submission:
     """Return the `spark-submit` command line of a sparkSubmit driver. Raises JobRefused."""
     try:
         parameters = shlex.split(spark_submit.get("sparkSubmitParameters") or "")
     except ValueError as error:
         raise JobRefused(f"sparkSubmitParameters cannot be read: {error}.") from None
     entry_point = str(spark_submit["entryPoint"])
-    arguments = [str(argument) for argument in listed(spark_submit, "entryPointArguments")]
+    arguments = [str(argument) for argument in spark_submit.get("entryPointArguments") or ()]
     # Parse the parameters with an entry point after them, to find out whether they hold more than options.
     if parse_submission([*parameters, entry_point, entry_point]).arguments != [entry_point]:
         raise JobRefused(

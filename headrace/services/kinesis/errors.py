@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Mapping
-from typing import Any
+from typing import NotRequired, TypedDict
 
 from headrace.aws.errors import AwsError
 from headrace.store.losses import LogDamaged
@@ -73,7 +72,13 @@ def limit_exceeded(message: str) -> AwsError:
     return AwsError("LimitExceededException", message)
 
 
-def check_dry_run(request: Mapping[str, Any]) -> None:
+class CanBeDry(TypedDict):
+    """The member by which a request only asks whether it would succeed."""
+
+    DryRun: NotRequired[bool]
+
+
+def check_dry_run(request: CanBeDry) -> None:
     """Raise DryRunOperationException when the request only asks whether it would succeed."""
     if request.get("DryRun"):
         raise AwsError(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 from headrace.aws.operation import Call
+from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -23,6 +24,15 @@ from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
 from headrace.services.redshift_data.store import Statements
 
+RunRequest = shapes.ExecuteStatementInput | shapes.BatchExecuteStatementInput
+CatalogRequest = (
+    shapes.ListDatabasesRequest
+    | shapes.ListSchemasRequest
+    | shapes.ListTablesRequest
+    | shapes.DescribeTableRequest
+)
+# The requests that say where to connect, and as whom.
+Connects = RunRequest | CatalogRequest
 SecretReader = Callable[[str, str, str], str | None]
 _SESSION = "RedshiftCopy"
 
@@ -77,7 +87,7 @@ class RedshiftData:
 
     # --- targets and logins -------------------------------------------------------------------
 
-    def target(self, call: Call, request: Mapping[str, Any]) -> Target:
+    def target(self, call: Call, request: Connects) -> Target:
         """Return a request's cluster or workgroup, and its login. Raises AwsError."""
         cluster, workgroup = request.get("ClusterIdentifier"), request.get("WorkgroupName")
         if not cluster and not workgroup:
@@ -92,9 +102,7 @@ class RedshiftData:
         login = self._login_of(call, request, kind, name, spec.user)
         return Target(kind, name, login)
 
-    def _login_of(
-        self, call: Call, request: Mapping[str, Any], kind: str, name: str, admin: str
-    ) -> Login:
+    def _login_of(self, call: Call, request: Connects, kind: str, name: str, admin: str) -> Login:
         secret, user = request.get("SecretArn"), request.get("DbUser")
         if secret and user:
             raise invalid("DbUser and SecretArn cannot be provided together.")  # assumed
@@ -141,13 +149,14 @@ class RedshiftData:
             raise LookupError("The secret has no username and password.")
         return Login(str(given["username"]), str(given["password"]))
 
-    def open(self, call: Call, request: Mapping[str, Any]) -> Session:
+    def open(self, call: Call, request: CatalogRequest) -> Session:
         """Connect for an operation that answers synchronously. Raises AwsError, WarehouseError."""
         target = self.target(call, request)
         login = target.login
-        if request.get("SecretArn"):
+        secret = request.get("SecretArn")
+        if secret:
             try:
-                login = self.secret_login(str(request["SecretArn"]), call.account, call.region)
+                login = self.secret_login(str(secret), call.account, call.region)
             except LookupError as error:
                 raise invalid(str(error)) from error
         spec = self.warehouses.spec_of(
@@ -166,18 +175,20 @@ class RedshiftData:
     # --- statements ---------------------------------------------------------------------------
 
     def execute(
-        self, call: Call, request: Mapping[str, Any], sqls: list[str], *, is_batch: bool
+        self, call: Call, request: RunRequest, sqls: list[str], *, is_batch: bool
     ) -> Statement:
         """Store statements and begin to run them. Raises AwsError."""
-        if request.get("SessionId"):
-            request = self._of_session(call, request)
+        session_id = request.get("SessionId")
+        if session_id:
+            request = self._of_session(call, request, session_id)
         target = self.target(call, request)
-        if not request.get("Database"):
+        database = request.get("Database")
+        if not database:
             raise invalid("Database must be provided.")  # assumed
         for sql in sqls:
             if len(sql.encode()) > STATEMENT_BYTES:
                 raise invalid("The SQL statement is larger than 100 KB.")  # assumed
-        asked = json.dumps({"sqls": sqls, "on": [target.kind, target.name, request["Database"]]})
+        asked = json.dumps({"sqls": sqls, "on": [target.kind, target.name, database]})
         token = request.get("ClientToken", "")
         with self._lock:
             earlier = self._of_token(call, token)
@@ -193,7 +204,7 @@ class RedshiftData:
             is_batch=is_batch,
             target=target.kind,
             target_name=target.name,
-            database=str(request["Database"]),
+            database=str(database),
             created_ms=call.now_ms,
             updated_ms=call.now_ms,
             login_user=target.login.user,
@@ -220,26 +231,29 @@ class RedshiftData:
         self._active.start(run)
         return statement
 
-    def _join_session(self, statement: Statement, request: Mapping[str, Any]) -> None:
+    def _join_session(self, statement: Statement, request: RunRequest) -> None:
         """Assign a statement to the session that the request names, or to a new one if the request wants one."""
         keep_s = request.get("SessionKeepAliveSeconds")
-        if request.get("SessionId"):
-            statement.session_id = str(request["SessionId"])
+        session_id = request.get("SessionId")
+        if session_id:
+            statement.session_id = str(session_id)
             self.sessions.take(statement.session_id, statement, keep_s)
         elif keep_s:
             statement.session_id = self.sessions.begin(statement, int(keep_s))
 
-    def _of_session(self, call: Call, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _of_session(self, call: Call, request: RunRequest, session_id: str) -> RunRequest:
         """Return a request with the target, database and secret of its session. Raises AwsError."""
         named = ("ClusterIdentifier", "WorkgroupName", "Database", "DbUser", "SecretArn")
         if any(request.get(name) for name in named):
             raise invalid(
                 f"SessionId cannot be provided with any of {', '.join(named)}."
             )  # assumed
-        opened = self.sessions.opened_by(call.account, call.region, str(request["SessionId"]))
+        opened = self.sessions.opened_by(call.account, call.region, session_id)
         kind = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
-        made = {**request, kind: opened.target_name, "Database": opened.database}
-        return {**made, "SecretArn": opened.secret_arn} if opened.secret_arn else made
+        made: dict[str, object] = {**request, kind: opened.target_name, "Database": opened.database}
+        if opened.secret_arn:
+            made["SecretArn"] = opened.secret_arn
+        return cast("RunRequest", made)
 
     def _of_token(self, call: Call, token: str) -> Statement | None:
         if not token:

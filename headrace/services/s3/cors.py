@@ -7,14 +7,14 @@ tests/aws/services/s3/test_s3_cors.py, recorded between July 2023 and July 2025 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote
 
 from headrace.aws.documents import is_admin
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.shapes.s3 import CORSConfiguration, CORSRule
 from headrace.services.s3 import limits
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_request
@@ -29,7 +29,7 @@ _VARY = "Origin, Access-Control-Request-Headers, Access-Control-Request-Method"
 class _Match:
     """A rule that permits a request, and the pattern in its AllowedOrigins that matches the origin."""
 
-    rule: Mapping[str, Any]
+    rule: CORSRule
     origin_pattern: str
 
 
@@ -125,9 +125,9 @@ def answer_headers(s3: S3, request: HttpRequest) -> list[tuple[str, str]]:
     return [] if match is None else _headers(match, origin)
 
 
-def check(configuration: Mapping[str, Any]) -> None:
+def check(configuration: CORSConfiguration) -> None:
     """Refuse a CORS configuration that AWS refuses. Raises AwsError MalformedXML, InvalidRequest."""
-    rules: list[dict[str, list[str]]] = configuration.get("CORSRules") or []
+    rules = configuration.get("CORSRules") or []
     if not rules or len(rules) > limits.CORS_RULES:
         raise malformed_xml()
     for rule in rules:
@@ -136,12 +136,12 @@ def check(configuration: Mapping[str, Any]) -> None:
                 raise invalid_request(
                     f"Found unsupported HTTP method in CORS config. Unsupported method is {method}"
                 )
-        # The messages below are assumed from reports of AWS's answers, not from recorded answers.
-        for member, element in (
-            ("AllowedOrigins", "AllowedOrigin"),
-            ("AllowedHeaders", "AllowedHeader"),
+        # The sentences below are assumed from AWS's public answers, not recorded.
+        for values, element in (
+            (rule.get("AllowedOrigins", []), "AllowedOrigin"),
+            (rule.get("AllowedHeaders", []), "AllowedHeader"),
         ):
-            for value in rule.get(member, []):
+            for value in values:
                 if value.count("*") > 1:
                     raise invalid_request(
                         f'{element} "{value}" can not have more than one wildcard.'
@@ -156,16 +156,14 @@ def check(configuration: Mapping[str, Any]) -> None:
 # --- matching -------------------------------------------------------------------------------------
 
 
-def _rules(s3: S3, bucket: str) -> list[dict[str, Any]] | None:
+def _rules(s3: S3, bucket: str) -> list[CORSRule] | None:
     if not s3.has_bucket(bucket):
         return None
     configuration = s3.bucket(bucket).configurations.get(NAME)
     return None if configuration is None else configuration.get("CORSRules", [])
 
 
-def _match(
-    rules: list[dict[str, Any]], origin: str, method: str, asked: list[str]
-) -> _Match | None:
+def _match(rules: list[CORSRule], origin: str, method: str, asked: list[str]) -> _Match | None:
     """Return the first rule that allows the origin, the method and every requested header."""
     for rule in rules:
         if method not in rule.get("AllowedMethods", []):
@@ -197,11 +195,13 @@ def _headers(match: _Match, origin: str) -> list[tuple[str, str]]:
         ("Access-Control-Allow-Origin", "*" if everybody else origin),
         ("Access-Control-Allow-Methods", ", ".join(match.rule["AllowedMethods"])),
     ]
-    if match.rule.get("ExposeHeaders"):
-        exposed = ", ".join(match.rule["ExposeHeaders"])
+    names = match.rule.get("ExposeHeaders")
+    if names:
+        exposed = ", ".join(names)
         headers.append(("Access-Control-Expose-Headers", exposed))
-    if match.rule.get("MaxAgeSeconds") is not None:
-        headers.append(("Access-Control-Max-Age", str(match.rule["MaxAgeSeconds"])))
+    age_s = match.rule.get("MaxAgeSeconds")
+    if age_s is not None:
+        headers.append(("Access-Control-Max-Age", str(age_s)))
     if not everybody:
         headers.append(("Access-Control-Allow-Credentials", "true"))
     return [*headers, ("Vary", _VARY)]

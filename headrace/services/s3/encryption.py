@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headrace.aws.errors import AwsError, malformed_xml
+from headrace.aws.shapes.s3 import ServerSideEncryptionConfiguration
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import ControlPlane
 from headrace.services.s3.errors import invalid_argument, invalid_request
@@ -262,14 +263,16 @@ def _wrong_key() -> AwsError:
     )
 
 
-def check_configuration(value: Mapping[str, Any]) -> None:
+def check_configuration(value: ServerSideEncryptionConfiguration) -> None:
     """Check a bucket's encryption configuration as AWS does. Raises AwsError."""
-    rules: list[dict[str, Any]] = value.get("Rules") or []
+    rules = value.get("Rules") or []
     if len(rules) != 1:
         raise malformed_xml()
-    default: dict[str, str] = rules[0].get("ApplyServerSideEncryptionByDefault") or {}
-    if default and default.get("SSEAlgorithm") not in (AES256, *_KMS):
-        raise malformed_xml()  # assumed: the same error as for other elements that the schema does not allow
+    default = rules[0].get("ApplyServerSideEncryptionByDefault")
+    if not default:
+        return
+    if default.get("SSEAlgorithm") not in (AES256, *_KMS):
+        raise malformed_xml()  # assumed: as other elements that the schema does not allow
     if default.get("KMSMasterKeyID") and default.get("SSEAlgorithm") not in _KMS:
         raise AwsError(
             "InvalidArgument",

@@ -9,10 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from headrace.aws.errors import malformed_xml
+from headrace.aws.shapes.s3 import (
+    BucketLifecycleConfiguration,
+    LifecycleExpiration,
+    LifecycleRule,
+    LifecycleRuleFilter,
+    Transition,
+)
 from headrace.core.values import moment
 from headrace.services.s3.errors import invalid_argument, invalid_request
 from headrace.services.s3.state import Bucket, StoredObject
@@ -31,41 +38,42 @@ _ACTIONS = (
 )
 
 
-def check(configuration: Mapping[str, Any]) -> None:
+def check(configuration: BucketLifecycleConfiguration) -> None:
     """Check a lifecycle configuration as AWS does. Raises AwsError MalformedXML, InvalidArgument, InvalidRequest."""
-    rules: list[dict[str, Any]] = configuration.get("Rules") or []
+    rules = configuration.get("Rules") or []
     if not rules:
         raise malformed_xml()
     for rule in rules:
         _check_rule(rule)
-    ids = [rule["ID"] for rule in rules if rule.get("ID")]
+    ids = [rule.get("ID") for rule in rules if rule.get("ID")]
     if len(set(ids)) < len(ids):
         raise invalid_argument("Rule ID must be unique. Found same ID for more than one rule")
 
 
-def _check_rule(rule: Mapping[str, Any]) -> None:
-    has_filter = rule.get("Filter") is not None
+def _check_rule(rule: LifecycleRule) -> None:
+    given = rule.get("Filter")
+    has_filter = given is not None
     if rule.get("Status") not in ("Enabled", "Disabled") or has_filter == ("Prefix" in rule):
         raise malformed_xml()
     if len(rule.get("ID") or "") > _ID_CHARACTERS:
         raise invalid_argument("ID length should not exceed allowed limit of 255")
-    if has_filter:
-        _check_filter(rule["Filter"])
+    if given is not None:
+        _check_filter(given)
     if not any(rule.get(name) for name in _ACTIONS):
         raise malformed_xml()
-    expiration: dict[str, Any] | None = rule.get("Expiration")
+    expiration = rule.get("Expiration")
     if expiration is not None:
         if len([value for value in expiration.values() if value is not None]) != 1:
             raise malformed_xml()
         _check_days(expiration)
-    noncurrent: dict[str, Any] | None = rule.get("NoncurrentVersionExpiration")
+    noncurrent = rule.get("NoncurrentVersionExpiration")
     if noncurrent is not None and not noncurrent.get("NoncurrentDays"):
         raise malformed_xml()
     for transition in rule.get("Transitions") or ():
         _check_days(transition, least=0)
 
 
-def _check_days(timing: Mapping[str, Any], least: int = 1) -> None:
+def _check_days(timing: LifecycleExpiration | Transition, least: int = 1) -> None:
     date = timing.get("Date")
     if date is not None:
         parsed = _date(date)
@@ -80,13 +88,12 @@ def _check_days(timing: Mapping[str, Any], least: int = 1) -> None:
         raise invalid_argument(f"'Days' for {kind} action must be a positive integer")
 
 
-def _check_filter(given: Mapping[str, Any]) -> None:
-    members = {name: value for name, value in given.items() if value is not None}
-    if len(members) > 1:
+def _check_filter(given: LifecycleRuleFilter) -> None:
+    if sum(value is not None for value in given.values()) > 1:
         raise malformed_xml()
-    both: dict[str, Any] = members.get("And") or {}
-    if "And" in members:
-        tags: list[dict[str, str]] = both.get("Tags") or []
+    both = given.get("And")
+    if both is not None:
+        tags = both.get("Tags") or []
         others = [name for name in both if name != "Tags"]
         if len(tags) + len(others) < 2:
             raise malformed_xml()
@@ -95,29 +102,29 @@ def _check_filter(given: Mapping[str, Any]) -> None:
             raise invalid_request("Duplicate Tag Keys are not allowed.")
 
 
-def rules_of(bucket: Bucket) -> list[dict[str, Any]]:
+def rules_of(bucket: Bucket) -> list[LifecycleRule]:
     """Return the enabled lifecycle rules of a bucket."""
     configuration: dict[str, Any] = bucket.configurations.get(NAME) or {}
-    rules: list[dict[str, Any]] = configuration.get("Rules") or []
+    rules: list[LifecycleRule] = configuration.get("Rules") or []
     return [rule for rule in rules if rule["Status"] == "Enabled"]
 
 
-def matches(rule: Mapping[str, Any], stored: StoredObject) -> bool:
-    """Whether an object matches a rule's filter."""
+def is_meant(rule: LifecycleRule, stored: StoredObject) -> bool:
+    """Whether a rule's filter takes an object."""
     return all(_is_met(name, value, stored) for name, value in _conditions(rule))
 
 
-def _conditions(rule: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    given: dict[str, Any] = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
+def _conditions(rule: LifecycleRule) -> Iterator[tuple[str, Any]]:
+    given: LifecycleRuleFilter = rule.get("Filter") or {"Prefix": rule.get("Prefix") or ""}
     for name, value in given.items():
         if name == "And":
-            both: dict[str, Any] = value or {}
+            both = cast("dict[str, Any]", value or {})
             yield from both.items()
         else:
             yield name, value
 
 
-def prefix_of(rule: Mapping[str, Any]) -> str:
+def prefix_of(rule: LifecycleRule) -> str:
     """Return the key prefix in a rule's filter, or "" when the filter has none."""
     return next((str(value or "") for name, value in _conditions(rule) if name == "Prefix"), "")
 
@@ -195,6 +202,6 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
             for transition in rule.get("Transitions") or ():
                 when = due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:
-                    due.append((when, str(transition["StorageClass"])))
+                    due.append((when, str(transition.get("StorageClass"))))
     wanted = max(due, default=(0, ""))[1]
     return "" if wanted == stored.storage_class else wanted

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from headrace.aws.errors import AwsError, malformed_xml
+from headrace.aws.shapes.s3 import DefaultRetention, ObjectLockConfiguration, ObjectLockRule
 from headrace.core.values import moment
 from headrace.services.s3.encryption import is_true
 from headrace.services.s3.errors import invalid_argument, invalid_request
@@ -192,13 +193,13 @@ def headers(stored: StoredObject) -> list[tuple[str, str]]:
     return found
 
 
-def check_configuration(value: Mapping[str, Any], bucket: Bucket) -> None:
+def check_configuration(value: ObjectLockConfiguration, bucket: Bucket) -> None:
     """Check a bucket's Object Lock configuration as AWS does. Raises AwsError."""
     if value.get("ObjectLockEnabled") != "Enabled":
         raise malformed_xml()
     if "Rule" in value:
-        rule: dict[str, Any] = value["Rule"] or {}
-        default: dict[str, Any] = rule.get("DefaultRetention") or {}
+        rule: ObjectLockRule = value["Rule"] or {}
+        default: DefaultRetention = rule.get("DefaultRetention") or {}
         has_one = bool(default.get("Days")) != bool(default.get("Years"))
         if default.get("Mode") not in MODES or not has_one:
             raise malformed_xml()
@@ -209,7 +210,7 @@ def check_configuration(value: Mapping[str, Any], bucket: Bucket) -> None:
                 if days < 0
                 else "Default retention period is too large",
                 "Days" if default.get("Days") else "Years",
-                str(default.get("Days") or default["Years"]),
+                str(default.get("Days") or default.get("Years")),
             )
     if bucket.versioning != "Enabled":
         raise AwsError(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
+from headrace.aws.shapes.s3 import (
+    AbortIncompleteMultipartUpload,
+    LifecycleExpiration,
+    LifecycleRule,
+    NoncurrentVersionExpiration,
+)
 from headrace.core.clock import Clock
 from headrace.services.s3 import lifecycle, locks
 from headrace.services.s3.backend import S3
@@ -59,12 +63,12 @@ class Sweeper:
                     self._s3.update(replace(stored, storage_class=wanted))
                 self._s3.notify(TRANSITIONED, stored)
 
-    def _noncurrent(self, name: str, bucket: Bucket, rule: Mapping[str, Any], now_ms: int) -> None:
+    def _noncurrent(self, name: str, bucket: Bucket, rule: LifecycleRule, now_ms: int) -> None:
         prefix = lifecycle.prefix_of(rule)
         by_key: dict[str, list[Listed]] = {}
         for listed in self._s3.histories.scan(name, prefix, ""):
             by_key.setdefault(listed.version.key, []).append(listed)
-        timing: dict[str, Any] = rule.get("NoncurrentVersionExpiration") or {}
+        timing: NoncurrentVersionExpiration = rule.get("NoncurrentVersionExpiration") or {}
         for key, versions in by_key.items():
             kept = int(timing.get("NewerNoncurrentVersions") or 0)
             for newer, listed in pairwise(versions):
@@ -78,8 +82,8 @@ class Sweeper:
                 self._remove(name, bucket, listed, now_ms)
             self._lone_marker(name, key, rule)
 
-    def _matches(self, rule: Mapping[str, Any], listed: Listed) -> bool:
-        return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
+    def _is_meant(self, rule: LifecycleRule, listed: Listed) -> bool:
+        return isinstance(listed.version, Marker) or lifecycle.is_meant(rule, listed.version)
 
     def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
         version = listed.version
@@ -87,17 +91,17 @@ class Sweeper:
             return
         self._s3.expire_version(name, version.key, version.version_id)
 
-    def _lone_marker(self, name: str, key: str, rule: Mapping[str, Any]) -> None:
+    def _lone_marker(self, name: str, key: str, rule: LifecycleRule) -> None:
         """Remove a delete marker that is the only version left, if a rule says so (ExpiredObjectDeleteMarker)."""
-        expiration: dict[str, Any] = rule.get("Expiration") or {}
+        expiration: LifecycleExpiration = rule.get("Expiration") or {}
         if not expiration.get("ExpiredObjectDeleteMarker"):
             return
         left = list(self._s3.histories.of_key(name, key))
         if len(left) == 1 and isinstance(left[0].version, Marker):
             self._s3.expire_version(name, key, left[0].version.version_id)
 
-    def _uploads(self, name: str, rule: Mapping[str, Any], now_ms: int) -> None:
-        timing: dict[str, Any] = rule.get("AbortIncompleteMultipartUpload") or {}
+    def _uploads(self, name: str, rule: LifecycleRule, now_ms: int) -> None:
+        timing: AbortIncompleteMultipartUpload = rule.get("AbortIncompleteMultipartUpload") or {}
         for upload in self._s3.uploads.list(name, lifecycle.prefix_of(rule)):
             due = lifecycle.due_ms(timing, upload.initiated_ms, "DaysAfterInitiation")
             if due is not None and due <= now_ms:

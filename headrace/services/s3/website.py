@@ -16,6 +16,12 @@ from urllib.parse import quote, unquote
 
 from headrace.aws.errors import AwsError, malformed_xml
 from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.shapes.s3 import (
+    Redirect,
+    RedirectAllRequestsTo,
+    RoutingRule,
+    WebsiteConfiguration,
+)
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import (
     invalid_argument,
@@ -60,7 +66,7 @@ class _Site:
     """One request to a website."""
 
     def __init__(
-        self, request: HttpRequest, bucket: str, site: Mapping[str, Any], get: Get
+        self, request: HttpRequest, bucket: str, site: WebsiteConfiguration, get: Get
     ) -> None:
         self._request = request
         self._bucket = bucket
@@ -76,7 +82,7 @@ class _Site:
         rule = self._rule("")
         if rule is not None and self._key:
             return self._by_rule(rule)
-        suffix = self._site["IndexDocument"]["Suffix"]
+        suffix = _part(self._site, "IndexDocument")["Suffix"]
         key = self._key + suffix if not self._key or self._key.endswith("/") else self._key
         try:
             return self._object(key)
@@ -116,10 +122,9 @@ class _Site:
             return False
         return True
 
-    def _rule(self, status: str) -> dict[str, Any] | None:
+    def _rule(self, status: str) -> RoutingRule | None:
         """Return the first routing rule for the key and an error's HTTP status; "" finds rules without a status."""
-        rules: list[dict[str, Any]] = self._site.get("RoutingRules") or []
-        for rule in rules:
+        for rule in self._site.get("RoutingRules") or []:
             condition = _part(rule, "Condition")
             is_for: str = condition.get("HttpErrorCodeReturnedEquals") or ""
             prefix: str = condition.get("KeyPrefixEquals") or ""
@@ -127,7 +132,7 @@ class _Site:
                 return rule
         return None
 
-    def _by_rule(self, rule: dict[str, Any]) -> HttpResponse:
+    def _by_rule(self, rule: RoutingRule) -> HttpResponse:
         redirect = _part(rule, "Redirect")
         prefix: str = _part(rule, "Condition").get("KeyPrefixEquals") or ""
         key = self._key
@@ -183,7 +188,7 @@ def _list(items: Mapping[str, str]) -> str:
 # --- the configuration ----------------------------------------------------------------------------
 
 
-def check(site: Mapping[str, Any]) -> None:
+def check(site: WebsiteConfiguration) -> None:
     """Check a website configuration as S3 does. Raises AwsError."""
     index, everything = site.get("IndexDocument"), site.get("RedirectAllRequestsTo")
     if everything:
@@ -212,7 +217,7 @@ def check(site: Mapping[str, Any]) -> None:
         _check_rule(rule)
 
 
-def _check_rule(rule: Mapping[str, Any]) -> None:
+def _check_rule(rule: RoutingRule) -> None:
     redirect = rule.get("Redirect")
     if not redirect:
         raise malformed_xml()
@@ -235,7 +240,7 @@ def _check_rule(rule: Mapping[str, Any]) -> None:
         )
 
 
-def _check_protocol(redirect: Mapping[str, Any]) -> None:
+def _check_protocol(redirect: Redirect | RedirectAllRequestsTo) -> None:
     protocol = redirect.get("Protocol")
     if protocol and protocol not in _PROTOCOLS:
         raise invalid_request(

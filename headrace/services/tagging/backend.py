@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call
+from headrace.aws.shapes.tagging import FailureInfo, TagFilter
 from headrace.core.arn import Arn
 from headrace.core.ports import ControlPlane
 from headrace.services.tagging.state import Tagged
@@ -33,10 +34,10 @@ class Tagging:
 
     def change(
         self, call: Call, arns: Sequence[str], change: Callable[[Kind, Place, str], Any]
-    ) -> dict[str, Any]:
+    ) -> dict[str, FailureInfo]:
         """Change each resource's tags; return the FailedResourcesMap."""
         place = self._place(call)
-        failed: dict[str, Any] = {}
+        failed: dict[str, FailureInfo] = {}
         for arn in arns:
             try:
                 change(_kind_of(arn), place, arn)
@@ -81,11 +82,12 @@ def _is(resource: Tagged, wanted: str) -> bool:
     return arn.resource.lstrip("/").startswith((f"{wanted_type}/", f"{wanted_type}:"))
 
 
-def matching(resource: Tagged, filters: Sequence[Mapping[str, Any]]) -> bool:
+def matching(resource: Tagged, filters: Sequence[TagFilter]) -> bool:
     """Return whether a resource has a tag for each filter: the key, and one of the values if the filter has any."""
-    return all(
-        wanted.get("Key") in resource.tags
-        and (not wanted.get("Values") or resource.tags[str(wanted["Key"])] in wanted["Values"])
-        for wanted in filters
-        if wanted.get("Key") is not None
-    )
+    for wanted in filters:
+        key, values = wanted.get("Key"), wanted.get("Values")
+        if key is None:
+            continue
+        if key not in resource.tags or (values and resource.tags[key] not in values):
+            return False
+    return True

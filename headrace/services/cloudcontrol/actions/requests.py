@@ -15,7 +15,7 @@ def get_resource_request_status(
     control: CloudControl, call: Call, request: shapes.GetResourceRequestStatusInput
 ) -> shapes.GetResourceRequestStatusOutput:
     """Return a request's status."""
-    return {"ProgressEvent": control.request(call, request["RequestToken"]).event()}  # type: ignore[typeddict-item]
+    return {"ProgressEvent": control.request(call, request["RequestToken"]).event()}
 
 
 @operation("ListResourceRequests")
@@ -38,10 +38,10 @@ def list_resource_requests(
         )
     except BadMarker:
         raise invalid("Invalid NextToken") from None
-    return {
-        "ResourceRequestStatusSummaries": shown,  # type: ignore[typeddict-item]
-        **({"NextToken": token} if token else {}),
-    }
+    answer: shapes.ListResourceRequestsOutput = {"ResourceRequestStatusSummaries": shown}
+    if token:
+        answer["NextToken"] = token
+    return answer
 
 
 @operation("CancelResourceRequest")
@@ -49,4 +49,4 @@ def cancel_resource_request(
     control: CloudControl, call: Call, request: shapes.CancelResourceRequestInput
 ) -> shapes.CancelResourceRequestOutput:
     """Cancel a request; it may succeed before the cancellation takes effect."""
-    return {"ProgressEvent": control.cancel(call, request["RequestToken"])}  # type: ignore[typeddict-item]
+    return {"ProgressEvent": control.cancel(call, request["RequestToken"])}

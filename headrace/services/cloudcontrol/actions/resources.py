@@ -28,7 +28,7 @@ def create_resource(
     def work(place: ResourcePlace) -> KnownResource:
         return control.types.create(place, kind, properties)
 
-    return {"ProgressEvent": cast("Any", control.ask(call, request, "CREATE", work))}
+    return {"ProgressEvent": control.ask(call, request, "CREATE", work)}
 
 
 @operation("GetResource")
@@ -52,7 +52,7 @@ def update_resource(
         return control.types.update(place, request["TypeName"], before, properties)
 
     event = control.ask(call, request, "UPDATE", work, before.identifier)
-    return {"ProgressEvent": cast("Any", event)}
+    return {"ProgressEvent": event}
 
 
 @operation("DeleteResource")
@@ -66,7 +66,7 @@ def delete_resource(
         control.types.delete(place, request["TypeName"], before)
 
     event = control.ask(call, request, "DELETE", work, before.identifier)
-    return {"ProgressEvent": cast("Any", event)}
+    return {"ProgressEvent": event}
 
 
 @operation("ListResources")

@@ -116,7 +116,7 @@ def _check(call: Call, request: shapes.StartJobRunRequest) -> None:
             f"maxFailedAttemptsPerHour must be between 1 and {MOST_FAILED_ATTEMPTS_PER_HOUR}."
         )
     try:
-        submission_of(cast("dict[str, Any]", driver["sparkSubmit"]))
+        submission_of(driver["sparkSubmit"])
     except JobRefused as error:
         raise validation(str(error)) from None
 

@@ -9,7 +9,7 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, page_of, present
 from headrace.core.warehouse import Column
-from headrace.services.redshift_data.backend import RedshiftData
+from headrace.services.redshift_data.backend import CatalogRequest, RedshiftData
 from headrace.services.redshift_data.errors import invalid
 from headrace.services.redshift_data.limits import NAMES_PER_PAGE
 from headrace.services.redshift_data.results import column_of
@@ -53,12 +53,6 @@ _DIGITS = {
 }
 
 
-CatalogRequest = (
-    shapes.ListDatabasesRequest
-    | shapes.ListSchemasRequest
-    | shapes.ListTablesRequest
-    | shapes.DescribeTableRequest
-)
 _T = TypeVar("_T")
 
 

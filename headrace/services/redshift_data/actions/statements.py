@@ -7,7 +7,7 @@ from typing import TypedDict
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.values import BadMarker, moment, page_of, present
-from headrace.services.redshift_data.backend import RedshiftData
+from headrace.services.redshift_data.backend import RedshiftData, RunRequest
 from headrace.services.redshift_data.errors import invalid
 from headrace.services.redshift_data.limits import STATEMENTS_PER_PAGE
 from headrace.services.redshift_data.state import ENDED, Part, Statement
@@ -33,7 +33,7 @@ def batch_execute_statement(
 
 def _begun(
     data: RedshiftData,
-    request: shapes.ExecuteStatementInput | shapes.BatchExecuteStatementInput,
+    request: RunRequest,
     statement: Statement,
 ) -> shapes.ExecuteStatementOutput:
     answer: shapes.ExecuteStatementOutput = {
