@@ -72,7 +72,7 @@ def test_what_pip_installed_is_compiled_by_its_own_python(cache: Path, tmp_path:
     assert len(said) == 2
     shutil.rmtree(environment.folder)
     _, said = made_by(make_python(tmp_path / "failing", f'{zips}; [ "$1" != -I ]'))
-    assert "so that jobs start later" in said[1]
+    assert "so jobs start more slowly" in said[1]
 
 
 def test_scripts_name_the_place_where_the_environment_ends_up(cache: Path, tmp_path: Path) -> None:
