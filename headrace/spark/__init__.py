@@ -1,23 +1,23 @@
 """A Kinesis source and sink for Spark Structured Streaming, on the Python data sources of Spark 4; no jar.
 
-`spark.readStream.format("kinesis")` and `df.writeStream.format("kinesis")` in a job. They need pyspark,
-pyarrow and boto3 and nothing else of headrace, so that they run on EMR as one zip
-(`headrace.spark.package`). Which file does what:
+Jobs use `spark.readStream.format("kinesis")` and `df.writeStream.format("kinesis")`. This package needs pyspark,
+pyarrow and boto3 and no other package of headrace, so that it runs on EMR as one zip (`headrace.spark.package`). The
+modules:
 
 - `source`: the data source and its readers, as Spark calls them;
-- `versions`: what the running Spark can do, and what stands in for the rest;
-- `options`: the options, in the spelling of the connector that EMR bundles;
-- `offsets`, `spans`: where a query stands, and what a micro-batch takes: pure functions;
+- `versions`: the features of the running Spark, and replacements for missing ones;
+- `options`: the options, with the names of the connector that EMR bundles;
+- `offsets`, `spans`: a query's offset, and the records of a micro-batch: pure functions;
 - `planner`: plans micro-batches in the driver, reading every shard once;
-- `spool`: files with what the planner has read and Spark has not yet;
-- `reading`: a task's part: from the spool, or again from Kinesis, exactly the same records;
-- `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and how often it may be called;
-- `kpl`: user records out of aggregated ones;
-- `sink`, `puts`: the writers, and how their records are sent;
-- `streams`: functions in the place of the format, for jobs that run on Spark 3.5 too;
-- `callbacks`, `arrow_tasks`: the source on Spark 3.5, called by the JVM, and what its tasks do;
-- `autoload/`: what Spark finds by itself on its path; `connector/`, `connector35/`: the same for the bundled connector;
-- `bundled`: what `format("aws-kinesis")` takes, for local steps;
-- `registering`: makes the format known where Spark has not found it;
-- `progress`: lag and rates out of a query's progress.
+- `spool`: files with records that the planner has read and Spark has not yet;
+- `reading`: reads a task's records from the spool, or exactly the same ones again from Kinesis;
+- `client`, `get_records`, `pace`: the calls to Kinesis, GetRecords' answers as Arrow, and GetRecords' rate limits;
+- `kpl`: deaggregates user records;
+- `sink`, `puts`: the writers, and the sending of their records;
+- `streams`: functions instead of the format, for jobs that also run on Spark 3.5;
+- `callbacks`, `arrow_tasks`: the source on Spark 3.5, which the JVM calls, and its tasks;
+- `autoload/`: the module that Spark loads by itself; `connector/`, `connector35/`: the same for the bundled connector;
+- `bundled`: the options of `format("aws-kinesis")`, for local steps;
+- `registering`: registers the format if Spark has not found it;
+- `progress`: lag and rates from a query's progress.
 """

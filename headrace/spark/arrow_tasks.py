@@ -1,7 +1,7 @@
-"""Makes and consumes data frames of Arrow batches, one task for each partition, on Spark 3.5 (no Python data sources).
+"""Reads and writes data frames as Arrow batches, one task for each partition, on Spark 3.5 (no Python data sources).
 
-`DataFrame.mapInArrow` does the same, but needs pandas in the driver, which this source does without. The functions that
-tasks run are objects here, so that what they carry to the executors is plain to see.
+`DataFrame.mapInArrow` does the same, but needs pandas in the driver, which this source does not. The functions of tasks
+are objects, whose attributes show what is sent to the executors.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public way to its JVM
@@ -22,7 +22,7 @@ from headrace.spark.spans import Span
 from headrace.spark.spool import Slice
 from headrace.spark.untyped import Records, pa, untyped
 
-_SQL_MAP_ARROW_ITER_UDF = 207  # pyspark.rdd.PythonEvalType, of which 4.0 has moved the home
+_SQL_MAP_ARROW_ITER_UDF = 207  # pyspark.rdd.PythonEvalType, which 4.0 has moved
 _WRITTEN = "records BIGINT, bytes BIGINT, retried BIGINT"
 
 MapFunction = Callable[[Iterator[Records]], Iterator[Records]]
@@ -30,11 +30,11 @@ MapFunction = Callable[[Iterator[Records]], Iterator[Records]]
 
 @dataclass(frozen=True)
 class SpanReader:
-    """Reads a micro-batch: the task that is given row n reads the n-th task's spans, one after the other.
+    """Reads a micro-batch: the task with row n reads the n-th list of spans, in sequence.
 
     Attributes:
-        init: where a shard begins of which no record has been read.
-        tasks: the spans of each, and where they are spooled (nowhere: an empty list).
+        init: the starting position of a shard without a read record.
+        tasks: each task's spans, and the spool slices of each (empty if it is not spooled).
     """
 
     options: Options
@@ -50,7 +50,7 @@ class SpanReader:
 
 @dataclass(frozen=True)
 class ShardReader:
-    """Reads a stream as it is: the task that is given row n reads the n-th shard up to a time in epoch milliseconds."""
+    """Reads a stream once: the task with row n reads the n-th shard up to a time in epoch milliseconds."""
 
     options: Options
     shard_ids: Sequence[str]
@@ -58,7 +58,7 @@ class ShardReader:
 
     def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
         """Yield the records of the task's shards."""
-        # boto3 takes long to import: in tasks only.
+        # boto3 takes long to import, so import it only in tasks.
         from headrace.spark.client import KinesisClient
 
         client = KinesisClient(self.options)
@@ -71,12 +71,12 @@ class ShardReader:
 
 @dataclass(frozen=True)
 class RecordWriter:
-    """Puts a task's rows, and gives one row that says how many."""
+    """Puts a task's rows, and yields one row with counts."""
 
     options: SinkOptions
 
     def __call__(self, batches: Iterator[Records]) -> Iterator[Records]:
-        """Yield what the task wrote."""
+        """Yield the counts of the task."""
         from headrace.spark.sink import write
 
         done = write(self.options, batches)
@@ -86,12 +86,12 @@ class RecordWriter:
 
 
 def read_in_tasks(spark: SparkSession, reader: SpanReader | ShardReader, tasks: int) -> Any:
-    """Return the Java frame of a reader's records, with the source's columns and so many tasks. Needs one at least."""
+    """Return the Java frame of a reader's records, with the source's columns and at least one task."""
     return _map_in_arrow(spark.range(0, tasks, 1, tasks), reader, COLUMNS)
 
 
 def write_in_tasks(frame: DataFrame, options: SinkOptions) -> DataFrame:
-    """Return a frame that has the rows of `frame` put when it is collected: a row of counts for each task."""
+    """Return a frame that puts the rows of `frame` when it is collected; it has a row of counts for each task."""
     return DataFrame(_map_in_arrow(frame, RecordWriter(options), _WRITTEN), frame.sparkSession)
 
 

@@ -26,7 +26,7 @@ _OF_SPARK = frozenset({"checkpointlocation", "path"})
 
 
 def warn_of_aggregation() -> None:
-    """Log in what the sink differs."""
+    """Log a warning that this sink, unlike the bundled connector, does not aggregate records."""
     log.warning(
         "Records are written one by one; on EMR the aws-kinesis connector aggregates them unless "
         "kinesis.sink.aggregationEnabled is false."
@@ -36,9 +36,9 @@ def warn_of_aggregation() -> None:
 def as_ours(
     given: Mapping[str, str], table: list[Option], needed: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the options that our source or sink is to have for what a job gave the bundled connector.
+    """Return the options of headrace's source or sink for a job's options of the bundled connector.
 
-    Raises InvalidOption for what is missing.
+    Raises InvalidOption for a missing option.
     """
     known = {option.name.lower(): option for option in table if option.bundled is not None}
     found = {name.lower(): text for name, text in given.items()}
@@ -64,7 +64,7 @@ def _without_fan_out(found: dict[str, str]) -> None:
 
 
 def _at_the_local_cloud(found: dict[str, str]) -> None:
-    """Leave out an address of AWS where the environment says that AWS is elsewhere, as it does in local steps."""
+    """Leave out an AWS endpoint if the environment sets another endpoint, as it does in local steps."""
     url = found["kinesis.endpointurl"]
     region = region_of(url)
     elsewhere = os.environ.get("AWS_ENDPOINT_URL_KINESIS") or os.environ.get("AWS_ENDPOINT_URL")
@@ -83,14 +83,14 @@ def _defaults(known: Mapping[str, Option]) -> dict[str, str]:
             continue
         try:
             option.parse(option.bundled)
-        except ValueError:  # words of the table, no value
+        except ValueError:  # a description in the table, not a value
             continue
         found[name] = option.bundled
     return found
 
 
 def check_schema(schema: StructType) -> None:
-    """Raise InvalidSchema when the connector would not write a frame."""
+    """Raise InvalidSchema for a frame that the connector would not write."""
     types = {field.name: field.dataType for field in schema.fields}
     for name in ("data", "partitionKey"):
         if name not in types:

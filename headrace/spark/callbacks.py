@@ -1,11 +1,10 @@
-"""The streaming source of Spark 3.5, which has no Python data sources: one in the driver's Python, called by the JVM.
+"""The streaming source for Spark 3.5, which has no Python data sources: the JVM calls it in the driver's Python.
 
-Spark's engine talks to a source by two Java interfaces. Py4J, by which PySpark works, gives the JVM an object that
-implements them and hands each call to Python, as it does for `foreachBatch`. The frame of a micro-batch is one that
-PySpark makes, of rows that tasks read (see `arrow_tasks`). So offsets, checkpoints, limits, triggers and progress are
-Spark's own.
+Spark's engine calls a source through two Java interfaces. Py4J, which PySpark uses, gives the JVM an object that
+implements them and passes each call to Python, as for `foreachBatch`. PySpark creates the frame of a micro-batch from
+rows that tasks read (see `arrow_tasks`). So offsets, checkpoints, limits, triggers and progress are Spark's own.
 
-The JVM's names here are Spark's inner ones: they are the same in all of 3.5, and others in 4.x.
+This module uses internal names of Spark's JVM, which are the same in all of 3.5 and different in 4.x.
 """
 
 # ruff: noqa: SLF001 - PySpark has no public way to its JVM
@@ -42,11 +41,11 @@ T = TypeVar("T")
 
 
 class UnsupportedSession(RuntimeError):
-    """The session has not what the source needs."""
+    """The session lacks something that the source needs."""
 
 
 class Run:
-    """One run of one query: its planner. Called by the query's thread only."""
+    """The planner of one run of a query. Used only by the query's thread."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -58,19 +57,19 @@ class Run:
         return self._planning().plan(start, most)
 
     def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
-        """Return, by tasks, what lies between two offsets, and where it is spooled."""
+        """Return each task's spans between two offsets, and where they are spooled."""
         return self._planning().tasks(start, end)
 
     def stop_at_now(self) -> None:
-        """Have the run end at what the stream holds now."""
+        """End the run at the stream's present end."""
         self._planning().stop_at_now()
 
     def behind_ms(self) -> dict[str, int]:
-        """Return how far each shard is known to be behind, in milliseconds."""
+        """Return each shard's known lag in milliseconds."""
         return {} if self._planner is None else self._planner.behind_ms()
 
     def release(self, end: Offset) -> None:
-        """Let go of what lies before `end`."""
+        """Release spooled records before `end`."""
         if self._planner is not None:
             self._planner.release(end)
 
@@ -86,7 +85,7 @@ class Run:
 
     def _planning(self) -> Planner:
         if self._planner is None:
-            # boto3 takes long to import: only where a query has begun.
+            # boto3 takes long to import, so import it only when a query begins.
             from headrace.spark.client import KinesisClient
 
             self._client = KinesisClient(self._options)
@@ -97,9 +96,9 @@ class Run:
 
 
 class CallbackSource:
-    """The source of one streaming frame, as the JVM calls it. Each run of a query that uses the frame reads by itself.
+    """The source of one streaming frame, which the JVM calls. Each run of a query with the frame reads separately.
 
-    Thread-safe: Spark calls it on the thread of the run, and each run has one.
+    Thread-safe: Spark calls it on the run's thread, and each run has its own.
     """
 
     def __init__(self, spark: SparkSession, options: Options) -> None:
@@ -111,35 +110,35 @@ class CallbackSource:
         self._runs: dict[int, Run] = {}
 
     class Java:
-        """What Py4J has the JVM's object implement."""
+        """The Java interfaces that Py4J implements for this class."""
 
         implements = (
             "org.apache.spark.sql.execution.streaming.Source",
             "org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow",
         )
 
-    # --- what Spark asks ----------------------------------------------------------------------
+    # --- Spark's calls ------------------------------------------------------------------------
 
     def schema(self) -> Any:
         """Return the columns."""
         return self._schema
 
     def initialOffset(self) -> Any:
-        """Return where a query begins."""
+        """Return the offset where a query begins."""
         return self._to_java(self._initial())
 
     def deserializeOffset(self, text: str) -> Any:
-        """Return the offset that a checkpoint holds."""
+        """Return the offset in a checkpoint."""
         return self._jvm.org.apache.spark.sql.execution.streaming.SerializedOffset(text)
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the limit that the options set on a micro-batch."""
+        """Return the options' limit for a micro-batch."""
         limits = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
         most = self._options.max_records_per_trigger
         return limits.allAvailable() if most is None else limits.maxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End at what the stream holds now."""
+        """End at the stream's present end."""
         run = self._run()
         self._unless_stopped(run.stop_at_now)
 
@@ -151,12 +150,12 @@ class CallbackSource:
         return self._to_java(self._unless_stopped(lambda: run.plan(first, most)))
 
     def reportLatestOffset(self) -> Any:
-        """Return how far the shards are known to be behind, for the query's progress (`headrace.spark.progress`)."""
+        """Return the shards' known lag, for the query's progress (`headrace.spark.progress`)."""
         behind = json.dumps({BEHIND: self._run().behind_ms()})
         return self.deserializeOffset(behind)
 
     def getBatch(self, start: Any, end: Any) -> Any:
-        """Return the frame of the records between two offsets. Spark asks again for a batch that is done again."""
+        """Return the frame of the records between two offsets. Spark calls this again to repeat a batch."""
         first = self._initial() if start.isEmpty() else self._to_python(start.get())
         last = self._to_python(end)
         run = self._run()
@@ -170,7 +169,7 @@ class CallbackSource:
         return self._session.internalCreateDataFrame(rows, self._schema, True)
 
     def commit(self, end: Any) -> None:
-        """Let go of what Spark has finished with."""
+        """Release the records that Spark has finished."""
         self._run().release(self._to_python(end))
 
     def stop(self) -> None:
@@ -180,7 +179,7 @@ class CallbackSource:
             run.close()
 
     def getOffset(self) -> Any:
-        """Fail: Spark asks only sources without limits."""
+        """Raise: Spark calls this only for sources without limits."""
         raise NotImplementedError("a source with limits is asked for latestOffset")
 
     def toString(self) -> str:
@@ -188,11 +187,11 @@ class CallbackSource:
         return f"Kinesis[{self._options.stream}]"
 
     def hashCode(self) -> int:
-        """Return the identity's hash: Spark keeps sources in maps."""
+        """Return a hash of the identity, because Spark keeps sources in maps."""
         return hash(id(self)) & 0x7FFFFFFF
 
     def equals(self, other: Any) -> bool:
-        """Whether it is the same one."""
+        """Return whether it is the same object."""
         return other is self
 
     # --- parts --------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ class CallbackSource:
         return self._session.createDataFrame(self._jvm.java.util.ArrayList(), self._schema)
 
     def _run(self) -> Run:
-        """Return the run on whose thread Spark is calling: Py4J calls back on that very thread."""
+        """Return the run of the calling thread: Py4J calls back on the run's own thread."""
         thread_id = self._thread_id()
         found = self._runs.get(thread_id)
         if found is None:
@@ -214,10 +213,10 @@ class CallbackSource:
         return int(self._jvm.java.lang.Thread.currentThread().getId())
 
     def _unless_stopped(self, work: Callable[[], T]) -> T:
-        """Return what `work` returns, done on another thread; end soon, with an error, when the query is stopped.
+        """Run `work` on another thread and return its result; fail soon after the query is stopped.
 
-        Spark stops a query by interrupting its thread, and waits for the thread's end. Without this a stop would last
-        as long as the tries of a call to a service that is not there.
+        Spark stops a query by interrupting its thread and waiting for the thread's end. Without this, a stop would wait
+        for all retries of a call to an unreachable service.
         """
         done: Future[T] = Future()
 
@@ -229,12 +228,12 @@ class CallbackSource:
 
         threading.Thread(target=run, name="kinesis-plan", daemon=True).start()
         while not wait([done], _LOOK_FOR_STOP_S).done:
-            # Raises InterruptedException, by which Spark knows that this is no failure.
+            # Raises InterruptedException, which tells Spark that this is not a failure.
             self._jvm.java.lang.Thread.sleep(1)
         return done.result()
 
     def _initial(self) -> Offset:
-        # The same at every start: Spark does not keep it, and asks again when it repeats batch 0.
+        # The same at every start: Spark does not store it, and calls again when it repeats batch 0.
         return Offset(self._options.stream, self._options.init or Latest())
 
     def _to_java(self, offset: Offset) -> Any:

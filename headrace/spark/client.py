@@ -1,7 +1,7 @@
-"""Calls Kinesis: through boto3 for rare requests, straight to Arrow for GetRecords.
+"""Calls Kinesis: through boto3 for rare requests, and directly to Arrow for GetRecords.
 
-boto3 makes a dict with a parsed datetime of every record; that takes several times as long as all the rest. So
-GetRecords is signed and sent by botocore, and parsed here.
+boto3 creates a dict with a parsed datetime for every record, which takes several times as long as everything else. So
+botocore signs and sends GetRecords, and this package parses the answer.
 """
 
 # botocore has no types.
@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 _MOST_CONNECTIONS = 32
 _UNREACHABLE = (HTTPClientError, BotocoreConnectionError, HTTPError)
 _FOREIGN_NUMBER = re.compile(r"InvalidArgumentException: StartingSequenceNumber\b")
-# Quotes within a JSON string are escaped: this is the member, not somebody's text.
+# Quotes inside a JSON string are escaped, so this is the member, not part of a string.
 _NONE_FAILED = re.compile(rb'"FailedRecordCount":\s*0\s*[,}]')
 _NO_CREDENTIALS = (CredentialRetrievalError, PartialCredentialsError)
 _THROTTLES = frozenset(
@@ -68,12 +68,12 @@ _THROTTLES = frozenset(
         "RequestLimitExceeded",
     }
 )
-# These codes mean that the credentials have expired: boto3 may find their successors.
+# These codes mean that the credentials have expired; boto3 may find new ones.
 _OUTDATED = frozenset({"ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException"})
 
 
 class KinesisError(Exception):
-    """Kinesis refuses a call for good, or cannot be reached."""
+    """Kinesis refuses a call permanently, or cannot be reached."""
 
 
 class KinesisClient:
@@ -88,8 +88,8 @@ class KinesisClient:
         self._http = untyped(URLLib3Session)(
             proxies=get_environ_proxies(self._url),
             max_pool_connections=_MOST_CONNECTIONS,
-            # Head and body go in two pieces: without this the second waits for the first one's delayed
-            # acknowledgement, 40 ms a call.
+            # Head and body are sent separately: without this the second waits for the first one's delayed
+            # acknowledgement, 40 ms per call.
             socket_options=[(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)],
         )
 
@@ -99,17 +99,17 @@ class KinesisClient:
         self._client.close()
 
     def _renew(self, outdated: Any) -> None:
-        """Look for credentials anew, unless another thread already has replaced the `outdated` ones."""
+        """Search for credentials again, unless another thread has already replaced the `outdated` ones."""
         with self._renewal:
             if self._credentials is outdated:
                 log.info("Kinesis refuses the credentials as outdated; looking for others.")
-                # The client it had is left to the calls that are under way.
+                # Running calls keep the old client.
                 self._credentials, self._client = _connected(self._options)
 
     # --- the rare calls -----------------------------------------------------------------------
 
     def shards(self) -> list[Shard]:
-        """Return every shard that is listed, open and closed."""
+        """Return every listed shard, open and closed."""
         found: list[Shard] = []
         request: dict[str, Any] = {"StreamName": self._options.stream}
         while True:
@@ -130,9 +130,9 @@ class KinesisClient:
             request = {"NextToken": answer["NextToken"]}
 
     def now_ms(self) -> tuple[int, int]:
-        """Return the bounds between which the stream's clock stands, in epoch milliseconds.
+        """Return a lower and an upper bound of the stream's time, in epoch milliseconds.
 
-        The bounds differ only when this machine's clock and the service's do: the service gives its own in seconds.
+        The bounds differ only if this machine's clock and the service's differ: the service gives its own in seconds.
         """
         answer = self._call("describe_stream_summary", {"StreamName": self._options.stream})
         here_ms = time.time_ns() // 1_000_000
@@ -148,9 +148,9 @@ class KinesisClient:
         return int(answer["StreamDescriptionSummary"]["RetentionPeriodHours"]) * 3_600_000
 
     def iterator(self, shard_id: str, after: str | None, init: Init) -> str:
-        """Return an iterator after a sequence number, or, without one, at the starting position.
+        """Return an iterator after a sequence number, or at the starting position without one.
 
-        Raises DataLoss when the stream does not know the sequence number as one of its own.
+        Raises DataLoss when the sequence number does not belong to the stream.
         """
         request: dict[str, Any] = {"StreamName": self._options.stream, "ShardId": shard_id}
         if after is not None:
@@ -161,7 +161,7 @@ class KinesisClient:
         else:
             request |= _starting_at(position_of(init, shard_id))
         try:
-            # Not by boto3: up to 1.42 it cuts a time to the second before.
+            # Not with boto3, which up to 1.42 truncates a time to the second.
             answer = self.send("GetShardIterator", json.dumps(request).encode())
             return str(json.loads(answer)["ShardIterator"])
         except KinesisError as error:
@@ -202,7 +202,7 @@ class KinesisClient:
     # --- records ------------------------------------------------------------------------------
 
     def records(self, iterator: str, limit: int) -> Page:
-        """Return the next records. Waits and tries again when throttled or when the service fails.
+        """Return the next records. Wait and retry when throttled or when the service fails.
 
         Raises ExpiredIterator, KinesisError.
         """
@@ -213,9 +213,9 @@ class KinesisClient:
         )
 
     def put_records(self, body: bytes) -> list[dict[str, Any]] | None:
-        """Send a PutRecords request; return the answer's entries, of which each may be a failure; None: all are stored.
+        """Send a PutRecords request; return None if all records are stored, else the answer's entries.
 
-        When the service fails without an answer the request is sent again: records may then be stored twice.
+        If the service fails without an answer, the request is sent again, and records may be stored twice.
         Raises KinesisError.
         """
         answer = self.send("PutRecords", body)
@@ -224,7 +224,7 @@ class KinesisClient:
         return cast("list[dict[str, Any]]", json.loads(answer)["Records"])
 
     def send(self, operation: str, body: bytes) -> bytes:
-        """Send a request of JSON; return the answer's. Waits and tries again as `records` does."""
+        """Send a JSON request and return the JSON answer. Wait and retry as in `records`."""
         backoff_s = self._options.retry_interval_ms / 1000
         longest_s = self._options.longest_retry_interval_ms / 1000
         retries, renewed = 0, False
@@ -299,7 +299,7 @@ def _code(error: ClientError) -> str:
 
 
 def _connected(options: Options | SinkOptions) -> tuple[Any, Any]:
-    """Return the credentials, searched for anew, and a boto3 client that has them."""
+    """Search for credentials; return them and a boto3 client that uses them."""
     session = untyped(
         boto3.Session(
             region_name=options.region,

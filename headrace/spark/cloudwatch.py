@@ -2,8 +2,8 @@
 
     publish_progress(spark)
 
-`MillisBehindLatest`, `Rows`, `InputRowsPerSecond` and `ProcessedRowsPerSecond`, by stream and query. Apart from
-`progress`, which tasks import too: they do without boto3.
+`MillisBehindLatest`, `Rows`, `InputRowsPerSecond` and `ProcessedRowsPerSecond`, by stream and query. Separate from
+`progress`, because tasks import that too and do not need boto3.
 """
 
 # botocore has no types.
@@ -37,8 +37,8 @@ NAMESPACE = "Headrace/Spark"
 class ProgressMetrics(StreamingQueryListener):
     """Sends every batch of every Kinesis source to CloudWatch: one request a batch.
 
-    The dimensions are the stream's and the query's names. Metrics that cannot be sent are a warning in the log; the
-    query goes on.
+    The dimensions are the stream's and the query's names. If metrics cannot be sent, a warning is logged and the query
+    continues.
     """
 
     def __init__(self, cloudwatch: Any, namespace: str) -> None:
@@ -65,7 +65,7 @@ class ProgressMetrics(StreamingQueryListener):
 
 
 def metrics_of(stream: StreamProgress, progress: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a batch as CloudWatch's metrics; without a lag as long as none is known."""
+    """Return a batch's CloudWatch metrics; without the lag while that is unknown."""
     dimensions = [
         {"Name": "StreamName", "Value": stream.stream},
         {"Name": "QueryName", "Value": str(progress.get("name") or progress["id"])},
@@ -86,9 +86,9 @@ def metrics_of(stream: StreamProgress, progress: Mapping[str, Any]) -> list[dict
 def publish_progress(
     spark: SparkSession, *, namespace: str = NAMESPACE, region: str | None = None
 ) -> ProgressMetrics:
-    """Send the progress of all of a session's queries to CloudWatch from now on; return the listener.
+    """Begin to send the progress of all queries of a session to CloudWatch; return the listener.
 
-    Credentials, the region when none is given, and the endpoint are boto3's.
+    boto3 determines the credentials, the endpoint, and the region if none is given.
     """
     cloudwatch = untyped(boto3.Session(region_name=region)).client("cloudwatch")
     listener = ProgressMetrics(cloudwatch, namespace)

@@ -1,9 +1,9 @@
-"""Cuts Arrow columns out of a GetRecords answer by the places of its quotes, instead of parsing each record.
+"""Extracts Arrow columns from a GetRecords answer by the positions of its quotes, instead of parsing each record.
 
-Services write the records of an answer one like the other: the same members in the same order, without blanks. The
-quotes of the answer are then a table with a row for each record, and a column of Arrow is cut from it in one go,
-base64 included. Any other answer is left to the JSON parser: the result is never different, only sooner.
-Needs numpy; without it all is left to the JSON parser.
+Services write all records of an answer alike: the same members in the same order, without blanks. The positions of the
+quotes then form a table with a row for each record, and an Arrow column is extracted from it at once, including base64
+decoding. The JSON parser handles any other answer; the result is the same, only slower. Without numpy, the JSON parser
+handles all answers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.spark.untyped import Records, pa, untyped
 
-# The members of a record; each is known by its length and its first letter.
+# The members of a record; the length and the first letter identify each.
 _NAMES = frozenset(
     (
         b"SequenceNumber",
@@ -29,13 +29,13 @@ _NO_LETTER = 0xFFFF
 
 
 def columns(body: bytes, schema: Any) -> Records | None:
-    """Return the records of an answer with the columns of `schema`; None when it is for the JSON parser.
+    """Return the records of an answer with the columns of `schema`; None if the JSON parser must handle it.
 
     Args:
         body: the answer: `{"Records":[{...},...],...}`.
         schema: data, partitionKey, sequenceNumber, approximateArrivalTimestamp.
     """
-    # An escape may hide a quote, or be one.
+    # An escape may contain a quote.
     if np is None or b"\\" in body:
         return None
     text = np.frombuffer(body, np.uint8)
@@ -59,7 +59,7 @@ def columns(body: bytes, schema: Any) -> Records | None:
 
 
 def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]] | None:
-    """Return where each member's values begin and end in the answer; None if its records are not all alike."""
+    """Return the positions of each member's values in the answer; None if its records are not all alike."""
     begin = body.find(_RECORDS) + len(_RECORDS)
     first = int(np.searchsorted(quotes, begin))
     members = _members(body, quotes[first : first + 4 * len(_NAMES)].tolist())
@@ -72,7 +72,7 @@ def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]]
         return None
     table = table.reshape(rows, width)
     found: dict[bytes, tuple[Any, Any]] = {}
-    # What comes before the first name of a record is looked at where the record before ends.
+    # The text before a record's first name is checked at the end of the record before.
     good = text[table[0, 0] - 1] == _OPEN
     column = 0
     for name, is_string in members.items():
@@ -96,12 +96,12 @@ def _places(body: bytes, text: Any, quotes: Any) -> dict[bytes, tuple[Any, Any]]
 
 
 def _goes_on(text: Any, after: Any, table: Any, column: int) -> bool:
-    """Whether the next name, or the next record, follows each value at once."""
+    """Return whether the next name, or the next record, directly follows each value."""
     if column < table.shape[1]:
         return bool((text[after] == _COMMA).all() and (table[:, column] == after + 1).all())
     last, others, following = after[-1], after[:-1], table[1:, 0]
     gaps = following - others
-    # headrace begins a line here and there, where a stored batch begins.
+    # headrace sometimes starts a new line where a stored batch begins.
     alike = (gaps == 3) | ((gaps == 4) & (text[others + 2] == _NEWLINE))
     return bool(
         alike.all()
@@ -113,7 +113,7 @@ def _goes_on(text: Any, after: Any, table: Any, column: int) -> bool:
 
 
 def _members(body: bytes, quotes: list[int]) -> dict[bytes, bool] | None:
-    """Return the first record's members in order, and whether each is a string; None if they are not as expected."""
+    """Return the first record's members in order, and whether each is a string; None if they are unexpected."""
     found: dict[bytes, bool] = {}
     at = 0
     while at + 2 < len(quotes):
@@ -129,12 +129,12 @@ def _members(body: bytes, quotes: list[int]) -> dict[bytes, bool] | None:
 
 
 def _cut(body: bytes, begins: Any, ends: Any) -> Any:
-    """Return the pieces of `body` between two arrays of places as an Arrow array of strings of their own."""
+    """Return the parts of `body` between two arrays of positions, copied to an Arrow array of strings."""
     return _every_other(pa.py_buffer(body), begins, ends, pa.string())
 
 
 def _every_other(buffer: Any, begins: Any, ends: Any, kind: Any) -> Any:
-    # One array of values and what lies between them; every other one is a value.
+    # One array of the values and the parts between them; every second element is a value.
     offsets = np.empty(2 * len(begins), np.int32)
     offsets[0::2] = begins
     offsets[1::2] = ends
@@ -145,7 +145,7 @@ def _every_other(buffer: Any, begins: Any, ends: Any, kind: Any) -> Any:
 
 
 def _from_base64(texts: Any) -> Any:
-    """Return what an array of base64 stands for; None when one of it is not base64."""
+    """Decode an array of base64; return None if an element is not base64."""
     _, offsets_buffer, letters_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32, len(texts) + 1, texts.offset * 4)
     if offsets[0] != 0 or (offsets % 4).any():
@@ -154,7 +154,7 @@ def _from_base64(texts: Any) -> Any:
         return texts.cast(pa.binary())
     letters = np.frombuffer(letters_buffer, np.uint8)[: offsets[-1]]
     begins, ends = offsets[:-1], offsets[1:]
-    # The places before the first letter are an empty value's, and do not count.
+    # Positions before the first letter belong to empty values and do not count.
     one = (ends > begins) & (letters[ends - 1] == _PAD)
     two = one & (letters[ends - 2] == _PAD)
     pads = one.astype(np.int32) + two
@@ -166,7 +166,7 @@ def _from_base64(texts: Any) -> Any:
 
 
 def _decoded(letters: Any, pads: int) -> Any:
-    """Return what letters of base64 stand for, with zeros for padding; None for others or other than `pads` of it."""
+    """Decode base64 letters, with zeros for padding; return None for other letters or padding other than `pads`."""
     plain = np.empty(len(letters) // 4 * 3, np.uint8)
     found = 0
     for start in range(0, len(letters), _AT_ONCE):
@@ -186,12 +186,12 @@ def _decoded(letters: Any, pads: int) -> Any:
 
 
 _PAD = ord("=")
-# Letters that are decoded in one go: what comes of them stays in the processor's cache.
+# How many letters are decoded at once: the results stay in the processor's cache.
 _AT_ONCE = 1 << 17
 
 
 def _two_letters() -> Any:
-    """Return, for each two letters of base64 (the first in the low byte), their twelve bits."""
+    """Return a table of the twelve bits of each pair of base64 letters (the first in the low byte)."""
     alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     one = np.full(256, -1, np.int32)
     one[np.frombuffer(alphabet, np.uint8)] = np.arange(64)

@@ -1,4 +1,4 @@
-"""Reads one shard onwards, ahead of the micro-batches that are planned of it, and keeps what it reads in the spool."""
+"""Reads one shard ahead of the planned micro-batches, and keeps the records in the spool."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from headrace.spark.untyped import pa
 
 log = logging.getLogger(__name__)
 
-# A micro-batch of its own costs more than such a wait.
+# A separate micro-batch costs more than this wait.
 _SHORT_WAIT_S = 0.05
 _LEAST_RETENTION_S = 86_400  # documented: a day
 
 
 def wall_s() -> float:
-    """Return the time of day, which goes on while a machine sleeps."""
+    """Return the time of day, which continues while a machine sleeps."""
     return time.time_ns() / 1e9
 
 
@@ -36,11 +36,11 @@ class Reads(Protocol):
     """The calls to Kinesis that the planner makes; see `KinesisClient`."""
 
     def shards(self) -> list[Shard]:
-        """Return every shard that is listed."""
+        """Return every listed shard."""
         ...
 
     def now_ms(self) -> tuple[int, int]:
-        """Return the bounds between which the stream's clock stands."""
+        """Return a lower and an upper bound of the stream's time."""
         ...
 
     def retention_ms(self) -> int:
@@ -57,14 +57,14 @@ class Reads(Protocol):
 
 
 class Fetcher:
-    """Reads one shard onwards from an offset. Used by one thread at a time.
+    """Reads one shard from an offset on. Used by one thread at a time.
 
     Attributes:
-        spool: what it has read.
+        spool: the records that it has read.
         ended: whether the closed shard's last record is in the spool.
-        behind_ms: how far the last answer was from the shard's end, in milliseconds; None before the first.
-        caught_up: whether the last look found nothing more to read then.
-        done: whether it has read all that was there when `until_ms` was set (AvailableNow).
+        behind_ms: the last answer's lag behind the shard's end, in milliseconds; None before the first answer.
+        caught_up: whether the last read reached the shard's end.
+        done: whether it has read all records that existed when `until_ms` was set (AvailableNow).
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class Fetcher:
         self._init = start.init
         known = start.shards.get(shard_id)
         self._after = None if known is None else known.sequence_number
-        # The arrival of the last record that was read.
+        # The arrival time of the last record read.
         self._last_ms = None if known is None or known.ended else known.arrival_ms
-        # The same after an interruption (an earlier planner's, an expired iterator's), until it is known that none was
-        # lost since.
+        # The same after an interruption (a new planner, an expired iterator), until it is known that no record was lost
+        # since.
         self._resumed_ms = self._last_ms
         self._until_ms = until_ms
         self._wall_s = wall_s
@@ -104,10 +104,10 @@ class Fetcher:
         self.behind_ms: int | None = None
 
     def fill(self, begin: int, end: float, now_ms: Callable[[], int] | None = None) -> None:
-        """Read on from record `begin` until the spool ends at `end` or later, or there is nothing more to read now.
+        """Read until the spool extends from record `begin` to `end` or later, or the shard has no more records.
 
-        While the spool has something to give, waits for the shard's allowance no longer than the options say. With
-        `now_ms` nothing more is what has arrived by then: a producer that is never outrun does not hold the batch back.
+        While the spool has records, wait for the shard's allowance no longer than the options allow. With `now_ms`,
+        stop at records that arrived later, so that a fast producer does not delay the batch forever.
         """
         most_bytes = self._options.max_bytes_per_shard
         may_wait_s = self._may_wait_s()
@@ -139,12 +139,12 @@ class Fetcher:
                 return
 
     def _may_wait_s(self) -> float:
-        """Return for how long a micro-batch that has records may be held back for more."""
+        """Return how long a micro-batch with records may be delayed for more."""
         if self._options.max_fetch_time_s is not None:
             return self._options.max_fetch_time_s
-        # Nobody waits for the first records of a query that drains a stream (AvailableNow): it gets micro-batches as
-        # large as its options say, instead of as many small ones as the allowance makes.
-        # So does a query that may be one without telling.
+        # A query that drains a stream (AvailableNow) does not need its first records early, so its micro-batches are as
+        # large as its options allow, instead of many small ones.
+        # The same for a query that may be draining the stream without telling the source.
         return math.inf if self._patient else _SHORT_WAIT_S
 
     def _next_page(self) -> Page:
@@ -155,8 +155,8 @@ class Fetcher:
                 page = self._reads.records(self._iterator, self._options.records_per_fetch)
             except ExpiredIterator:
                 self._iterator = None
-                # What was left unread may be gone by now; and whatever came, after a day without a look (a machine
-                # that slept): no stream keeps its records for less.
+                # Unread records may have expired by now; after a day without a read (a machine that slept), so may
+                # newer ones: no stream keeps its records for less.
                 if self.behind_ms or self._wall_s() - self._read_s > _LEAST_RETENTION_S:
                     self._resumed_ms = self._last_ms
             else:
@@ -175,9 +175,9 @@ class Fetcher:
             self._after, self._last_ms = page.last
 
     def _check_retention(self, resumed_ms: int) -> None:
-        """Kinesis does not say that records are gone: it goes on with the oldest that is left.
+        """Check for expired records: Kinesis does not report them but continues with the oldest remaining one.
 
-        A shard without records for as long as that has lost nothing, but looks like one that has.
+        A shard that had no records for that long has lost none, but cannot be distinguished from one that has.
         """
         if self._reads.now_ms()[0] - resumed_ms <= self._reads.retention_ms():
             return
@@ -192,7 +192,7 @@ class Fetcher:
     def _up_to_target(self, page: Page, until_ms: int) -> Page:
         if page.last is None or page.last[1] <= until_ms:
             return page
-        # What came after the query began is left to another run.
+        # Records that arrived after the query began belong to a later run.
         self.done = True
         arrivals = page.records.column("approximateArrivalTimestamp").cast(pa.int64()).to_pylist()
         kept = next(index for index, us in enumerate(arrivals) if us > until_ms * 1000)

@@ -1,8 +1,8 @@
-"""Turns GetRecords' answers into Arrow. Apart from the client, which imports boto3: tasks rarely call Kinesis.
+"""Converts GetRecords' answers to Arrow. Separate from the client, which imports boto3: tasks rarely call Kinesis.
 
-Parsing an answer takes several times as long as fetching it, and Python parses one at a time in a process. The planner,
-which reads every shard, takes little of an answer: how many records, the last one, and how to go on. It finds these in
-the bytes, and leaves the rest to the tasks.
+Parsing an answer takes several times as long as fetching it, and a Python process parses one at a time. The planner,
+which reads every shard, needs only the number of records, the last record and the next iterator. It finds these in the
+bytes, and the tasks parse the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from headrace.spark.columns import columns
 from headrace.spark.untyped import Records, pa, pc
 
-# What a GetRecords page and a spooled file hold; the other two columns are the same in every row.
+# The columns of a GetRecords page and a spooled file; the other two columns are the same in every row.
 PAGE_SCHEMA = pa.schema(
     [
         pa.field("data", pa.binary()),
@@ -25,17 +25,17 @@ PAGE_SCHEMA = pa.schema(
     ]
 )
 
-# Quotes within a JSON string are escaped: a name with its quotes and colon is a member, not somebody's data.
+# Quotes inside a JSON string are escaped, so a name with its quotes and colon is a member, not part of a string.
 _NUMBER = re.compile(rb'"SequenceNumber":"(\d+)"')
 _ARRIVAL = re.compile(rb'"ApproximateArrivalTimestamp":([0-9.eE+]+)')
 _NEXT = re.compile(rb'"NextShardIterator":("[^"\\]*"|null)')
 _BEHIND = re.compile(rb'"MillisBehindLatest":(\d+)')
-# Of a record in an answer, without its data: names, quotes, a sequence number and a short key.
+# The size of a record in an answer without its data: names, quotes, a sequence number and a short key.
 _RECORD_FRAME_BYTES = 140
 
 
 class ExpiredIterator(Exception):
-    """The shard iterator is older than five minutes: ask for another."""
+    """The shard iterator is older than five minutes; get another one."""
 
 
 class Page:
@@ -45,8 +45,8 @@ class Page:
         rows: how many records it has.
         last: the last record's sequence number, and its arrival in epoch milliseconds; None without records.
         next_iterator: None at the end of a closed shard.
-        millis_behind_latest: how far the shard goes on behind this page.
-        body: the answer, while nobody has parsed it.
+        millis_behind_latest: the page's lag behind the shard's end.
+        body: the answer, until it is parsed.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Page:
         next_iterator: str | None,
         millis_behind_latest: int,
     ) -> Page:
-        """Return the page of an answer that is parsed only when its records are asked for."""
+        """Return the page of an answer that is parsed at the first use of its records."""
         page = cls.__new__(cls)
         page._records = None  # noqa: SLF001 - of its own class
         page.body, page.rows, page.last = body, rows, last
@@ -85,14 +85,14 @@ class Page:
 
     @property
     def data_bytes(self) -> int:
-        """The bytes of data; of an unparsed answer about."""
+        """The bytes of data; approximate for an unparsed answer."""
         if self._records is None and self.body is not None:
             return max(0, len(self.body) - self.rows * _RECORD_FRAME_BYTES) * 3 // 4
         return data_bytes(self._records)
 
 
 def parse_page(body: bytes) -> Page:
-    """Return the page in an answer's JSON body, unparsed if it is laid out as services lay it out."""
+    """Return the page in an answer's JSON body, unparsed if it has the services' usual layout."""
     rows = body.count(b'"SequenceNumber":')
     if not rows:
         return _parsed(body)

@@ -1,7 +1,7 @@
-"""Temporary folders that are removed when the process that made them ends, in whatever way. Standard library only.
+"""Temporary folders that are removed after their process ends for any reason. Standard library only.
 
-The process holds a lock on its folder, which the kernel drops at its end. Whoever makes the next folder of that name
-removes those that nobody holds: what a `kill -9` has left stays no longer than until then.
+The process holds a lock on its folder, which the kernel releases at the process's end. Creating a folder removes those
+of the same prefix without a lock, such as the ones left by `kill -9`.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-# Names that another process takes away between making and locking: each time it must be the fastest.
+# How often to retry when another process removes the folder between its creation and its lock.
 _TRIES = 100
 
 
 class HeldFolder:
-    """A folder of this process's own.
+    """A folder that belongs to this process.
 
-    Processes may make, close and sweep folders side by side. A child that inherits `descriptor` holds the folder too.
+    Processes may create, close and sweep folders concurrently. A child that inherits `descriptor` holds the folder too.
 
     Attributes:
         path: where it is.
-        descriptor: holds the lock; not inherited unless it is passed on.
+        descriptor: holds the lock; a child inherits it only if it is passed on.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -43,9 +43,9 @@ class HeldFolder:
         *,
         before_removal: Callable[[Path], object] = lambda _: None,
     ) -> HeldFolder:
-        """Make a folder whose name begins with `prefix`, by default where temporary files go. Raises OSError.
+        """Create a folder with a name that begins with `prefix`, by default in the temporary folder. Raises OSError.
 
-        Removes the folders of that prefix that nobody holds; `before_removal` is called with each of them.
+        Remove the folders of that prefix without a lock; call `before_removal` with each of them.
         """
         parent = parent or Path(tempfile.gettempdir())
         sweep(prefix, parent, before_removal)
@@ -57,16 +57,16 @@ class HeldFolder:
         raise OSError(f"no folder {prefix}* in {parent} can be held: another process removes each")
 
     def close(self) -> None:
-        """Remove the folder with all that is in it. Whoever writes there meanwhile gets an OSError."""
+        """Remove the folder and its contents. A concurrent writer gets an OSError."""
         if self.descriptor >= 0:
             _remove(self.path)
             os.close(self.descriptor)
             self.descriptor = -1
 
     def close_at_sigterm(self) -> None:
-        """Have SIGTERM remove the folder before it ends the process.
+        """Make SIGTERM remove the folder before it ends the process.
 
-        Does nothing in a process that has its own use for the signal, or on another thread than the main one.
+        Does nothing in a process that handles the signal itself, or on a thread other than the main one.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -85,7 +85,7 @@ _closed_at_sigterm: list[HeldFolder] = []
 
 
 def _close_all_and_end(number: int, _: FrameType | None) -> None:
-    # Spark sends it more than once: the second must not end a removal half-way.
+    # Spark sends the signal more than once: the second one must not interrupt a removal.
     signal.signal(number, signal.SIG_IGN)
     for folder in _closed_at_sigterm:
         folder.close()
@@ -96,7 +96,7 @@ def _close_all_and_end(number: int, _: FrameType | None) -> None:
 def sweep(
     prefix: str, parent: Path, before_removal: Callable[[Path], object] = lambda _: None
 ) -> list[Path]:
-    """Remove this user's folders in `parent` whose names begin with `prefix` and that nobody holds; return them."""
+    """Remove this user's folders in `parent` with a name prefix and without a lock; return them."""
     swept: list[Path] = []
     for path in sorted(parent.glob(f"{prefix}*")):
         descriptor = _hold(path)
@@ -109,9 +109,9 @@ def sweep(
 
 
 def _hold(path: Path, *, even_without_locks: bool = False) -> int | None:
-    """Return a descriptor that holds a folder; None when it is held, gone, or not this user's.
+    """Lock a folder and return its descriptor; None when it is locked, gone, or another user's.
 
-    Where the file system has no locks, nothing is known to be nobody's: a sweep leaves it.
+    On a file system without locks, no folder is known to be unused, so a sweep removes none.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -134,7 +134,7 @@ def _is_locked(descriptor: int, even_without_locks: bool) -> bool:
 
 
 def _is_this_users(descriptor: int, path: Path) -> bool:
-    """Whether a descriptor is of what is still at `path`, and belongs to this user."""
+    """Return whether a descriptor is still that of `path`, and belongs to this user."""
     held = os.fstat(descriptor)
     try:
         return held.st_uid == os.getuid() and os.path.samestat(held, path.lstat())
@@ -143,7 +143,7 @@ def _is_this_users(descriptor: int, path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    # Under another name nobody can add to it, and a removal that is cut short is found by the next sweep.
+    # After a rename nobody can add files, and the next sweep finds an interrupted removal.
     gone = path.with_name(f"{path.name}.gone")
     with contextlib.suppress(OSError):
         path = path.rename(gone)

@@ -1,8 +1,8 @@
-"""Takes apart aggregated records of the Kinesis Producer Library: many user records in one Kinesis record.
+"""Deaggregates records of the Kinesis Producer Library: many user records in one Kinesis record.
 
-The form (documented: "KPL Aggregated Record Format"): four bytes of magic, a protobuf message, and its MD5. A record
-that only looks like this is passed on as it is. The user records have their own data and partition key, and the Kinesis
-record's sequence number and arrival. EMR has no protobuf package, so the message is read here.
+The format (documented: "KPL Aggregated Record Format"): four magic bytes, a protobuf message, and its MD5. A record
+that only begins like this is passed on unchanged. User records have their own data and partition key, and the Kinesis
+record's sequence number and arrival. EMR has no protobuf package, so this module parses the message itself.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from headrace.spark.untyped import Records, pa, pc
 
 MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST_BYTES = 16
-# Kinesis takes no longer key. A table of longer ones would make megabytes of each byte that points into it.
+# Kinesis accepts no longer key. With longer keys in the table, each byte that refers to one could become megabytes.
 _MOST_KEY_CHARS = 256
-# Of the user records of one Kinesis record, which has 10 MiB at most.
+# The limit for all user records of one Kinesis record, which itself has at most 10 MiB.
 _MOST_EXPANDED_BYTES = 64 * 1024 * 1024
 _MOST_VARINT_BYTES = 10
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class NotAggregated(ValueError):
-    """The bytes are no aggregated record."""
+    """The bytes are not an aggregated record."""
 
 
 def deaggregate(data: bytes) -> list[tuple[str, bytes]]:
@@ -67,7 +67,7 @@ def _record(body: bytes) -> tuple[int, bytes]:
 
 
 def _fields(body: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield a message's field numbers and values. Raises IndexError when it breaks off, NotAggregated."""
+    """Yield a message's field numbers and values. Raises IndexError when it is truncated, NotAggregated."""
     at = 0
     while at < len(body):
         tag, at = _varint(body, at)

@@ -1,12 +1,12 @@
-"""A query's offset in a stream: a value that Spark keeps as JSON in the checkpoint.
+"""A query's offset in a stream, which Spark stores as JSON in the checkpoint.
 
     {"v": 1, "stream": "flights", "init": {"type": "TRIM_HORIZON"},
      "shards": {"shardId-000000000000":
          {"type": "AFTER_SEQUENCE_NUMBER", "value": "4959…", "count": 120, "arrival": 1…}}}
 
-A shard that is not named stands at `init`. `count` is the number of the shard's records read so far: the difference of
-two offsets says how many records lie between them, which a replay must find again. `arrival` is the arrival time of
-the last one, in epoch milliseconds. SHARD_END keeps them too: a replay of the batch that ended the shard needs them.
+A shard that is not listed is at `init`. `count` is the number of the shard's records read so far: the difference of two
+offsets is the number of records between them, which a replay must find again. `arrival` is the last one's arrival time
+in epoch milliseconds. SHARD_END has both too, for a replay of the batch that ended the shard.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ VERSION = 1
 
 
 class InvalidOffset(ValueError):
-    """The checkpoint's offset is not one of this source's, or is of another stream."""
+    """The checkpoint's offset is not from this source, or is for another stream."""
 
 
 @dataclass(frozen=True)
 class TrimHorizon:
-    """The oldest record that retention has left."""
+    """The oldest record that retention has kept."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class AtTimestamp:
 
 @dataclass(frozen=True)
 class AtSequenceNumber:
-    """One record of one shard, or (`after`) the one behind it."""
+    """One record of one shard, or (`after`) the next one."""
 
     sequence_number: str
     after: bool = False
@@ -52,7 +52,7 @@ Position = Union[TrimHorizon, Latest, AtTimestamp, AtSequenceNumber]
 
 @dataclass(frozen=True)
 class PerShard:
-    """A position for each shard that is named, and one for all others, those to come included."""
+    """A position for each listed shard, and one for all others, including future ones."""
 
     shards: tuple[tuple[str, Position], ...]
     others: Position
@@ -62,21 +62,21 @@ Init = Union[Position, PerShard]
 
 
 def position_of(init: Init, shard_id: str) -> Position:
-    """Return where a shard begins."""
+    """Return the starting position of a shard."""
     if not isinstance(init, PerShard):
         return init
     return dict(init.shards).get(shard_id, init.others)
 
 
 def has_latest(init: Init) -> bool:
-    """Whether a position depends on when it is looked at."""
+    """Return whether a position depends on the time of its evaluation."""
     if isinstance(init, PerShard):
         return any(has_latest(position) for position in (init.others, *dict(init.shards).values()))
     return isinstance(init, Latest)
 
 
 def pinned(init: Init, now_ms: int) -> Init:
-    """Return `init` with LATEST made into a time, in epoch milliseconds."""
+    """Return `init` with LATEST replaced by a time in epoch milliseconds."""
     if isinstance(init, PerShard):
         shards = tuple((name, _pinned(position, now_ms)) for name, position in init.shards)
         return PerShard(shards, _pinned(init.others, now_ms))
@@ -89,7 +89,7 @@ def _pinned(position: Position, now_ms: int) -> Position:
 
 @dataclass(frozen=True)
 class ShardOffset:
-    """How far a shard has been read: after `sequence_number` (None: nothing yet, which only an ended shard may say)."""
+    """How far a shard has been read: to `sequence_number` (None: no record, only for an ended shard)."""
 
     sequence_number: str | None
     count: int
@@ -111,7 +111,7 @@ class Offset:
         return 0 if found is None else found.count
 
     def reaches(self, other: Offset) -> bool:
-        """Whether all that `other` has read of the shards that are named here still has been read here, too."""
+        """Return whether this offset is at or beyond `other`; it may lack shards that `other` has ended."""
         return all(
             shard.count >= other.count(name) and shard.ended >= other.ended(name)
             for name, shard in self.shards.items()
@@ -120,12 +120,12 @@ class Offset:
         )
 
     def ended(self, shard_id: str) -> bool:
-        """Whether a shard has been read to its end."""
+        """Return whether a shard has been read to its end."""
         found = self.shards.get(shard_id)
         return found is not None and found.ended
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value that Spark stores."""
+        """Return the JSON value for Spark to store."""
         return {
             "v": VERSION,
             "stream": self.stream,
@@ -135,7 +135,7 @@ class Offset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], stream: str) -> Offset:
-        """Return the offset that `to_json` gave. Raises InvalidOffset when it is not of `stream`."""
+        """Return the offset that `to_json` wrote. Raises InvalidOffset when it is not for `stream`."""
         if value.get("v") != VERSION:
             raise InvalidOffset(
                 f"The checkpoint's offset has version {value.get('v')!r}; this source writes version {VERSION}."
@@ -165,7 +165,7 @@ def init_to_json(init: Init) -> dict[str, Any]:
 
 
 def init_from_json(value: Mapping[str, Any]) -> Init:
-    """Return the starting position that `init_to_json` gave. Raises InvalidOffset."""
+    """Return the starting position that `init_to_json` wrote. Raises InvalidOffset."""
     if value.get("type") != "PER_SHARD":
         return _position_from_json(value)
     shards = tuple((name, _position_from_json(one)) for name, one in value["shards"].items())

@@ -2,7 +2,7 @@
 
     python -m headrace.spark.option_table docs/spark-kinesis.md
 
-writes the tables anew between the marks in that page.
+writes the tables between the marks in that page.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Option:
 
     Attributes:
         name: as users write it; letter case is free.
-        meaning: in a user's words; why, of one that is refused or has no effect.
-        field: of Options or SinkOptions; empty: its value is only looked at.
-        parse: makes the text a value; raises ValueError.
-        default: as text; empty: none.
-        bundled: the bundled connector's default; None: it has no such option, empty: it has, without a default.
+        meaning: for users; for an option that is refused or has no effect, the reason.
+        field: the field of Options or SinkOptions; empty if the value is only checked.
+        parse: converts the text to a value; raises ValueError.
+        default: as text; empty for none.
+        bundled: the bundled connector's default; None if it has no such option, empty if it has no default.
         kind: `used`, `no effect` (accepted, and a warning is logged) or `refused`.
     """
 
@@ -231,7 +231,7 @@ def markdown(options: list[Option]) -> str:
 
 
 def page_with_tables(page: str) -> str:
-    """Return a page with the tables between its marks made anew."""
+    """Return a page with new tables between its marks."""
     parts = {
         "connection": CONNECTION,
         "source": SOURCE[len(CONNECTION) :],

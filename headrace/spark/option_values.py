@@ -18,7 +18,7 @@ from headrace.spark.offsets import (
 )
 
 MOST_RECORDS_PER_FETCH = 10_000  # documented: API_GetRecords, Limit
-# Spark's own way to write a time (JavaUtils.timeStringAs): without a unit it is milliseconds here.
+# Spark's format of durations (JavaUtils.timeStringAs); without a unit they are milliseconds here.
 _UNITS_S = {
     "us": 1e-6, "ms": 0.001, "": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0,
 }  # fmt: skip
@@ -26,10 +26,10 @@ _AWS_ENDPOINT = re.compile(r"^\w+://(?:[\w-]+\.)*kinesis(?:-fips)?\.([a-z]{2}[a-
 
 
 def parse_init(text: str) -> Init:
-    """Return where to begin: a position for all shards, or a JSON object of positions by shard id.
+    """Parse a starting position: one for all shards, or a JSON object of positions by shard id.
 
-    `{"shardId-000000000000": "AFTER_SEQUENCE_NUMBER 4959…", "*": "TRIM_HORIZON"}`; `*` are all others, and when it is
-    left out they begin at TRIM_HORIZON.
+    `{"shardId-000000000000": "AFTER_SEQUENCE_NUMBER 4959…", "*": "TRIM_HORIZON"}`; `*` is for all other shards, which
+    begin at TRIM_HORIZON without it.
     """
     if not text.lstrip().startswith("{"):
         return parse_position(text)
@@ -40,9 +40,9 @@ def parse_init(text: str) -> Init:
 
 
 def parse_position(text: str, shard_id: str = "*") -> Position:
-    """Return a position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time.
+    """Parse a position: LATEST, TRIM_HORIZON, EARLIEST, or AT_TIMESTAMP and an ISO time.
 
-    Of one shard also AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and a number.
+    A single shard's position may also be AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and a number.
     """
     word, _, rest = text.strip().partition(" ")
     kind, where = word.upper(), rest.strip()
@@ -62,7 +62,7 @@ def parse_position(text: str, shard_id: str = "*") -> Position:
 
 
 def _epoch_ms(text: str) -> int:
-    # Python 3.9 and 3.10 read neither a Z nor fractions of other than three or six digits.
+    # Python 3.9 and 3.10 parse neither a Z nor fractions without exactly three or six digits.
     plain = re.sub(r"\.(\d{1,9})", lambda found: f".{found[1]:0<6}"[:7], text)
     moment = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", plain))
     if moment.tzinfo is None:
@@ -71,7 +71,7 @@ def _epoch_ms(text: str) -> int:
 
 
 def count(text: str) -> int:
-    """Return a number above 0."""
+    """Parse a number above 0."""
     number = int(text)
     if number < 1:
         raise ValueError("not a positive number")
@@ -79,7 +79,7 @@ def count(text: str) -> int:
 
 
 def whole(text: str) -> int:
-    """Return a number, 0 or above."""
+    """Parse a number that is 0 or above."""
     number = int(text)
     if number < 0:
         raise ValueError("a negative number")
@@ -87,7 +87,7 @@ def whole(text: str) -> int:
 
 
 def fetch(text: str) -> int:
-    """Return how many records a call may give."""
+    """Parse the number of records for a call."""
     number = count(text)
     if number > MOST_RECORDS_PER_FETCH:
         raise ValueError(f"more than {MOST_RECORDS_PER_FETCH}")
@@ -95,7 +95,7 @@ def fetch(text: str) -> int:
 
 
 def duration_s(text: str) -> float:
-    """Return a duration such as `500ms`, `1s` or `2min`, in seconds; a bare number is of milliseconds."""
+    """Parse a duration such as `500ms`, `1s` or `2min`, to seconds; a bare number is in milliseconds."""
     found = re.fullmatch(r"(\d+) *([a-z]*)", text.strip().lower())
     if found is None or found[2] not in _UNITS_S:
         raise ValueError("not a duration such as 1s or 500ms")
@@ -103,14 +103,14 @@ def duration_s(text: str) -> float:
 
 
 def boolean(text: str) -> bool:
-    """Return what `true` or `false` says."""
+    """Parse `true` or `false`."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     raise ValueError("not true or false")
 
 
 def polling(text: str) -> str:
-    """Return `GetRecords`, the one consumer type that there is."""
+    """Parse `GetRecords`, the only supported consumer type."""
     if text.lower() == "subscribetoshard":
         raise ValueError(
             "this source reads by GetRecords only; enhanced fan-out (SubscribeToShard) is the bundled "
@@ -122,13 +122,13 @@ def polling(text: str) -> str:
 
 
 def unaggregated(text: str) -> bool:
-    """Return false: records are never aggregated."""
+    """Parse `false`: records are never aggregated."""
     if boolean(text):
         raise ValueError("this sink does not aggregate records")
     return False
 
 
 def region_of(endpoint_url: str) -> str | None:
-    """Return the region in the address of an AWS endpoint of Kinesis; None when it is another's address."""
+    """Return the region in the URL of an AWS endpoint of Kinesis; None for another URL."""
     found = _AWS_ENDPOINT.match(endpoint_url)
     return found[1] if found else None

@@ -1,7 +1,7 @@
 """Reads the options of the source and the sink.
 
-Names are those of the `aws-kinesis` connector that EMR bundles; letter case is free. `option_table` has them all, with
-their defaults; `docs/spark-kinesis.md` shows it.
+The names are those of the `aws-kinesis` connector that EMR bundles, in any letter case. `option_table` lists them with
+their defaults; `docs/spark-kinesis.md` shows the table.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class InvalidOption(ValueError):
 
 @dataclass(frozen=True)
 class Connection:
-    """How Kinesis is called.
+    """The settings for calls to Kinesis.
 
     Attributes:
         stream: the stream's name.
-        region: its region; None leaves it to boto3.
-        endpoint_url: of Kinesis; None leaves it to boto3 (AWS, or AWS_ENDPOINT_URL).
-        role_arn, role_session_name: assumed for every call, when given; at `sts_endpoint_url`, None: boto3's.
-        access_key_id, secret_key, session_token: credentials; None leaves them to boto3's search.
+        region: its region; None for boto3's default.
+        endpoint_url: Kinesis' endpoint; None for boto3's default (AWS, or AWS_ENDPOINT_URL).
+        role_arn, role_session_name: the role to assume for every call, or None; `sts_endpoint_url` None for boto3's.
+        access_key_id, secret_key, session_token: credentials; None for boto3's search.
         most_retries: how often a call that is throttled or fails is sent again.
-        retry_interval_ms, longest_retry_interval_ms: the first wait before that, and the longest; it doubles.
+        retry_interval_ms, longest_retry_interval_ms: the first wait, which doubles each time, and the longest one.
     """
 
     stream: str
@@ -55,21 +55,21 @@ class Connection:
 
 @dataclass(frozen=True)
 class Options(Connection):
-    """What a query was given.
+    """The options of a query.
 
     Attributes:
-        init: where a query without a checkpoint begins; None: at LATEST for a stream, TRIM_HORIZON for a batch.
-        fail_on_data_loss: whether records that are gone fail the query, or are passed over with a warning.
-        max_records_per_shard: of one micro-batch; None sets no bound.
-        max_records_per_trigger: of one micro-batch over all shards; None sets no bound.
-        records_per_fetch: of one GetRecords call.
-        max_bytes_per_shard, max_bytes_per_trigger: of data, of one micro-batch; one record of each shard always fits.
+        init: where a query without a checkpoint begins; None for LATEST in a stream and TRIM_HORIZON in a batch.
+        fail_on_data_loss: whether lost records fail the query; otherwise they are skipped with a warning.
+        max_records_per_shard: the limit for one micro-batch; None for no limit.
+        max_records_per_trigger: the limit for one micro-batch over all shards; None for no limit.
+        records_per_fetch: the limit of one GetRecords call.
+        max_bytes_per_shard, max_bytes_per_trigger: limits on a micro-batch's data; one record per shard always fits.
         fetch_interval_ms: between two calls to a shard, on average: 200 keeps Kinesis's five calls a second.
-        read_bytes_per_s: of a shard, on average; what Kinesis allows, unless several readers share it.
-        max_fetch_time_s: how long a micro-batch that has records is held back for a shard's allowance; None: as long as
-            it takes when a stream is drained (AvailableNow), else next to nothing.
-        describe_interval_s: between two looks for new shards.
-        available_now: whether the run is to take all that there is, where Spark does not say so itself.
+        read_bytes_per_s: a shard's average read rate: Kinesis' limit, or less if several readers share it.
+        max_fetch_time_s: how long a micro-batch with records waits for a shard's allowance; None: without limit when a
+            stream is drained (AvailableNow), else almost not.
+        describe_interval_s: the interval between two listings of shards.
+        available_now: whether the run takes all available records, for Sparks that do not tell the source.
     """
 
     init: Init | None = None
@@ -87,7 +87,7 @@ class Options(Connection):
 
     @property
     def is_unlimited(self) -> bool:
-        """Whether a micro-batch may have any number of records and bytes, however long it takes to read them."""
+        """Whether a micro-batch has no limit of records, bytes and time."""
         limits = (
             self.max_records_per_shard, self.max_records_per_trigger, self.max_bytes_per_shard,
             self.max_bytes_per_trigger, self.max_fetch_time_s,
@@ -97,11 +97,11 @@ class Options(Connection):
 
 @dataclass(frozen=True)
 class SinkOptions(Connection):
-    """What a write was given.
+    """The options of a write.
 
     Attributes:
         record_ttl_ms: how long a record that Kinesis refuses is tried again before the write fails.
-        ordered: whether a key's records are stored in their order, at the price that one request holds a key once.
+        ordered: whether a key's records are stored in order, for which a request has a key only once.
     """
 
     record_ttl_ms: int = 30_000
@@ -109,21 +109,21 @@ class SinkOptions(Connection):
 
 
 def parse_options(given: Mapping[str, str]) -> Options:
-    """Return the options of a source. Raises InvalidOption."""
+    """Parse the options of a source. Raises InvalidOption."""
     return Options(**_values(given, "source", SOURCE))
 
 
 def as_batch(options: Options) -> Options:
-    """Return a source's options for a batch read, which begins at TRIM_HORIZON by itself. Raises InvalidOption."""
+    """Return a source's options for a batch read, which begins at TRIM_HORIZON by default. Raises InvalidOption."""
     if options.init is not None and has_latest(options.init):
         raise InvalidOption("A batch read cannot start at LATEST: there is nothing after it.")
     return replace(options, init=options.init or TrimHorizon())
 
 
 def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
-    """Return a source's options for a Spark that does not tell it of AvailableNow, which there is a single batch.
+    """Return a source's options for a Spark in which AvailableNow is a single batch and is not told to the source.
 
-    So only those limits hold that were set, and none when the run is known to be such a one.
+    Only explicitly set limits apply, and none at all if the option says that the run is such a one.
     """
     if options.available_now:
         return replace(
@@ -136,9 +136,9 @@ def as_one_batch(options: Options, given: Mapping[str, str]) -> Options:
 
 
 def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
-    """Return the options of a sink. Raises InvalidOption.
+    """Parse the options of a sink. Raises InvalidOption.
 
-    A streaming write's own options (`checkpointLocation`, `path`) are Spark's, and passed over.
+    Spark's own options of a streaming write (`checkpointLocation`, `path`) are ignored.
     """
     ours = {name: text for name, text in given.items() if name.lower() not in _OF_SPARK}
     return SinkOptions(**_values(ours, "sink", SINK))

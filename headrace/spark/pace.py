@@ -1,7 +1,7 @@
-"""Paces the reads of a shard: Kinesis allows five calls and 2 MiB a second.
+"""Limits the rate of a shard's reads: Kinesis allows five calls and 2 MiB a second.
 
-Documented: a call may give up to 10 MiB at once, and the calls of the next five seconds are then refused. So a call
-waits until what the last ones gave has been paid for.
+Documented: a call may return up to 10 MiB at once, and then calls are refused for five seconds. So a call waits until
+the earlier calls' bytes are within the rate.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ class Pace:
     """One shard's allowance. Times are seconds of a clock that only goes forward. Used by one thread at a time.
 
     Args:
-        interval_s: between two calls on average; up to five may come at once.
-        bytes_per_s: on average; one call may give more, and the next waits for as long as that takes.
+        interval_s: the average interval between two calls; up to five may come at once.
+        bytes_per_s: the average rate; one call may return more, and the next one waits accordingly.
     """
 
     def __init__(self, interval_s: float, bytes_per_s: float) -> None:
         self._interval_s = interval_s
         self._bytes_per_s = bytes_per_s
-        # When the allowance would be full again, were nothing more taken.
+        # When the allowance is full again if there are no more calls.
         self._calls_full_s = float("-inf")
         self._bytes_full_s = float("-inf")
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next call must wait; 0 when it need not."""
+        """Return how long the next call must wait, or 0."""
         calls = self._calls_full_s - (_CALLS_AT_ONCE - 1) * self._interval_s - now_s
         wait = max(calls, self._bytes_full_s - now_s)
         return wait if wait > _NOTHING_S else 0.0
 
     def spend(self, data_bytes: int, now_s: float) -> None:
-        """Count a call that has given so many bytes."""
+        """Count a call that returned so many bytes."""
         self._calls_full_s = max(self._calls_full_s, now_s) + self._interval_s
         self._bytes_full_s = max(self._bytes_full_s, now_s) + data_bytes / self._bytes_per_s

@@ -1,9 +1,9 @@
-"""Makes the zip that brings the Kinesis source to a cluster: `spark-submit --py-files s3://…/headrace_spark.zip`.
+"""Writes the zip with the Kinesis source for clusters: `spark-submit --py-files s3://…/headrace_spark.zip`.
 
     python -m headrace.spark.package headrace_spark.zip
 
-A job that is given it so says `headrace.spark.registering.register(spark)` once: Spark looks for sources on the
-PYTHONPATH that spark-submit was started with, and not into `--py-files`. Steps on the local cloud need neither.
+A job with this zip calls `headrace.spark.registering.register(spark)` once, because Spark looks for sources on the
+PYTHONPATH of spark-submit and not in `--py-files`. Steps on the local cloud need neither.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import zipfile
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-# The same files give the same bytes, so that an unchanged zip is an unchanged object.
+# A fixed time, so that the same files give the same bytes and an unchanged zip is an unchanged object.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def build(path: Path) -> Path:
-    """Write the zip to `path`, replacing what was there; return `path`."""
+    """Write the zip to `path`, replacing an existing file; return `path`."""
     entries = {"headrace/__init__.py": b""}
     for file in sorted(_HERE.glob("*.py")):
         entries[f"headrace/spark/{file.name}"] = file.read_bytes()
-    # Not `pyspark_aws_kinesis`: on EMR the image's own connector answers to that name.
+    # Without `pyspark_aws_kinesis`: EMR's image has the real connector of that name.
     for file in sorted((_HERE / "autoload" / "pyspark_headrace").rglob("*.py")):
         entries[file.relative_to(_HERE / "autoload").as_posix()] = file.read_bytes()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

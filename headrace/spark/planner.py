@@ -1,4 +1,4 @@
-"""Plans micro-batches, in the driver: reads every shard once, spools what it reads, and so knows exact ends."""
+"""Plans micro-batches in the driver: reads every shard once and spools the records, so it knows exact ends."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from headrace.spark.spool import Slice
 
 log = logging.getLogger(__name__)
 
-# Below the driver's folder for temporary files. Not the name of earlier releases, whose spools have no lock.
+# In the driver's temporary folder. The name differs from earlier releases', whose spools have no lock.
 SPOOL_PREFIX = "headrace-kinesis-spool-"
 _MOST_THREADS = 16
 
 
 class _Once:
-    """A value that is made when it is first asked for. Thread-safe."""
+    """A value that is created at its first use. Thread-safe."""
 
     def __init__(self, make: Callable[[], int]) -> None:
         self._make = make
@@ -51,19 +51,19 @@ class _Once:
 
 
 class Planner:
-    """Plans the micro-batches of one query. Called by one thread at a time, as Spark does.
+    """Plans the micro-batches of one query. Used by one thread at a time, as Spark does.
 
     Args:
         reads: the calls to Kinesis.
-        options: the query's.
-        one_batch: whether a run may end after one batch without telling (AvailableNow on Spark 4.0 and 4.1). A batch
-            then is as large as its limits allow, however long Kinesis takes to give it; and without limits it is whole:
-            it has the children of the shards that end in it, too.
-        clock_s, wall_s: a clock that only goes forward, and the time of day.
+        options: the query's options.
+        one_batch: whether a run may end after one batch without telling the source (AvailableNow on Spark 4.0 and 4.1).
+            A batch is then as large as its limits allow, however long the reads take. Without limits it also has the
+            children of the shards that end in it.
+        clock_s, wall_s: a monotonic clock, and the time of day.
 
     Attributes:
-        folder: the spool; what a driver that was killed has left is removed by the next planner.
-        has_left: whether a limit has kept the last plan from taking all that the stream held.
+        folder: the spool; the next planner removes the spools of killed drivers.
+        has_left: whether a limit kept the last plan from taking all records of the stream.
     """
 
     def __init__(
@@ -95,22 +95,22 @@ class Planner:
         self.folder.close()
 
     def stop_at_now(self) -> None:
-        """Have the following plans end at what the stream holds now (AvailableNow)."""
+        """End the following plans at the stream's present end (AvailableNow)."""
         self._until_ms = self._reads.now_ms()[1]
         self._fetchers.clear()
 
     def plan(self, start: Offset, most: int | None) -> Offset:
-        """Return where the batch that begins at `start` ends, having read and spooled it.
+        """Read and spool the batch that begins at `start`; return its end.
 
         Args:
-            start: the previous batch's end.
-            most: the number of records that the batch may have.
+            start: the end of the previous batch.
+            most: the batch's maximum number of records.
 
         Raises:
-            DataLoss: a shard that was not read to its end has expired, and the query is to fail then.
+            DataLoss: a shard expired before it was read to its end, and `fail_on_data_loss` is set.
         """
         if has_latest(start.init):
-            # Pinned in a batch without records: Spark keeps a batch's end, but not the first batch's start.
+            # Pinned in a batch without records, because Spark stores a batch's end but not the first batch's start.
             return Offset(start.stream, pinned(start.init, self._reads.now_ms()[0]))
         whole = self._one_batch and most is None and self._options.is_unlimited
         now_ms = _Once(lambda: self._reads.now_ms()[1]) if whole else None
@@ -131,14 +131,14 @@ class Planner:
             drained |= passed
         end = self._end(base, list(found.values()), drained, most)
         self.has_left = not whole and any(
-            # The children of a shard that ended wait for the next batch.
+            # The children of an ended shard wait for the next batch.
             f.ended or not f.caught_up or f.spool.end > end.count(f.shard_id)
             for f in fetchers
         )
         return end
 
     def slices(self, start: Offset, end: Offset) -> list[tuple[Span, list[Slice]]]:
-        """Return what lies between two offsets, and where it is spooled (nowhere: an empty list)."""
+        """Return the spans between two offsets, and where each is spooled (an empty list if it is not)."""
         found: list[tuple[Span, list[Slice]]] = []
         for span in spans_between(start, end):
             fetcher = self._fetchers.get(span.shard_id)
@@ -148,7 +148,7 @@ class Planner:
         return found
 
     def tasks(self, start: Offset, end: Offset) -> list[list[tuple[Span, list[Slice]]]]:
-        """Return the same by tasks: a task reads its spans one after the other, and tasks are done side by side."""
+        """Return the same by task: a task reads its spans in sequence, and tasks run concurrently."""
         found = dict(self.slices(start, end))
         finished = {name for name in end.shards if end.ended(name) and not start.ended(name)}
         if not finished:
@@ -160,7 +160,7 @@ class Planner:
         ]
 
     def release(self, end: Offset) -> None:
-        """Let go of what lies before `end`: no task will read it again."""
+        """Release the records before `end`, which no task reads again."""
         for name, fetcher in list(self._fetchers.items()):
             fetcher.spool.release(end.count(name))
             known = end.shards.get(name)
@@ -183,7 +183,7 @@ class Planner:
         return without(start, finished | lost)
 
     def _list(self) -> None:
-        """Look for shards, at most once an interval; at once when a shard has ended, for its children."""
+        """List the shards, at most once an interval, or at once when a shard has ended, for its children."""
         now_s = self._clock_s()
         due = self._listed_s is None or now_s - self._listed_s >= self._options.describe_interval_s
         if due:
@@ -220,7 +220,7 @@ class Planner:
 
         list(self._threads.map(fill, fetchers))
         if any(was_running and fetcher.ended for was_running, fetcher in zip(running, fetchers)):
-            # Its children may be too young for the last listing.
+            # Its children may be newer than the last listing.
             self._listed_s = None
 
     def _end(
@@ -248,7 +248,7 @@ class Planner:
     def _within_bytes(
         self, base: Offset, fetchers: list[Fetcher], rows: dict[str, int]
     ) -> dict[str, int]:
-        """Return `rows` cut to the bytes of a batch: one record of a shard at least, or a large one would stop it."""
+        """Return `rows` limited to a batch's bytes, but at least one record, so that a large one can pass."""
         per_shard, most = self._options.max_bytes_per_shard, self._options.max_bytes_per_trigger
         if per_shard is None and most is None:
             return rows
@@ -264,11 +264,11 @@ class Planner:
         return found
 
     def behind_ms(self) -> dict[str, int]:
-        """Return, of every shard that is being read, how far the last answer was from its end, in milliseconds."""
+        """Return each current shard's lag in its last answer, in milliseconds."""
         fetchers = list(self._fetchers.items())
         return {name: f.behind_ms for name, f in fetchers if f.behind_ms is not None}
 
 
 def as_offset(value: Any, stream: str) -> Offset:
-    """Return the offset in what Spark hands back."""
+    """Return the offset in the JSON that Spark passes."""
     return Offset.from_json(cast("dict[str, Any]", value), stream)

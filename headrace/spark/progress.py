@@ -1,12 +1,11 @@
-"""Reads a query's progress on a Kinesis stream: lag, rates, and where each shard stands.
+"""Reads a query's progress on a Kinesis stream: lag, rates, and each shard's state.
 
     for batch in query.recentProgress:
         for stream in of_progress(batch): print(stream.behind_ms, stream.rows_per_s)
 
-`log_progress(spark)` logs that of every batch, and `headrace.spark.cloudwatch` sends it on. Spark's Python
-sources cannot set metrics of their own (Spark 4.3 asks only the JVM's for them); what they report as the latest offset
-is in the progress, and the lag stands there. Spark 4.0 and 4.1 do not ask for that either: there the lag stands in the
-batch's end offset.
+`log_progress(spark)` logs every batch's progress, and `headrace.spark.cloudwatch` sends it to CloudWatch. Python
+sources cannot set metrics (Spark 4.3 gets them only from the JVM's sources), so the lag is in the latest offset, which
+the progress includes. Spark 4.0 and 4.1 do not call for the latest offset; there the lag is in the batch's end offset.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ class StreamProgress:
 
     Attributes:
         stream: its name.
-        rows: of the batch, in Spark's count.
-        records_read: by shard, all that the query has read of it since it began.
-        ended: the shards that are read to their end and still listed.
-        behind_ms: the greatest lag of a shard, in milliseconds (GetRecords' MillisBehindLatest); None: not known yet.
+        rows: the batch's rows, counted by Spark.
+        records_read: by shard, how many records the query has read since it began.
+        ended: the listed shards that are read to their end.
+        behind_ms: the greatest lag of a shard, in milliseconds (GetRecords' MillisBehindLatest); None if unknown.
         behind_ms_by_shard: the lag of every shard that is being read.
-        input_per_s, processed_per_s: rows a second that came, and that were worked off.
+        input_per_s, processed_per_s: input rows and processed rows a second.
     """
 
     stream: str
@@ -56,13 +55,13 @@ class StreamProgress:
 
 
 def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
-    """Return what a query's progress (`query.lastProgress`, or a listener's `event.progress.json` parsed) says."""
+    """Return the streams in a query's progress (`query.lastProgress`, or a listener's parsed `event.progress.json`)."""
     found: list[StreamProgress] = []
     for source in cast("list[dict[str, Any]]", progress["sources"]):
         end = _value(source.get("endOffset"))
         if not {"v", "stream", "shards"} <= set(end):
             continue
-        # Spark 4.0 and 4.1 do not ask for a latest offset; there the lag is in the batch's end.
+        # Spark 4.0 and 4.1 have no latest offset; there the lag is in the batch's end.
         told: Any = _value(source.get("latestOffset")).get(BEHIND) or end.get(BEHIND)
         behind = cast("dict[str, int]", told or {})
         shards = cast("dict[str, dict[str, Any]]", end["shards"])
@@ -96,7 +95,7 @@ def _value(offset: Any) -> dict[str, Any]:
 
 
 def _rate(value: Any) -> float:
-    # Of a first batch the rate may be NaN or missing.
+    # The rate of a first batch may be NaN or missing.
     return float(value) if value is not None and value == value else 0.0
 
 
@@ -120,7 +119,7 @@ class ProgressLog(StreamingQueryListener):
 
 
 def log_progress(spark: SparkSession) -> ProgressLog:
-    """Log the progress of all of a session's queries from now on; return the listener, to remove it again."""
+    """Begin to log the progress of all queries of a session; return the listener, with which to remove it."""
     listener = ProgressLog()
     spark.streams.addListener(listener)
     return listener

@@ -1,4 +1,4 @@
-"""Sends a task's records by PutRecords: each partition key's in their order, several requests under way at once."""
+"""Sends a task's records with PutRecords: in order for each partition key, with several concurrent requests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from json.encoder import encode_basestring_ascii
 from typing import Any
 
 MOST_RECORDS = 500  # documented: API_PutRecords
-# Documented, partition keys included: 10 MiB since records may be as large, 5 MiB before. A larger record goes alone.
+# Documented, including partition keys: 10 MiB since records may be that large, 5 MiB before. A larger record is sent
+# alone.
 MOST_BYTES = 5 * 1024 * 1024
 _MOST_UNDER_WAY = 4
 _FIRST_BACKOFF_S = 0.05
@@ -21,7 +22,7 @@ _LONGEST_BACKOFF_S = 2.0
 
 
 class WriteFailed(Exception):
-    """Kinesis has not taken a record within its time to live."""
+    """Kinesis has not accepted a record within its time to live."""
 
 
 class InvalidKey(ValueError):
@@ -30,7 +31,7 @@ class InvalidKey(ValueError):
 
 @dataclass
 class Written:
-    """What a task has written: records and their bytes, and how many were sent again."""
+    """The counts of a task: records, bytes, and records sent again."""
 
     records: int = 0
     bytes: int = 0
@@ -38,16 +39,16 @@ class Written:
 
 
 class Lane(deque[bytes]):
-    """The data of records that must keep their order: of one key, or of one key and one hash key.
+    """A queue of records that must keep their order: those of one key, or of one key and one hash key.
 
-    The first is the one that is sent next, or is under way.
+    The first record is sent next, or is being sent.
 
     Attributes:
-        name: what the lane is found by; None: by nothing, it has one record only.
-        frame: what stands behind a record's data in a request.
-        key_bytes: what the key counts for in a request.
-        refused_s: since when the first record has been refused; None: it has not.
-        backoff_s: how long it rests when it is refused again.
+        name: the lane's key in the sender; None for a lane with a single record, which needs none.
+        frame: the text after a record's data in a request.
+        key_bytes: the key's bytes in a request's size.
+        refused_s: when the first record was first refused; None if it was not.
+        backoff_s: how long the lane waits after the next refusal.
     """
 
     __slots__ = ("backoff_s", "frame", "key_bytes", "name", "refused_s")
@@ -67,27 +68,27 @@ class Lane(deque[bytes]):
         self.frame = (text + "}").encode()
 
     def next_bytes(self) -> int:
-        """Return what the next record counts for in a request."""
+        """Return the next record's bytes in a request's size."""
         return len(self[0]) + self.key_bytes
 
 
 class Sender:
-    """Sends one task's records. Used by one thread; the requests are under way in others.
+    """Sends one task's records. Used by one thread; other threads run the requests.
 
-    Kinesis may refuse any record of a request and store a later one. So, where order matters, a request has a lane
-    once, and a lane is in one request at a time: what follows waits until that record is stored. What is refused rests,
-    longer each time, while the other lanes go on.
+    Kinesis may refuse any record of a request and store a later one. So, if order matters, a request has at most one
+    record of a lane, and a lane is in one request at a time: its next record waits until that one is stored. A refused
+    record waits, longer each time, while the other lanes continue.
 
     Args:
         put_records: sends a request's body, and returns the answer's entries; None when all are stored. Thread-safe.
         stream: the stream's name.
-        ordered: whether a key's records keep their order.
+        ordered: whether a key's records must keep their order.
         ttl_s: how long a refused record is tried again.
-        clock_s: a clock that only goes forward.
+        clock_s: a monotonic clock.
         sleep: waits so many seconds.
 
     Attributes:
-        waiting, waiting_bytes: of the records that are not stored yet.
+        waiting, waiting_bytes: the number and bytes of the records that are not stored yet.
     """
 
     def __init__(
@@ -121,13 +122,13 @@ class Sender:
         self.written = Written()
 
     def close(self) -> None:
-        """Wait for what is under way: when a task ends, nothing of it comes to the stream any more."""
+        """Wait for the running requests, so that no record reaches the stream after the task's end."""
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def add(
         self, data: Sequence[bytes], keys: Sequence[bytes], hash_keys: Sequence[str | None] | None
     ) -> None:
-        """Take records to be sent, in their order. Raises InvalidKey."""
+        """Add records to send, in order. Raises InvalidKey."""
         hash_keys = hash_keys or [None] * len(data)
         lanes, known = self._lanes, self._lanes.get
         for record, key, hash_key in zip(data, keys, hash_keys):
@@ -145,7 +146,7 @@ class Sender:
         self.waiting += len(data)
 
     def send(self, *, keep: int = 0, keep_bytes: int = 0) -> None:
-        """Send until no more than `keep` records and `keep_bytes` wait. Raises WriteFailed, KinesisError."""
+        """Send until at most `keep` records and `keep_bytes` wait. Raises WriteFailed, KinesisError."""
         while self.waiting > keep or self.waiting_bytes > keep_bytes:
             now_s = self._clock_s()
             while self._resting and self._resting[0][0] <= now_s:
@@ -167,18 +168,18 @@ class Sender:
     def _may_start(self, now_s: float) -> bool:
         if not self._ready or now_s < self._paused_until_s:
             return False
-        # A short request only when there is nothing to wait for that would make it longer.
+        # Send a short request only when no wait would make it longer.
         full = len(self._ready) >= MOST_RECORDS or self._ready_bytes >= MOST_BYTES
         return not self._under_way or (full and len(self._under_way) < _MOST_UNDER_WAY)
 
     def _next_s(self, now_s: float) -> float:
-        """Return when there will be something to start; only called when there is not now."""
+        """Return when the next request can start; only called when none can start now."""
         if self._ready or not self._resting:
             return max(now_s, self._paused_until_s)
         return max(self._resting[0][0], self._paused_until_s)
 
     def _take(self) -> list[Lane]:
-        """Return the lanes whose first records make the next request."""
+        """Return the lanes whose first records form the next request."""
         request: list[Lane] = []
         size = 0
         while self._ready and len(request) < MOST_RECORDS:
@@ -197,7 +198,7 @@ class Sender:
         return self._put_records(self._head + b",".join(entries) + b"]}")
 
     def _wait(self, now_s: float) -> None:
-        """Wait for an answer, but no longer than until something can be started."""
+        """Wait for an answer, at most until a request can start."""
         can_start = len(self._under_way) < _MOST_UNDER_WAY and (self._ready or self._resting)
         most_s = self._next_s(now_s) - now_s if can_start else 0.0
         done, _ = wait(self._under_way, most_s or None, return_when=FIRST_COMPLETED)
@@ -227,7 +228,7 @@ class Sender:
         self.written.records += stored
         self.written.retried += refused
         if refused * 2 > len(request):
-            # More than one hot shard: all go slower.
+            # More than one hot shard: all lanes slow down.
             self._paused_until_s = self._clock_s() + self._backoff_s
             self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
         else:

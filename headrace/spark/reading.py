@@ -39,7 +39,7 @@ ARROW_SCHEMA = pa.schema(
 
 
 def with_constants(records: Records, stream: str, shard_id: str) -> Records:
-    """Return the user records in `records`, with the columns that are the same in every row."""
+    """Return the user records in `records`, with the constant columns added."""
     records = expand(records)
     rows = records.num_rows
     arrays = [
@@ -54,7 +54,7 @@ def with_constants(records: Records, stream: str, shard_id: str) -> Records:
 
 
 def read_span(options: Options, init: Init, span: Span, slices: list[Slice]) -> Iterator[Records]:
-    """Yield exactly the records of `span`: from the spool where it is reachable, else from Kinesis again."""
+    """Yield exactly the records of `span`: from the spool if it is reachable, else again from Kinesis."""
     spooled = slices and all(Path(part.path).exists() for part in slices)
     batches = read_slices(slices) if spooled else read_again(options, init, span)
     for batch in batches:
@@ -63,7 +63,7 @@ def read_span(options: Options, init: Init, span: Span, slices: list[Slice]) -> 
 
 def read_again(options: Options, init: Init, span: Span) -> Iterator[Records]:
     """Yield the records after `span.start` (or from `init`) up to `span.end`. Raises DataLoss when some are gone."""
-    # boto3 takes long to import, and a task that reads from the spool does without.
+    # boto3 takes long to import, and a task that reads from the spool does not need it.
     from headrace.spark.client import KinesisClient
 
     client = KinesisClient(options)
@@ -110,7 +110,7 @@ def _report_loss(options: Options, span: Span, found: int) -> None:
 def pages(
     client: KinesisClient, options: Options, shard_id: str, after: str | None, init: Init
 ) -> Iterator[Page]:
-    """Yield a shard's pages, one after the other, until it ends or the caller has enough."""
+    """Yield a shard's pages until it ends or the caller stops."""
     iterator: str | None = client.iterator(shard_id, after, init)
     pace = Pace(options.fetch_interval_ms / 1000, options.read_bytes_per_s)
     while iterator is not None:

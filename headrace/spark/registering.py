@@ -1,4 +1,4 @@
-"""Registers `format("kinesis")` in a session where Spark has not found it by itself."""
+"""Registers `format("kinesis")` in a session in which Spark has not found it by itself."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headrace.spark.versions import HAS_DATA_SOURCES
 
 
 def register(spark: Any) -> None:
-    """Register the source with `spark`, a SparkSession that does not know it yet.
+    """Register the source with the SparkSession `spark`, if it does not know it.
 
-    Spark finds it on the PYTHONPATH that spark-submit was started with, which steps on the local cloud have. A zip that
-    is given by `--py-files`, as on EMR, is on the job's own path only. May be called as often as you like.
+    Spark finds the source on the PYTHONPATH of spark-submit, as in steps on the local cloud. A zip in `--py-files`, as
+    on EMR, is only on the job's own path. Repeated calls have no effect.
     Raises NotImplementedError on Spark 3.5.
     """
     if not HAS_DATA_SOURCES:
@@ -29,10 +29,10 @@ def register(spark: Any) -> None:
 
 
 def _show_the_planner_where_this_is(environment: dict[str, str]) -> None:
-    """Put this package's place on the path of the process in which a stream's reader plans.
+    """Add this package's folder to the path of the process in which a stream's reader plans.
 
-    Seen on Spark 4.0 to 4.3: `--py-files` are on the path of every Python process of Spark's but this one. It runs on
-    the driver's machine, where this package is; elsewhere the path leads nowhere, and harms nothing.
+    Observed on Spark 4.0 to 4.3: `--py-files` are on the path of all Python processes of Spark except this one. It runs
+    on the driver's machine, where this package is; on other machines the path does not exist, which is harmless.
     """
     here = str(Path(__file__).parents[2])
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
@@ -41,6 +41,6 @@ def _show_the_planner_where_this_is(environment: dict[str, str]) -> None:
 
 
 def _knows(spark: Any, name: str) -> bool:
-    # Spark has no public way to ask, and warns when a source is registered twice.
+    # Spark has no public API to check this, and warns when a source is registered twice.
     manager = spark._jsparkSession.sessionState().dataSourceManager()  # noqa: SLF001
     return bool(manager.dataSourceExists(name))

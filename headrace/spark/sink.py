@@ -1,12 +1,12 @@
 """The sink: writes `df.write` and `df.writeStream` to a Kinesis stream, by PutRecords.
 
-**At least once.** What a task has put stays, whether or not the task, the batch or the query fails afterwards, and
-Spark runs a failed task or batch again: a reader may meet a record twice. Give every event an id, and have
-readers pass over an id that they have seen.
+**At least once.** Records that a task has put stay even if the task, the batch or the query fails afterwards, and Spark
+repeats a failed task or batch, so a reader may get a record twice. Give every event an id, and let readers skip ids
+that they have seen.
 
-Columns: `data` (BINARY or STRING) and `partitionKey` (STRING), and, if wanted, `explicitHashKey` (STRING); the source's
-other columns may stand beside them and are passed over, so that a stream is copied as it is read. Within a partition of
-the frame a key's records keep their order; repartition by `partitionKey` where a key lies in several.
+Columns: `data` (BINARY or STRING), `partitionKey` (STRING), and optionally `explicitHashKey` (STRING). The source's
+other columns are allowed and ignored, so that a stream can be copied directly. Within a partition of the frame a key's
+records keep their order; repartition by `partitionKey` if a key is in several partitions.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ log = logging.getLogger(__name__)
 _WANTED = {"data": (BinaryType, StringType), "partitionKey": (StringType,)}
 _POSSIBLE = {"explicitHashKey": (StringType,)}
 _PASSED_OVER = frozenset({"streamName", "sequenceNumber", "approximateArrivalTimestamp", "shardId"})
-# A key that comes in every row leaves one record a request: look further ahead for others before sending short ones.
+# If every row has the same key, a request has one record: look further ahead for other keys before sending it.
 _LOOK_AHEAD = 20 * MOST_RECORDS
 _LOOK_AHEAD_BYTES = 32 * 1024 * 1024
 
 
 class InvalidSchema(ValueError):
-    """The frame has not the columns of a Kinesis record."""
+    """The frame lacks the columns of a Kinesis record."""
 
 
 @dataclass
 class TaskWritten(CommitMessage):
-    """What one task wrote."""
+    """The counts of one task."""
 
     records: int
     bytes: int
@@ -97,8 +97,8 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
     return TaskWritten(written.records, written.bytes, written.retried)
 
 
-# Making a client takes as long as writing tens of thousands of rows, and Spark gives task after task to one process. So
-# the last one is kept, with its connections. By what it was made for, the environment included.
+# Creating a client takes as long as writing tens of thousands of rows, and Spark runs many tasks in one process. So the
+# last client is kept, with its connections. The key is its options and the environment.
 _kept: dict[tuple[SinkOptions, tuple[tuple[str, str], ...]], KinesisClient] = {}
 
 
@@ -107,11 +107,11 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 
 def _client(options: SinkOptions) -> KinesisClient:
-    """Return a client of this task's own; the kept one if it fits."""
+    """Return a client that only this task uses: the kept one if it fits, else a new one."""
     found = _kept.pop((options, _environment()), None)
     if found is not None:
         return found
-    # boto3 takes long to import: in tasks only.
+    # boto3 takes long to import, so import it only in tasks.
     from headrace.spark.client import KinesisClient
 
     return KinesisClient(options)
@@ -141,7 +141,7 @@ def _columns(batch: Records) -> tuple[list[bytes], list[bytes], list[str | None]
 
 
 def _values(column: Any) -> list[bytes]:
-    """Return the values of a binary or string column without nulls; by its buffers, as one by one is slow."""
+    """Return the values of a binary or string column without nulls, from its buffers, because one by one is slow."""
     column = column.cast(pa.large_binary())
     _, offsets, data = column.buffers()
     first = column.offset
@@ -171,11 +171,11 @@ class KinesisBatchWriter(ArrowWriter):
         return write(self._options, iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        """Log what was written."""
+        """Log the written records."""
         log.info("Wrote %s to stream %s.", _sum(messages), self._options.stream)
 
     def abort(self, messages: list[Any]) -> None:
-        """Log what stays although the write failed."""
+        """Log the records that stay although the write failed."""
         log.warning("A write to stream %s failed; %s stay.", self._options.stream, _sum(messages))
 
 
@@ -190,11 +190,11 @@ class KinesisStreamWriter(StreamArrowWriter):
         return write(self._options, iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Log what a batch wrote."""
+        """Log a batch's written records."""
         log.info("Batch %d wrote %s to stream %s.", batchId, _sum(messages), self._options.stream)
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Log what stays although the batch failed: running it again puts it twice."""
+        """Log the records that stay although the batch failed; a repeated batch puts them twice."""
         log.warning(
             "Batch %d to stream %s failed; %s stay.", batchId, self._options.stream, _sum(messages)
         )

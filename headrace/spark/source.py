@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: `format("kinesis")`, streaming and batch."""
+"""The Spark data source `format("kinesis")`, streaming and batch."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ log = logging.getLogger(__name__)
 
 
 def connect(options: Options) -> KinesisClient:
-    """Return a client; boto3, which takes long to import, is loaded only where one is needed."""
+    """Return a client. boto3 takes long to import, so it is imported only here."""
     from headrace.spark.client import KinesisClient
 
     return KinesisClient(options)
 
 
 class SpanPartition(InputPartition):
-    """What one task of a micro-batch reads: spans, one after the other, and where they are spooled."""
+    """The partition of one task of a micro-batch: its spans, in sequence, and where they are spooled."""
 
     def __init__(self, init: Init, spans: list[tuple[Span, list[Slice]]]) -> None:
         super().__init__((init, spans))
@@ -63,7 +63,7 @@ class SpanPartition(InputPartition):
 
 
 class ShardPartition(InputPartition):
-    """What one task of a batch read reads: a shard from the starting position to `until_ms`."""
+    """The partition of one task of a batch read: a shard from the starting position to `until_ms`."""
 
     def __init__(self, shard_id: str, until_ms: int) -> None:
         super().__init__((shard_id, until_ms))
@@ -75,8 +75,8 @@ class KinesisDataSource(DataSource):
     """Reads a Kinesis stream, or writes to one (see `headrace.spark.sink`).
 
     Columns: data, streamName, partitionKey, sequenceNumber, approximateArrivalTimestamp, shardId. See
-    `headrace.spark.options` for the options. A checkpointed query sees every record once, and a batch that is done
-    again has the records it had; within a partition (a shard) records come in their order.
+    `headrace.spark.options` for the options. A query with a checkpoint gets every record once, and a repeated batch has
+    the same records; within a partition (a shard) records are in order.
     """
 
     @classmethod
@@ -85,7 +85,7 @@ class KinesisDataSource(DataSource):
         return "kinesis"
 
     def schema(self) -> str:
-        """Return the columns, which are the same for every stream. Spark asks first: wrong options end here."""
+        """Return the columns, which are the same for every stream. Spark calls this first, so it checks the options."""
         parse_options(self.options)
         return COLUMNS
 
@@ -101,7 +101,7 @@ class KinesisDataSource(DataSource):
         return KinesisBatchReader(parse_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of `df.write`; a stream is appended to."""
+        """Return the writer of `df.write`, which only appends."""
         if overwrite:
             raise InvalidOption('A Kinesis stream can only be appended to: use mode("append").')
         check_schema(schema)
@@ -116,9 +116,9 @@ class KinesisDataSource(DataSource):
 
 
 class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
-    """Plans in one process of the driver's; `read` runs in tasks, on a copy that has never planned.
+    """Plans in one process of the driver; `read` runs in tasks, on a copy that never plans.
 
-    Spark 4.0 and 4.1 tell `latestOffset` neither where the batch begins nor a limit; see `headrace.spark.versions`.
+    Spark 4.0 and 4.1 pass neither the batch's start nor a limit to `latestOffset`; see `headrace.spark.versions`.
     """
 
     def __init__(self, options: Options) -> None:
@@ -135,30 +135,30 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
             self._planner = Planner(
                 connect(self._options), self._options, one_batch=not HAS_READ_LIMITS
             )
-            # How Spark ends this process when the query is over; it calls `stop` only when the driver has died.
+            # Spark ends this process with a signal when the query is over; it calls `stop` only when the driver died.
             self._planner.folder.close_at_sigterm()
         return self._planner
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a query begins. The same at every start: Spark asks again when it repeats batch 0."""
+        """Return the offset where a query begins, the same at every start: Spark asks again to repeat batch 0."""
         return Offset(self._options.stream, self._options.init or Latest()).to_json()
 
     def getDefaultReadLimit(self) -> Any:
-        """Return the limit that the options set on a micro-batch."""
+        """Return the options' limit for a micro-batch."""
         return read_limit(self._options.max_records_per_trigger)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return how far the shards are known to be behind, for the query's progress (`headrace.spark.progress`)."""
+        """Return the shards' known lag, for the query's progress (`headrace.spark.progress`)."""
         if self._planner is None:
             return None
         return {BEHIND: self._planner.behind_ms()}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End at what the stream holds now."""
+        """End at the stream's present end."""
         self._plan().stop_at_now()
 
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:
-        """Return the end of the batch that begins at `start`; on Spark 4.0 and 4.1 at the place that was found out."""
+        """Return the end of the batch that begins at `start`, which on Spark 4.0 and 4.1 is inferred."""
         if not HAS_READ_LIMITS:
             return self._own_latest_offset()
         return self._plan().plan(as_offset(start, self._options.stream), most_rows(limit)).to_json()
@@ -168,10 +168,10 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
         before = as_offset(start, self._options.stream)
         after = self._plan().plan(before, self._options.max_records_per_trigger)
         if after == before:
-            # The same text, or Spark would see something new in it.
+            # The same text, because Spark compares texts to detect new data.
             return start
         self._warn_of_what_is_left()
-        # Spark asks for the lag nowhere else.
+        # Spark does not call for the lag anywhere else.
         end = after.to_json() | {BEHIND: self._plan().behind_ms()}
         self._place.planned(end)
         return end
@@ -207,7 +207,7 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
             yield from read_span(self._options, partition.init, span, slices)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Let go of what Spark has finished with."""
+        """Release the records that Spark has finished."""
         if self._planner is not None:
             self._planner.release(as_offset(end, self._options.stream))
 
@@ -219,7 +219,7 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
 
 
 class KinesisBatchReader(DataSourceReader):
-    """Reads from the starting position to what the stream holds when the query is planned."""
+    """Reads from the starting position to the stream's end at the time of planning."""
 
     def __init__(self, options: Options) -> None:
         self._options = as_batch(options)

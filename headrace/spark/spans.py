@@ -1,8 +1,8 @@
-"""Decides which records of each shard a micro-batch takes: pure functions of shards, offsets and what was fetched.
+"""Decides which records of each shard a micro-batch takes: pure functions of shards, offsets and fetched records.
 
-The rule that keeps a key's records in order across a reshard: a shard is read only when its parents were drained in an
-*earlier* batch, or gave this batch no record. Within a batch shards are read side by side. Only a batch without limits,
-which may be a run's only one, takes parents and children together: one task then reads them one after the other.
+To keep a key's records in order across a reshard, a shard is read only when its parents were drained in an *earlier*
+batch, or have no record in this one. Within a batch shards are read concurrently. Only a batch without limits, which
+may be a run's only one, takes parents and children together: one task then reads them in sequence.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headrace.spark.offsets import Offset, ShardOffset
 
 
 class DataLoss(Exception):
-    """Records that the query has not read are gone from the stream, or a batch cannot be read again."""
+    """Unread records have expired from the stream, or a batch cannot be read again."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Span:
-    """Records of one shard that a batch takes: `count` of them after `start` (None: from `init`)."""
+    """The records of one shard in a batch: `count` of them after `start` (None: from `init`)."""
 
     shard_id: str
     start: str | None
@@ -38,8 +38,8 @@ class Span:
 def eligible(shards: Collection[Shard], start: Offset, drained: Collection[str] = ()) -> list[str]:
     """Return the shards that a batch beginning at `start` may read, by id.
 
-    `drained` are shards that have ended without giving this batch a record. A parent that is not listed has
-    expired, and with it whatever of it could come before its children.
+    `drained` are shards that have ended without a record in this batch. A parent that is not listed has expired, with
+    all its records.
     """
     listed = {shard.shard_id for shard in shards}
     ended = {name for name, shard in start.shards.items() if shard.ended} | set(drained)
@@ -52,19 +52,19 @@ def eligible(shards: Collection[Shard], start: Offset, drained: Collection[str] 
 
 
 def expired(shards: Collection[Shard], start: Offset) -> tuple[set[str], set[str]]:
-    """Return the shards of `start` that are listed no more: those that were read to their end, and those not."""
+    """Return the shards of `start` that are no longer listed: those read to their end, and the others."""
     gone = set(start.shards) - {shard.shard_id for shard in shards}
     finished = {name for name in gone if start.shards[name].ended}
     return finished, gone - finished
 
 
 def shares(available: Mapping[str, int], most: int | None) -> dict[str, int]:
-    """Divide `most` records among shards that have `available` ones: evenly, and none is left that could be used."""
+    """Divide `most` records evenly among shards with `available` records, and use up the whole limit if possible."""
     if most is None or sum(available.values()) <= most:
         return dict(available)
     taken: dict[str, int] = {}
     left = most
-    # The shards that have least come first: what they do not use is divided among the others.
+    # The shards with the fewest records come first; the others share the rest.
     waiting = sorted(available, key=lambda name: (available[name], name))
     for index, name in enumerate(waiting):
         taken[name] = min(available[name], left // (len(waiting) - index))
@@ -92,7 +92,7 @@ def without(offset: Offset, names: Collection[str]) -> Offset:
 
 
 def spans_between(start: Offset, end: Offset) -> list[Span]:
-    """Return what lies between two offsets of one stream, shard by shard; shards without records are left out."""
+    """Return the spans between two offsets of one stream, one for each shard with records."""
     spans: list[Span] = []
     for name in sorted(end.shards):
         after, before = end.shards[name], start.shards.get(name)
@@ -108,12 +108,12 @@ def spans_between(start: Offset, end: Offset) -> list[Span]:
 def families(
     spans: Collection[Span], finished: Collection[str], shards: Collection[Shard]
 ) -> list[list[Span]]:
-    """Group spans that one task must read one after the other: shards and their children, parents first.
+    """Group the spans that one task must read in sequence: shards and their children, parents first.
 
     Args:
-        spans: what a batch takes.
-        finished: the shards that end within the batch, with records or without.
-        shards: as they are listed now; a parent that is listed no more has no record left that could be read.
+        spans: the spans of a batch.
+        finished: the shards that end in the batch, with or without records.
+        shards: the listed shards; a parent that is no longer listed has no records left.
     """
     here = {span.shard_id for span in spans} | set(finished)
     parents = {

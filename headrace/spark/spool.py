@@ -1,8 +1,8 @@
-"""The spool: files on the driver's machine with what the planner has read of a shard and Spark has not yet.
+"""The spool: files on the driver's machine with records that the planner has read and Spark has not yet.
 
-A file is a GetRecords answer as it came (`.json`), or Arrow where the planner had to look into it.
-Records are numbered by the shard's count (see `offsets`), so that a batch is a range of numbers. The spool is
-a cache: a task that cannot reach it reads the records again.
+A file is an unchanged GetRecords answer (`.json`), or Arrow if the planner had to parse it. Records are numbered by the
+shard's count (see `offsets`), so that a batch is a range of numbers. The spool is a cache: a task that cannot reach it
+reads the records again.
 """
 
 from __future__ import annotations
@@ -73,11 +73,11 @@ class ShardSpool:
         return row_of(read_file(str(chunk.path)), number - chunk.first)
 
     def bytes_after(self, number: int) -> int:
-        """Return about how many bytes of data the records from `number` on have: whole files."""
+        """Return the approximate bytes of data of the records from `number` on, counted in whole files."""
         return sum(chunk.data_bytes for chunk in self._chunks if chunk.end > number)
 
     def rows_within(self, number: int, most_bytes: int) -> int:
-        """Return how many records from `number` on have no more than `most_bytes` of data together."""
+        """Return how many records from `number` on have at most `most_bytes` of data together."""
         rows = left = 0
         for chunk in self._chunks:
             if chunk.end <= number:
@@ -92,7 +92,7 @@ class ShardSpool:
         return rows
 
     def slices(self, start: int, end: int) -> list[Slice] | None:
-        """Return where the records numbered from `start` to before `end` lie; None when they are not all here."""
+        """Return the slices with the records from number `start` to before `end`; None if some are missing."""
         if start < self.first or end > self.end:
             return None
         return [
@@ -102,7 +102,7 @@ class ShardSpool:
         ]
 
     def release(self, before: int) -> None:
-        """Remove the files that hold only records numbered below `before`."""
+        """Remove the files with only records numbered below `before`."""
         while self._chunks and self._chunks[0].end <= before:
             chunk = self._chunks.pop(0)
             chunk.path.unlink(missing_ok=True)

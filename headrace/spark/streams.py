@@ -1,11 +1,11 @@
-"""Kinesis in a job that runs on every Spark from 3.5 on: functions in the place of `format("kinesis")`.
+"""Functions to read and write Kinesis in jobs for every Spark from 3.5 on, instead of `format("kinesis")`.
 
     from headrace.spark.streams import kinesis_stream
 
     flights = kinesis_stream(spark, **{"kinesis.streamName": "flights"})
 
-From Spark 4.0 on they are `format("kinesis")`, registered where need be. Spark 3.5 has no sources in Python: there the
-functions themselves are the way (see `callbacks` and `arrow_tasks`), with the same options, columns and promises.
+From Spark 4.0 on they use `format("kinesis")`, and register it if necessary. Spark 3.5 has no Python data sources:
+there they use `callbacks` and `arrow_tasks`, with the same options, columns and guarantees.
 Options are named as in `headrace.spark.option_table`; a value may be a bool or a number.
 """
 
@@ -41,18 +41,18 @@ def kinesis_stream(
 ) -> DataFrame:
     """Return a streaming frame of a stream, with the source's columns.
 
-    A query that uses it sees every record once by its checkpoint, and a shard's records in their order. Several queries
-    may use one frame: each reads by itself.
+    With a checkpoint, a query gets every record once, and a shard's records in order. Several queries may use one
+    frame; each reads separately.
 
     Args:
         spark: a session of Spark 3.5 or later; on 3.5 not one of Spark Connect.
-        available_now: say true where the query has the trigger AvailableNow. Spark 4.0 and 4.1 do not tell the source,
-            and have one batch then: it takes all. On others, 3.5 too, the limits hold, and it has no effect.
-        options: of the source, as in `spark.readStream.format("kinesis").options(...)`.
+        available_now: set it to true for the trigger AvailableNow. Spark 4.0 and 4.1 do not tell the source about the
+            trigger and run one batch, which then takes all records. On other Sparks, also 3.5, it has no effect.
+        options: the source's options, as in `spark.readStream.format("kinesis").options(...)`.
 
     Raises:
         InvalidOption: an option is unknown, missing, or has an invalid value.
-        UnsupportedSession: (Spark 3.5) the session has not what the source needs.
+        UnsupportedSession: (Spark 3.5) the session lacks something that the source needs.
     """
     given = _as_text(options)
     if available_now:
@@ -70,13 +70,13 @@ def kinesis_stream(
 
 
 def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
-    """Return a frame of what a stream holds now, from `kinesis.startingPosition` on (TRIM_HORIZON without one).
+    """Return a frame of a stream's present records, from `kinesis.startingPosition` on (default TRIM_HORIZON).
 
-    Every action reads the stream again; on Spark 3.5 up to the time of this call, on others up to that of the action.
+    Every action reads the stream again: on Spark 3.5 up to the time of this call, on others up to the action's time.
 
     Raises:
         InvalidOption: an option is unknown, missing, or has an invalid value.
-        KinesisError: (Spark 3.5) the stream is not there, or cannot be read.
+        KinesisError: (Spark 3.5) the stream does not exist or cannot be read.
     """
     given = _as_text(options)
     parsed = as_batch(parse_options(given))
@@ -92,16 +92,15 @@ def kinesis_batch(spark: SparkSession, **options: object) -> DataFrame:
 def write_to_kinesis(frame: DataFrame, **options: object) -> None:
     """Append a frame's rows to a stream, and return when all are stored. At least once (see `headrace.spark.sink`).
 
-    Serves as the body of a `foreachBatch` too: `foreachBatch(lambda batch, _: write_to_kinesis(batch, **options))`.
+    Can also be the body of a `foreachBatch`: `foreachBatch(lambda batch, _: write_to_kinesis(batch, **options))`.
 
     Args:
-        frame: with `data` and `partitionKey`, and, if wanted, `explicitHashKey`; the source's other columns are passed
-            over.
-        options: of the sink.
+        frame: has `data`, `partitionKey` and optionally `explicitHashKey`; the source's other columns are ignored.
+        options: the sink's options.
 
     Raises:
         InvalidOption: an option is unknown, missing, or has an invalid value.
-        InvalidSchema: the frame has not the columns of a record.
+        InvalidSchema: the frame lacks the columns of a record.
     """
     given = _as_text(options)
     sink = _parse_sink(frame, given)
@@ -137,7 +136,7 @@ def stream_to_kinesis(frame: DataFrame, **options: object) -> DataStreamWriter:
 
 
 def _check(spark: SparkSession) -> None:
-    """Raise UnsupportedSession where Spark is too old, or the session's JVM is out of reach."""
+    """Raise UnsupportedSession when Spark is too old or the session's JVM is not accessible."""
     import pyspark
     from pyspark.sql import SparkSession
 
@@ -178,7 +177,7 @@ def _parse_sink(frame: DataFrame, given: Mapping[str, str]) -> SinkOptions:
 
 
 def append(frame: DataFrame, options: SinkOptions) -> None:
-    """Put a frame's rows by tasks that take Arrow, of its columns those of a record."""
+    """Put a frame's rows in Arrow tasks, with only the columns of a record."""
     from headrace.spark.arrow_tasks import write_in_tasks
 
     columns = [name for name in _WRITTEN_COLUMNS if name in frame.columns]
@@ -193,7 +192,7 @@ def append(frame: DataFrame, options: SinkOptions) -> None:
 
 
 def _as_text(options: Mapping[str, object]) -> dict[str, str]:
-    """Return options as Spark hands them on; one whose value is None is left out."""
+    """Return options as Spark passes them on; leave out those with the value None."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in options.items()

@@ -1,4 +1,4 @@
-"""The one place that imports pyarrow and botocore for the type checker: they have no types of their own."""
+"""The only module that imports pyarrow and botocore for the type checker, because they have no types."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ Records = Any
 
 
 def untyped(value: object) -> Any:
-    """Return `value` as something the type checker does not follow."""
+    """Return `value` with a type that the type checker does not check."""
     return value

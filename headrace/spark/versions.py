@@ -1,4 +1,4 @@
-"""What the running Spark's Python data sources can do: the one place where `headrace.spark` differs by version.
+"""The features of the running Spark's Python data sources: the only module of `headrace.spark` that differs by version.
 
 | Spark | a stream's reader | a stream's writer |
 | --- | --- | --- |
@@ -7,7 +7,7 @@
 | 4.1 | the same | is given Arrow |
 | 4.2, 4.3 | is told where a batch begins, its limit, and of AvailableNow, and tells its lag | the same |
 
-What is there is found by looking for it, not by a version's number: vendors bring things back.
+Features are detected directly, not by the version number, because vendors backport them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class AskedTooEarly(Exception):
-    """Spark asked for a batch's end before it said where the query stands."""
+    """Spark asked for a batch's end before the query's offset was known."""
 
 
 class StandIn:
-    """What a class of a newer Spark is here: nothing."""
+    """An empty replacement for a class of a newer Spark."""
 
 
 def spark_version() -> tuple[int, int]:
@@ -52,10 +52,11 @@ _streaming: Any = _module("pyspark.sql.streaming.datasource")
 
 HAS_DATA_SOURCES = _sources is not None
 HAS_ARROW_STREAM_WRITER = hasattr(_sources, "DataSourceStreamArrowWriter")
-# latestOffset(start, limit), getDefaultReadLimit, reportLatestOffset and prepareForTriggerAvailableNow: all in one.
+# Whether there are latestOffset(start, limit), getDefaultReadLimit, reportLatestOffset and
+# prepareForTriggerAvailableNow, which came together.
 HAS_READ_LIMITS = hasattr(_streaming, "SupportsTriggerAvailableNow")
 
-# What a reader that can end at what is there now inherits from, beside Spark's own DataSourceStreamReader.
+# The base class for AvailableNow of a reader, besides Spark's DataSourceStreamReader.
 AvailableNow: Any = _streaming.SupportsTriggerAvailableNow if HAS_READ_LIMITS else StandIn
 CommitMessage: Any = _sources.WriterCommitMessage if HAS_DATA_SOURCES else StandIn
 ArrowWriter: Any = _sources.DataSourceArrowWriter if HAS_DATA_SOURCES else StandIn
@@ -79,24 +80,25 @@ StreamArrowWriter: Any = _stream_arrow_writer()
 
 
 def read_limit(most: int | None) -> Any:
-    """Return Spark's value for a micro-batch of `most` rows; None: as many as there are. Only with HAS_READ_LIMITS."""
+    """Return Spark's read limit for `most` rows, None for all rows. Only with HAS_READ_LIMITS."""
     return _streaming.ReadAllAvailable() if most is None else _streaming.ReadMaxRows(most)
 
 
 def most_rows(limit: Any) -> int | None:
-    """Return the rows that a limit of Spark's allows; None: any number."""
+    """Return the rows that Spark's read limit allows; None for no limit."""
     return int(limit.max_rows) if isinstance(limit, _streaming.ReadMaxRows) else None
 
 
 class Place:
-    """Where the next micro-batch begins, found out from Spark's other calls. For Sparks without HAS_READ_LIMITS.
+    """The start of the next micro-batch, inferred from Spark's other calls, for Sparks without HAS_READ_LIMITS.
 
     Started again with a checkpoint, Spark first asks for the partitions between the last planned offset and itself.
-    A query's first start begins with the call for a batch's end. The one way to have both calls the other way round is
-    `spark.sql.streaming.triggerAvailableNowWrapper.enabled`, and that is refused: the plan would have begun anew.
+    A query's first start begins with the call for a batch's end. Only
+    `spark.sql.streaming.triggerAvailableNowWrapper.enabled` reverses the order of the two calls; it is refused, because
+    the plan would begin from the start.
 
-    What is too far ahead does no harm: Spark's batches begin where the last one ended, whatever was planned since.
-    So it only ever moves forward. Used by one thread.
+    A place too far ahead is harmless, because Spark's batches begin where the last one ended, whatever was planned
+    since. So the place only moves forward. Used by one thread.
     """
 
     def __init__(self, stream: str, initial: dict[str, Any]) -> None:
@@ -114,14 +116,14 @@ class Place:
         return self._found
 
     def planned(self, end: dict[str, Any]) -> None:
-        """Take note that a batch was planned from `next_start` up to `end`."""
+        """Note that a batch was planned from `next_start` up to `end`."""
         self._planned = True
         self._found = end
 
     def told(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
-        """Take note that Spark asked for what lies between two offsets.
+        """Note that Spark asked for the partitions between two offsets.
 
-        Return whether that is a batch of an earlier run, which was interrupted and is done again.
+        Return whether that is an interrupted batch of an earlier run, which is repeated.
         Raises AskedTooEarly.
         """
         restarted = start == end and not self._told and end != self._initial

@@ -1,7 +1,7 @@
-"""Asks whether a job's role may access S3: for the files that EMR reads and writes for it, and for the job's own.
+"""Checks whether a job's role may access S3: for the files that EMR transfers, and for the job's own accesses.
 
-A job sees `s3://` as plain files, so that no request says what it does. `S3OfRole` (`java/S3OfRole.java`), the
-FileSystem of a job that has a role, tells headrace of each access before it happens, with the credentials of the role.
+A job accesses `s3://` as plain files, without requests. `S3OfRole` (`java/S3OfRole.java`), the FileSystem of a job
+with a role, reports each access to headrace before it happens, with the role's credentials.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Protocol
 from headrace.core.ports import ObjectInfo, ObjectStore
 from headrace.spark_submit.errors import JobRefused
 
-# The class, and the folder that is put on the class path of a job for it.
+# The class, and its folder on the job's class path.
 FILE_SYSTEM = "S3OfRole"
 CLASSES = Path(__file__).parent / "java"
-# Tells the class whether it must wait for an answer: `report` or `enforce`.
+# The setting that tells the class whether to wait for an answer: `report` or `enforce`.
 MODE_VARIABLE = "HEADRACE_IAM"
 
 
 class JobAccess(Protocol):
-    """Says what the roles of jobs may do. Thread-safe."""
+    """Decides what the roles of jobs may do. Thread-safe."""
 
     @property
     def mode(self) -> str:
@@ -29,16 +29,16 @@ class JobAccess(Protocol):
         ...
 
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
-        """Return AWS's sentence when a role, given as to `JobCredentials`, may not do something; empty to go on."""
+        """Return AWS's sentence if a role, in `JobCredentials`' form, may not do an action; empty if it may."""
         ...
 
     def role_arn(self, account: str, role: str) -> str:
-        """Return the ARN of a role that is given so; empty for none."""
+        """Return the ARN of a role in `JobCredentials`' form; empty for none."""
         ...
 
 
 class AnyAccess:
-    """Lets every job do everything, for services that are built without a cloud around them."""
+    """Allows everything, for services that are built without a cloud."""
 
     mode = "off"
 
@@ -52,7 +52,7 @@ class AnyAccess:
 
 
 class AccessDenied(JobRefused):
-    """The job's role may not do something in S3. The message is that of the exception on EMR's nodes."""
+    """The job's role may not do an action in S3. The message is that of the exception on EMR's nodes."""
 
     def __init__(self, what: str, uri: str, sentence: str) -> None:
         # S3A's form, which EMR uses from 7.10 on (assumed: written from Hadoop's S3A documentation).
@@ -64,7 +64,7 @@ class AccessDenied(JobRefused):
 
 
 class RoleObjects:
-    """An `ObjectStore` as a role has it. `file`, `get`, `put`, `list` and `delete` raise AccessDenied."""
+    """An `ObjectStore` with a role's permissions. `file`, `get`, `put`, `list` and `delete` raise AccessDenied."""
 
     def __init__(
         self, objects: ObjectStore, access: JobAccess, account: str, role: str, session: str
@@ -123,5 +123,5 @@ class RoleObjects:
         return self._objects.file(bucket, key)
 
     def buckets(self) -> Mapping[str, Path]:
-        """See `ObjectStore.buckets`: where files are, of which the job's own accesses are judged one by one."""
+        """See `ObjectStore.buckets`. The job's own accesses to files in the buckets' folders are checked one by one."""
         return self._objects.buckets()

@@ -1,4 +1,4 @@
-"""Parses the arguments of `spark-submit`: options, application, properties, the mode that was asked for. No I/O."""
+"""Parses the arguments of `spark-submit`: options, application, properties, deploy mode. No I/O."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from headrace.spark_submit.errors import JobRefused
 
-# spark-submit's switches that take no value; every other --option takes one.
+# The options of spark-submit without a value; all others have one.
 _SWITCHES = frozenset({"--verbose", "-v", "--supervise", "--load-spark-defaults"})
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A parsed command line: options in order (a switch has the value None), the application, its arguments."""
+    """A parsed command line: options in order (None if one takes no value), the application, its arguments."""
 
     options: list[tuple[str, str | None]]
     application: str
@@ -21,7 +21,7 @@ class Submission:
 
 
 def parse_submission(arguments: Sequence[str]) -> Submission:
-    """Parse what follows `spark-submit`. Raises JobRefused."""
+    """Parse the arguments of `spark-submit`. Raises JobRefused."""
     options: list[tuple[str, str | None]] = []
     index = 0
     while index < len(arguments) and arguments[index].startswith("-"):
@@ -42,12 +42,12 @@ def parse_submission(arguments: Sequence[str]) -> Submission:
 
 
 def option_values(submission: Submission, *names: str) -> list[str]:
-    """Return the values of an option by its names, in order."""
+    """Return the values of an option, given by all its names, in order."""
     return [value for name, value in submission.options if name in names and value is not None]
 
 
 def properties_of(submission: Submission, defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return the job's Spark properties: `defaults`, and over them each `--conf`."""
+    """Return the job's Spark properties: `defaults`, overridden by each `--conf`."""
     properties = dict(defaults)
     for setting in option_values(submission, "--conf", "-c"):
         key, _, value = setting.partition("=")
@@ -56,9 +56,9 @@ def properties_of(submission: Submission, defaults: Mapping[str, str]) -> dict[s
 
 
 def deploy_mode(submission: Submission, defaults: Mapping[str, str]) -> str:
-    """Return where the driver is to run, `client` or `cluster`. Raises JobRefused in Spark's words.
+    """Return the deploy mode, `client` or `cluster`. Raises JobRefused with Spark's sentence.
 
-    The option wins over `--conf spark.submit.deployMode`, and this over `defaults` (SparkSubmitArguments).
+    The option overrides `--conf spark.submit.deployMode`, which overrides `defaults` (SparkSubmitArguments).
     """
     properties = properties_of(submission, defaults)
     given = option_values(submission, "--deploy-mode")

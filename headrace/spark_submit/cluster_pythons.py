@@ -1,9 +1,9 @@
-"""The Pythons of a cluster's machines, into which its bootstrap actions install, for the steps of that cluster alone.
+"""The Pythons into which a cluster's bootstrap actions install packages, for the steps of that cluster only.
 
-`python3 -m pip install` and `sudo pip3 install` are how a bootstrap action on EMR brings a package to PySpark. Here a
-cluster's folder has a `bin` with the Pythons of the image that this machine has, under the names they have on EMR. Each
-becomes, when it is first called, an environment that sees the packages of the image. `sudo` there only runs its
-command: nothing of it reaches the machine, and no job runs as root.
+On EMR, a bootstrap action installs packages for PySpark with `python3 -m pip install` or `sudo pip3 install`. Here a
+cluster's folder has a `bin` with those Pythons of EMR's image that this machine has, under their names on EMR. At its
+first call each creates a virtual environment that includes the image's packages. The `sudo` there only runs its
+command as the same user: it changes nothing on the machine, and no job runs as root.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ while [ $# -gt 0 ]; do
 done
 [ $# -eq 0 ] || exec "$@"
 """
-# Made beside its place and moved there, so that a crash leaves none half made; of two at once, one is thrown away.
+# Created under another name and then renamed, so that a crash leaves no partial one; of two at once, one is deleted.
 _PYTHON = """\
 #!/bin/sh
 made={made}
@@ -48,7 +48,7 @@ exec "$made/bin/python"{module} "$@"
 
 
 def make_cluster_pythons(release: Release, cluster: Path) -> Path:
-    """Make the programs by which a cluster's bootstrap actions call its Pythons; return their folder."""
+    """Create the programs with which a cluster's bootstrap actions call its Pythons; return their folder."""
     folder = cluster / _FOLDER
     if not folder.is_dir():
         part = folder.with_name(f".{_FOLDER}.part")
@@ -62,20 +62,20 @@ def make_cluster_pythons(release: Release, cluster: Path) -> Path:
 
 
 def programs_in(cluster: Path) -> Path | None:
-    """Return the folder of the programs that a cluster's bootstrap actions were given; None if they were given none."""
+    """Return the folder of those programs; None if the cluster has none."""
     programs = cluster / _FOLDER / "bin"
     return programs if programs.is_dir() else None
 
 
 def with_cluster_python(spark: JobSpark, cluster: Path) -> JobSpark:
-    """Return `spark` with the cluster's own Python, if its bootstrap actions were given one."""
+    """Return `spark` with the cluster's own Python, if it has one."""
     if spark.environment is None:
         return spark
     version = dotted(spark.environment.python)
     python = cluster / _FOLDER / version / "bin" / "python"
     if not python.exists():
         return spark
-    note = f"what the cluster's bootstrap actions installed for Python {version} is there too"
+    note = f"the job also has the packages that the cluster's bootstrap actions installed for Python {version}"
     return replace(spark, python=python, notes=(*spark.notes, note))
 
 

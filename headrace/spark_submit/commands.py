@@ -1,8 +1,7 @@
-"""Turns a parsed submission into a command line, an environment and a filled folder on this machine.
+"""Turns a parsed submission into a command line, an environment and a folder of files on this machine.
 
-`--master` and `--deploy-mode` are replaced by `local[*]` in client mode, whatever the job's properties say of them;
-URIs of the application, `--py-files`, `--files`, `--jars` and `--archives` are replaced by local copies; the rest is
-passed on.
+`--master` and `--deploy-mode` become `local[*]` in client mode, whatever the job's properties are; the URIs of the
+application, `--py-files`, `--files`, `--jars` and `--archives` become local copies; other options stay unchanged.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ def spark_command(
     logging: Mapping[str, str],
     exported: Mapping[str, str] | None = None,
 ) -> tuple[list[str], dict[str, str], JobSpark]:
-    """Return `spark-submit` as it runs here, what it needs of the environment, and `spark` with what the job adds.
+    """Return this machine's `spark-submit` command, its environment variables, and `spark` with the job's additions.
 
     Args:
-        context: what this cloud gives to every job.
-        submission: what follows `spark-submit`.
-        folder: the job's own.
-        spark: what the job is run with.
-        defaults: the classification `spark-defaults`; it wins over headrace's settings.
-        logging: the classification `spark-log4j2`, or `spark-log4j` of a Spark before 3.3.
-        exported: what `spark-env` exports; None: nothing.
+        context: how jobs reach this cloud.
+        submission: the arguments of `spark-submit`.
+        folder: the job's folder.
+        spark: the Spark that runs the job.
+        defaults: the classification `spark-defaults`; it overrides headrace's settings.
+        logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
+        exported: the variables that `spark-env` exports, or None.
 
     Raises:
         JobRefused: a file cannot be fetched, or the image has no such Python.
@@ -80,11 +79,11 @@ def spark_command(
 
 
 def spark_arguments(submission: Submission, spark: SparkTraits) -> list[str]:
-    """Return the arguments of `spark-submit` on this machine, of a Spark, for a submission of local files."""
-    # Given as options, for a property `spark.submit.deployMode` would win over their absence.
+    """Return the arguments of `spark-submit` for this machine and a Spark, for a submission with local files."""
+    # Given as options, because a property `spark.submit.deployMode` would override a missing option.
     arguments = ["--master", "local[*]", "--deploy-mode", "client"]
     if option_values(submission, "--properties-file") and spark.loads_defaults:
-        # Otherwise Spark would not read the file with headrace's settings, which lead `s3://` to this cloud.
+        # Otherwise Spark would not read the file with headrace's settings, which map `s3://` to this cloud.
         arguments.append("--load-spark-defaults")
     for name, value in submission.options:
         if name not in _REPLACED:
@@ -99,21 +98,21 @@ def _spark_environment(
         "SPARK_HOME": str(spark.home),
         "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-        # spark-submit is a short JVM that starts the job's: compiling it well would not pay.
+        # spark-submit is a short-lived JVM that starts the job's JVM, so optimizing it is not worth the time.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(spark.python),
         "PYSPARK_DRIVER_PYTHON": str(spark.python),
         "PYTHONUNBUFFERED": "1",
-        # pyspark warns of pandas 3 at every start, whether or not the job uses it.
+        # PySpark warns about pandas 3 at every start, even if the job does not use it.
         "PYTHONWARNINGS": "ignore:PySpark does not yet fully support pandas:FutureWarning",
     }
     if spark.environment is None:
-        # The installed Spark runs with headrace's own packages, and the Kinesis source announces itself.
+        # The installed Spark runs with headrace's own packages, among them the Kinesis source, which registers itself.
         folders = (AUTOLOAD, connector.stand_in(spark.traits.minor), PACKAGE_ROOT)
         environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     else:
-        # Interpreters that are not the image's: a bootstrap action may have made them.
+        # Interpreters that are not in the image: a bootstrap action may have created them.
         named = python_settings({}, exported).items()
         environment.update((n, value) for n, value in named if not spark.interpreter_for(value))
         if spark.connector:

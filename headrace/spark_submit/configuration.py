@@ -1,4 +1,4 @@
-"""Writes the configuration folder of a Spark job: `spark-defaults.conf`, its logging, and what makes its UI."""
+"""Writes the configuration folder of a Spark job: `spark-defaults.conf`, logging, and the settings of its UI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.spark_submit.spark_versions import SparkTraits
 from headrace.spark_submit.sparks import JobSpark, is_python_setting
 from headrace.spark_submit.ui import EVENTS, UI_LOG
 
-# The JVM compiles with its optimizing compiler ten times later than by default: most steps are over before that pays.
+# The JVM uses its optimizing compiler ten times later than by default, because most steps end before it pays off.
 # Measured on `departures` over 27,004 records: 22 s of CPU instead of 31.
 _JAVA_OPTIONS = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
@@ -41,7 +41,7 @@ log4j.appender.console.layout.ConversionPattern=%d{{yy/MM/dd HH:mm:ss}} %p %c{{1
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 log4j.logger.{resolver}=ERROR
 """
-# Spark's smallest: of a job that runs for days, the middle can be let go file by file (see `event_bounds`).
+# Spark's minimum. The files in the middle of a long job's log can then be emptied one by one (see `event_bounds`).
 ROLL_AT_MIB = 10
 
 _UI_LOGGING = """\
@@ -76,18 +76,18 @@ def write_configuration(
     defaults: Mapping[str, str],
     logging: Mapping[str, str],
 ) -> Submission:
-    """Write the folder `conf` of a job, and return its submission with the Pythons and the files of this machine.
+    """Write a job's folder `conf`, and return its submission with this machine's Pythons and files.
 
     Args:
-        submission: what follows `spark-submit`.
-        folder: the job's own.
-        spark: what the job is run with.
-        properties: headrace's settings, of `spark_properties`.
-        defaults: the classification `spark-defaults`; it wins over headrace's settings.
-        logging: the classification `spark-log4j2`, or `spark-log4j` of a Spark before 3.3.
+        submission: the arguments of `spark-submit`.
+        folder: the job's folder.
+        spark: the Spark that runs the job.
+        properties: headrace's settings, from `spark_properties`.
+        defaults: the classification `spark-defaults`; it overrides headrace's settings.
+        logging: the classification `spark-log4j2`, or `spark-log4j` for a Spark before 3.3.
 
     Raises:
-        JobRefused: the job's own file of properties cannot be read, or the image has no such Python.
+        JobRefused: the job's properties file cannot be read, or the image has no such Python.
     """
     conf = folder / "conf"
     conf.mkdir(exist_ok=True)
@@ -101,14 +101,14 @@ def write_configuration(
     name, text = logging_file(spark.traits)
     if spark.traits.has_log4j2:
         text += ui_logging(folder)
-    # Later lines win, so the job's own settings are added to ours.
+    # Later lines override earlier ones, so the job's settings are appended to headrace's.
     given = properties_file(logging, separator=" = ")
     (conf / name).write_text(text + given, encoding="ascii")
     return submission
 
 
 def logging_file(spark: SparkTraits) -> tuple[str, str]:
-    """Return the name and the text of the file that has a Spark log to stderr what matters."""
+    """Return the name and the text of the logging configuration, which logs warnings to stderr."""
     resolver = spark.write_resolver
     if spark.has_log4j2:
         return "log4j2.properties", _LOG4J2.format(resolver=resolver)
@@ -118,10 +118,10 @@ def logging_file(spark: SparkTraits) -> tuple[str, str]:
 def spark_properties(
     *, buckets: Mapping[str, Path], cores: int, spark: SparkTraits, file_system: str = ""
 ) -> dict[str, str]:
-    """Return the settings that lead a Spark's `s3://` to this cloud's plain files and suit a small machine.
+    """Return the settings that map `s3://` to this cloud's files, and settings for a small machine.
 
-    A bucket made after the step has begun is not among `buckets`: the step cannot see it. `file_system` is the class
-    that answers for `s3://`, one of Hadoop's ViewFs; empty for Hadoop's own.
+    A step cannot see a bucket that is created after it has begun, because that is not in `buckets`. `file_system` is
+    the class for `s3://`, a subclass of Hadoop's ViewFileSystem; empty for Hadoop's own class.
     """
     overload = file_system or "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme"
     properties = {
@@ -133,7 +133,7 @@ def spark_properties(
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
-        # Two hundred, Spark's own, is for clusters; a job's or a cluster's setting wins.
+        # Spark's default of 200 is for clusters; a job's or a cluster's setting overrides this one.
         "spark.sql.shuffle.partitions": str(max(2, cores)),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
@@ -144,7 +144,7 @@ def spark_properties(
 
 
 def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> str:
-    """Return a Java properties file, in ASCII: some readers take its bytes for ISO 8859-1, others for UTF-8."""
+    """Return a Java properties file in ASCII, because some readers decode it as ISO 8859-1 and others as UTF-8."""
     return "".join(
         f"{in_ascii(key)}{separator}{in_ascii(_escaped(value))}\n"
         for key, value in properties.items()
@@ -152,7 +152,7 @@ def properties_file(properties: Mapping[str, str], *, separator: str = " ") -> s
 
 
 def in_ascii(text: str) -> str:
-    """Return a text for a properties file: what is not ASCII becomes Java's escapes of four hexadecimal digits."""
+    """Return a text for a properties file, with Java's escapes for non-ASCII characters."""
     units = text.encode("utf-16-be", "surrogatepass")
     pairs = (int.from_bytes(units[i : i + 2], "big") for i in range(0, len(units), 2))
     return "".join(chr(unit) if unit < 0x80 else f"\\u{unit:04x}" for unit in pairs)
@@ -166,7 +166,7 @@ def ui_properties(folder: Path) -> dict[str, str]:
     """Return the Spark settings that give the job in `folder` a UI and an event log."""
     return {
         "spark.ui.enabled": "true",
-        # Any free port: jobs run side by side, and so may the user's own.
+        # Any free port: jobs run concurrently, maybe with the user's own.
         "spark.ui.port": "0",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": "file://" + quote(str((folder / EVENTS).absolute())),
@@ -178,12 +178,12 @@ def ui_properties(folder: Path) -> dict[str, str]:
 
 
 def ui_logging(folder: Path) -> str:
-    """Return the log4j2 properties by which the driver of the job in `folder` says where its UI is."""
+    """Return the log4j2 properties with which the driver of the job in `folder` logs its UI's port."""
     return _UI_LOGGING.format(path=in_ascii(str((folder / UI_LOG).absolute())))
 
 
 def _python(spark: JobSpark, name: str, value: str) -> str:
-    """Return a property's value for this machine: an interpreter of EMR's image is one of ours."""
+    """Return a property's value for this machine, with EMR's interpreters replaced by local ones."""
     if not is_python_setting(name):
         return value
     return spark.interpreter_for(value) or value
@@ -202,7 +202,7 @@ def _with_pythons_of(spark: JobSpark, submission: Submission) -> Submission:
 def _with_properties_file(
     submission: Submission, properties: Mapping[str, str], conf: Path
 ) -> Submission:
-    """Put headrace's settings into the file of `--properties-file`, beside which this Spark reads no other."""
+    """Add headrace's settings to the file of `--properties-file`, because this Spark then reads no other file."""
     given = option_values(submission, "--properties-file")
     if not given:
         return submission

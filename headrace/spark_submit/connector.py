@@ -1,9 +1,9 @@
-"""Gives jobs headrace's replacement for `aws-kinesis`, the connector of EMR's image: who gets it, and its files.
+"""Provides headrace's replacement for `aws-kinesis`, the Spark connector in EMR's image, to jobs that name it.
 
-It is `headrace.spark` under the connector's name, on the path of jobs that name the connector (its jar, or
-`aws-kinesis` in their arguments or their file), from Spark 3.5 on. It is Python, and Spark wants PyArrow for a source
-in Python before the source can be asked: so PyArrow and boto3 are on that job's path too, where EMR's image may lack
-them. The job's log says so. On Spark 3.5 jobs in Python alone are answered, when they read or write a stream.
+The replacement is `headrace.spark` under the connector's name. From Spark 3.5 on, it is on the path of jobs that name
+the connector (by its jar, or by `aws-kinesis` in their arguments or their file). Spark needs PyArrow to load a data
+source written in Python, so PyArrow and boto3 are on that job's path too, although EMR's image may lack them; the job's
+log says so. On Spark 3.5 it works only in Python jobs, when they read or write a stream.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FOLDER_ON_EMR = "/usr/share/aws/kinesis/"
 _NAME = "aws-kinesis"
 _LONGEST_SOURCE_BYTES = 4 * 1024 * 1024
 _PACKAGES = ("pyarrow", "boto3")
-# What boto3 needs, and what compiled packages have beside them.
+# The dependencies of boto3, and the folders beside compiled packages.
 _FILES = (
     *_PACKAGES, "pyarrow.libs", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3",
 )  # fmt: skip
 _SPARK = Path(headrace.__file__).parent / "spark"
-# Spark 3.5 has no sources in Python: there PySpark itself is changed in the job's process.
+# Spark 3.5 has no Python data sources, so headrace patches PySpark in the job's process.
 OLDEST_SPARK, _FIRST_WITH_SOURCES = (3, 5), (4, 0)
 
 NOTE = (
@@ -46,12 +46,12 @@ NOTE_TOO_OLD = "the job names EMR's connector aws-kinesis, and nothing answers f
 
 
 def stand_in(spark: Minor) -> Path:
-    """Return the folder for the job's PYTHONPATH that has `aws-kinesis` answered on a Spark."""
+    """Return the folder for the job's PYTHONPATH that provides `aws-kinesis` for a Spark."""
     return _SPARK / ("connector" if spark >= _FIRST_WITH_SOURCES else "connector35")
 
 
 def names_connector(submission: Submission, properties: Mapping[str, str]) -> bool:
-    """Whether a job names the connector: its jar, or `aws-kinesis` in its arguments or in a text of its file."""
+    """Return whether a job names the connector: its jar, or `aws-kinesis` in an argument or a string of its file."""
     if any(_is_its_jar(jar) for jar in _jars(submission, properties)):
         return True
     if any(_NAME in argument for argument in submission.arguments):
@@ -63,13 +63,13 @@ def names_connector(submission: Submission, properties: Mapping[str, str]) -> bo
 
 
 def _says_so(source: bytes) -> bool:
-    """Whether a text in a job's file has the connector's name; what is only written about it does not count."""
+    """Return whether a string in a job's file has the connector's name; comments and docstrings do not count."""
     if _NAME.encode() not in source:
         return False
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Another Python's, or no program: the job says what is wrong with it.
+        # Another Python's syntax, or no Python: the job itself reports the error.
         return True
     documents = {
         id(node.body[0].value)
@@ -107,19 +107,19 @@ def _others(jars: str) -> str:
 
 
 def packages_folder(python: Minor) -> Path:
-    """Return where what the stand-in needs is, made or not."""
+    """Return the folder of the replacement's packages, whether it exists or not."""
     return cache_folder() / f"connector-py{dotted(python)}"
 
 
 def is_made(python: Minor) -> bool:
-    """Whether what the stand-in needs is whole, and of this headrace."""
+    """Return whether the replacement's packages are complete and of this headrace's version."""
     folder = packages_folder(python)
     spark = folder / "headrace" / "spark"
     return spark.is_symlink() and spark.resolve() == _SPARK and (folder / _PACKAGES[0]).exists()
 
 
 def make_packages(python: Minor) -> None:
-    """Make what the stand-in needs: links to headrace's own packages, else pip's for this Python. Raises JobRefused."""
+    """Create the replacement's packages: links to headrace's own, else pip's for this Python. Raises JobRefused."""
     folder = packages_folder(python)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, log.info):
@@ -154,7 +154,7 @@ def _install(folder: Path, python: Minor) -> None:
 
 
 def _own_packages(python: Minor) -> Iterator[Path]:
-    """Return headrace's own packages, if they are for this Python."""
+    """Return the paths of headrace's own packages, if they are for this Python."""
     if python != sys.version_info[:2]:
         return
     spec = importlib.util.find_spec(_PACKAGES[0])

@@ -1,7 +1,7 @@
-"""Lays out a driver's folder as a container of YARN or EMR Serverless: files by name, archives unpacked, environment.
+"""Prepares a driver's working directory as in YARN or EMR Serverless: files, unpacked archives, environment.
 
-Files are links and archives folders in the folder that the driver starts in, named after `#` or else after the file
-(Spark, "Running Spark on YARN"). Spark itself unpacks an archive that has no name after `#`.
+In the working directory, files are links and archives are folders, with the name after `#` or else the file's name
+(Spark, "Running Spark on YARN"). Spark itself unpacks an archive without a name after `#`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headrace.spark_submit.errors import JobRefused
 
 _ENVIRONMENT = "spark.yarn.appMasterEnv."
 _MODULES = "__pyfiles__"
-# A path of EMR's machines means nothing here: only a Python that the job brings along is taken.
+# Paths of EMR's machines do not exist here, so only a Python that the job brings in an archive is used.
 _PYTHONS = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -26,7 +26,7 @@ def fill_container(
     work: Path,
     environment: Mapping[str, str],
 ) -> dict[str, str]:
-    """Lay out `work`, which holds the files fetched from S3; return what the environment gets. Raises JobRefused."""
+    """Prepare `work`, which has the files from S3; return the additional environment variables. Raises JobRefused."""
     for item in _items(submission, "--files"):
         source, name = _source(item, work)
         if name != source.name or source.parent != work:
@@ -57,9 +57,9 @@ def fill_container(
 
 
 def without_unpacked(submission: Submission, arguments: Sequence[str]) -> list[str]:
-    """Return spark-submit's `arguments` without the archives that `fill_container` has unpacked.
+    """Return spark-submit's `arguments` without the archives that `fill_container` unpacked.
 
-    On this machine Spark would unpack them a second time, where no job looks for them.
+    Spark would unpack them a second time, to a place where no job looks.
     """
     found: list[str] = []
     left = len(option_values(submission, "--archives"))
@@ -69,17 +69,16 @@ def without_unpacked(submission: Submission, arguments: Sequence[str]) -> list[s
             found.append(word)
             continue
         left -= 1
-        # An archive without a name after `#` is Spark's own to unpack.
+        # Spark itself unpacks an archive without a name after `#`.
         kept = ",".join(item for item in next(words).split(",") if "#" not in item)
         found += [word, kept] if kept else []
     return found
 
 
 def _python_files(submission: Submission, work: Path) -> list[str]:
-    """Return what `--py-files` add to a container's PYTHONPATH, as YARN's client does: archives, a folder of modules.
+    """Return PYTHONPATH's entries for `--py-files`, as YARN's client does: archives, and a folder of modules.
 
-    Spark itself gives them to the driver's Python and to tasks, but not to the workers in which it plans a data source
-    that is written in Python.
+    Spark itself gives them to the driver's Python and to tasks, but not to the workers that plan a Python data source.
     """
     found: list[str] = []
     for item in _items(submission, "--py-files"):
@@ -103,10 +102,10 @@ def unpack_archives(
     """Unpack `--archives` and `spark.archives` that have a name after `#` into `work`. Raises JobRefused.
 
     Args:
-        submission: the job's.
-        properties: its Spark properties.
-        work: the folder that the driver starts in; it holds the files of `--archives` already.
-        fetched: copies what an S3 URI names into `work`.
+        submission: the job's submission.
+        properties: the job's Spark properties.
+        work: the driver's working directory, which already has the files of `--archives`.
+        fetched: copies the object of an S3 URI into `work`.
     """
     named = _items(submission, "--archives")
     for item in named or [i for i in properties.get("spark.archives", "").split(",") if i]:
@@ -128,7 +127,7 @@ def _items(submission: Submission, option: str) -> list[str]:
 
 
 def _source(item: str, work: Path) -> tuple[Path, str]:
-    """Return where the file of `uri#name` is on this machine, and its name in the container."""
+    """Return the local path of `uri#name`, and its name in the container."""
     uri, _, alias = item.partition("#")
     if uri.startswith(("s3://", "s3a://", "s3n://")):
         path = work / uri.rpartition("/")[2]
@@ -153,7 +152,7 @@ def _unpack(item: str, archive: Path, target: Path) -> None:
     if kind is None:
         raise JobRefused(f"{item} cannot be unpacked: it is no .zip, .jar, .tar, .tgz or .tar.gz.")
     try:
-        # Archived environments hold links to the machine's own Python, which the filter `data` would refuse.
+        # Archived environments have links to the machine's Python, which the filter `data` would refuse.
         if kind == "zip":
             shutil.unpack_archive(archive, target, kind)
         else:

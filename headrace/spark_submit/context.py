@@ -1,4 +1,4 @@
-"""What this cloud gives to every job, and what a job's process is started with."""
+"""The records with which jobs start: how they reach this cloud, and the command of a process."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from headrace.spark_submit.sparks import Sparks
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a job's process is started with: its arguments, its environment, and the folder it starts in.
+    """The command of a job's process: its arguments, its environment, and its working directory.
 
-    `notes` are what the job's log says of it before it is started.
+    `notes` are lines that go to the job's log before it starts.
     """
 
     arguments: list[str]
@@ -26,16 +26,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What this cloud gives to every job.
+    """How jobs reach this cloud.
 
     Attributes:
-        objects: where `s3://` URIs lead.
-        endpoint_url: this cloud's.
+        objects: the object store behind `s3://` URIs.
+        endpoint_url: this cloud's URL.
         cores: how many tasks a Spark job runs at a time.
-        credentials: gives what a job signs with when it asks something of this cloud.
+        credentials: provides the credentials for a job's requests to this cloud.
         sparks: chooses the Spark of each job.
-        access: says what the job's role may do.
-        file_system: the class that answers for the job's `s3://`; empty for Hadoop's own, which nobody judges.
+        access: decides what the job's role may do.
+        file_system: the job's class for `s3://`; empty for Hadoop's own class, whose accesses are not checked.
     """
 
     objects: ObjectStore
@@ -47,7 +47,7 @@ class JobContext:
     file_system: str = ""
 
     def as_role(self, account: str, role: str, session: str) -> JobContext:
-        """Return what the cloud gives to a job of this role: what it does in S3 is judged."""
+        """Return the context of a job with this role, whose accesses to S3 are checked."""
         if not role or self.access.mode == "off":
             return self
         objects = RoleObjects(self.objects, self.access, account, role, session)

@@ -1,4 +1,4 @@
-"""A job's log `controller`: what happens to the job, a line each, in the form of EMR's."""
+"""Writes a job's log `controller`, which has one line for each event of the job, in EMR's format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONTROLLER = "controller"
 
 
 def note(controller: Path, now_ms: int, text: str) -> None:
-    """Add a line to a job's own log, in the form of EMR's. Raises OSError."""
+    """Add a line to a controller log, in EMR's format. Raises OSError."""
     with controller.open("a", errors="replace") as file:
         file.write(f"{moment(now_ms):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z INFO {text}\n")
 

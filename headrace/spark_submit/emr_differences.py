@@ -1,4 +1,4 @@
-"""Says in which ways a job here is not run as on EMR: the Spark, its jars, the Python, the Java."""
+"""Describes how a job's Spark, jars, Python and Java differ from EMR's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.spark_submit.spark_versions import version_at
 
 
 def differences(release: Release, environment: Environment, java: int | None) -> list[str]:
-    """Return in which ways a job here is not run as on EMR, a line each."""
+    """Return the differences between a job's run here and on EMR, one line each."""
     notes = facts_of(release, environment) if environment.whole else []
     if "-amzn-" in release.spark:
         notes.append(f"EMR's Spark is {release.spark}: Amazon's patches are not in this one")
@@ -18,22 +18,22 @@ def differences(release: Release, environment: Environment, java: int | None) ->
         pass
     elif python in release.pythons:
         notes.append(
-            f"Python is {python}, which the image has too; PySpark's default there is {release.python}"
+            f"Python is {python}, which EMR's image also has; PySpark's default there is {release.python}"
         )
     else:
         notes.append(
-            f"Python is {python}: this machine has no {' or '.join(release.pythons)}, as the image has"
+            f"Python is {python}: this machine has no {' or '.join(release.pythons)}, which EMR's image has"
         )
     if java is not None and java != release.java:
         notes.append(f"Java is {java}; EMR's is {release.java}")
     notes.append(
-        "of third-party packages the interpreter has NumPy, as EMR's image is assumed to have; all else a job brings"
+        "the interpreter has NumPy, as EMR's image is assumed to have; a job must bring all other third-party packages"
     )
     return notes
 
 
 def facts_of(release: Release, environment: Environment) -> list[str]:
-    """Return in which ways the Spark of a whole environment is not EMR's, as its jars tell; a line each."""
+    """Return how the Spark of a complete environment differs from EMR's, judged by its jars; one line each."""
     notes: list[str] = []
     version = version_at(environment.home)
     if version != release.spark_version:

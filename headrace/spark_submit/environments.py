@@ -1,7 +1,7 @@
-"""Environments of Sparks: a folder with an interpreter, pip's PySpark, and the packages that EMR's image has.
+"""Creates environments for Spark versions: an interpreter, pip's PySpark, and the packages that EMR's image has.
 
-They are in one cache for all clouds of a user, named `<Spark>-py<Python>`. One is made under another name and renamed
-when it is whole, under a lock: so clouds share it, and what a crash left half made is removed and made anew.
+A user's clouds share one cache of them, named `<Spark>-py<Python>`. An environment is created under a lock and another
+name, and renamed when it is complete, so that a partial one after a crash is removed and created again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.spark_submit.zip_compiler import compile_modules
 Say = Callable[[str], None]
 
 CACHE_VARIABLE = "HEADRACE_SPARK_CACHE"
-# Environments whose PySpark is linked instead of being fetched again, beside headrace's own; as in PATH.
+# More environments whose PySpark is linked instead of downloaded, separated as in PATH.
 REUSE_VARIABLE = "HEADRACE_SPARK_REUSE"
 _MARKER = "headrace.json"
 _NAME = re.compile(r"(\d+\.\d+\.\d+)-py(\d+\.\d+)")
@@ -39,12 +39,12 @@ _TAIL_LINES = 4
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """One Spark's environment, whether or not it is made.
+    """The environment of one Spark, which may not exist yet.
 
     Attributes:
         spark: the version, `3.5.6`.
-        python: the version of its interpreter, `(3, 9)`.
-        folder: where it is.
+        python: its interpreter's version, `(3, 9)`.
+        folder: its folder.
     """
 
     spark: str
@@ -68,7 +68,7 @@ class Environment:
 
     @property
     def whole(self) -> bool:
-        """Whether it can be used: it was made to the end, and nothing that it links to has gone since."""
+        """Whether it can be used: it is complete, and everything that it links to still exists."""
         return (
             (self.folder / _MARKER).is_file()
             and self.interpreter.exists()
@@ -77,7 +77,7 @@ class Environment:
 
 
 def cache_folder() -> Path:
-    """Return where the environments are: HEADRACE_SPARK_CACHE, else `headrace/spark` in the user's cache."""
+    """Return the environments' folder: HEADRACE_SPARK_CACHE, else `headrace/spark` in the user's cache."""
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).absolute()
@@ -86,12 +86,12 @@ def cache_folder() -> Path:
 
 
 def cached(spark: str, python: Minor) -> Environment:
-    """Return the environment of a Spark and a Python in the cache, made or not."""
+    """Return the environment of a Spark and a Python in the cache, whether it exists or not."""
     return Environment(spark, python, cache_folder() / f"{spark}-py{dotted(python)}")
 
 
 def made() -> list[Environment]:
-    """Return the whole environments of the cache, the newest Spark first."""
+    """Return the complete environments of the cache, newest Spark first."""
     found: list[Environment] = []
     with contextlib.suppress(FileNotFoundError):
         for path in cache_folder().iterdir():
@@ -108,7 +108,7 @@ def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
 
     Args:
         spark: the version.
-        wanted: the Pythons of EMR's image, the default one first; then comes what is nearest and runs the Spark.
+        wanted: the Pythons of EMR's image, default first. If none is here, the nearest one that runs the Spark.
     """
     can = traits_of(minor_of(spark)).pythons
     near = wanted[0] if wanted else can[-1]
@@ -127,9 +127,9 @@ def python_for(spark: str, wanted: Sequence[Minor] = ()) -> tuple[Path, Minor]:
 def ensure(
     environment: Environment, python: Path, *, say: Say, more: Sequence[str] = (), mend: str
 ) -> None:
-    """Make an environment unless it is whole. Raises JobRefused, with `mend`, the command that tries again.
+    """Create an environment unless it is complete. Raises JobRefused; its message has `mend`, the command to try again.
 
-    Safe beside other processes that do the same: one makes it, the others wait.
+    Processes may call this concurrently: one creates it, the others wait.
     """
     if environment.whole:
         return
@@ -159,22 +159,22 @@ def remove(environment: Environment) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path, say: Say) -> Generator[None]:
-    """Hold the lock of a folder of the cache; the system lets go of it when the process ends, however it ends."""
+    """Hold the lock of a folder in the cache; the system releases it when the process ends for any reason."""
     with (folder.parent / f".{folder.name}.lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another process makes {folder}: waiting for it")
+            say(f"another process creates {folder}: waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _make(environment: Environment, python: Path, say: Say, more: Sequence[str], mend: str) -> None:
-    """Make the environment beside its place, and move it there. The caller holds the lock."""
+    """Create the environment under another name, then rename it. The caller holds the lock."""
     folder = environment.folder
     for left in (folder, *folder.parent.glob(f".{folder.name}.part-*")):
         if left.exists() or left.is_symlink():
-            say(f"{left} is half made: removing it")
+            say(f"{left} is incomplete: removing it")
             shutil.rmtree(left)
     part = Environment(
         environment.spark,
@@ -190,11 +190,11 @@ def _make(environment: Environment, python: Path, say: Say, more: Sequence[str],
     except BaseException:
         shutil.rmtree(part.folder, ignore_errors=True)
         raise
-    # A PySpark that is linked is another environment's.
+    # A linked PySpark belongs to another environment.
     if not (environment.packages / _PYSPARK[0]).is_symlink():
         problem = compile_modules(environment.home, environment.interpreter)
         if problem is not None:
-            say(f"PySpark's modules are not compiled, so that jobs start later: {problem}")
+            say(f"PySpark's modules could not be compiled, so jobs start more slowly: {problem}")
     say(f"Spark {environment.spark} with Python {dotted(environment.python)} is in {folder}")
 
 
@@ -239,7 +239,7 @@ def _requirement(spark: str) -> str:
 
 
 def _nearest(spark: str, versions: Sequence[str]) -> str | None:
-    """Return the patch of the same minor that is nearest to a version; the newer one of two."""
+    """Return the patch version nearest to a version in the same minor; the newer one of two."""
     patch = int(spark.split(".")[2])
     same = [
         v for v in versions if re.fullmatch(r"\d+\.\d+\.\d+", v) and minor_of(v) == minor_of(spark)
@@ -252,12 +252,12 @@ def _nearest(spark: str, versions: Sequence[str]) -> str | None:
 
 
 def _reusable(part: Environment) -> Iterator[Path]:
-    """Return what another environment has of the same, to be linked: PySpark, and a NumPy of the same Python."""
+    """Return the parts of another environment that can be linked: PySpark, and NumPy for the same Python."""
     for packages in _donors():
         if version_at(packages / "pyspark") != part.spark or not (packages / "py4j").is_dir():
             continue
         yield from (packages / name for name in _PYSPARK)
-        # Compiled: it goes with one version of Python.
+        # NumPy is compiled for one version of Python.
         if packages.parent.name == f"python{dotted(part.python)}":
             yield from (path for name in _NUMPY if (path := packages / name).is_dir())
         return
@@ -272,7 +272,7 @@ def _donors() -> Iterator[Path]:
 
 
 class _NoSuchVersion(Exception):
-    """pip does not have a version; `versions` are those it has."""
+    """pip does not have a version; `versions` lists those that it has."""
 
     def __init__(self, versions: list[str]) -> None:
         super().__init__()
@@ -280,7 +280,7 @@ class _NoSuchVersion(Exception):
 
 
 def _run(command: list[str], spark: str, mend: str) -> None:
-    """Run a command that makes a part. Raises JobRefused with the cause, _NoSuchVersion."""
+    """Run a command that installs a part. Raises JobRefused with the cause, _NoSuchVersion."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -289,7 +289,7 @@ def _run(command: list[str], spark: str, mend: str) -> None:
         text=True,
         errors="replace",
         check=False,
-        # What headrace itself was started with is not the environment's.
+        # The variables for headrace's own Python must not reach the environment.
         env={name: v for name, v in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")},
     )
     if done.returncode == 0:
@@ -302,7 +302,7 @@ def _run(command: list[str], spark: str, mend: str) -> None:
 
 
 def _cause(printed: str) -> str:
-    """Return why an installer failed, in a sentence, from what it printed."""
+    """Return why an installer failed, as a sentence, from its output."""
     lines = [line.strip() for line in printed.splitlines() if line.strip()]
     if "No space left on device" in printed:
         return "there is no space left on the disk. When there is:"
@@ -317,7 +317,7 @@ def _cause(printed: str) -> str:
 
 
 def _move_scripts(folder: Path, old: Path, new: Path) -> None:
-    """Have the scripts of an environment name the place it is moved to."""
+    """Change the paths in an environment's scripts to its final folder."""
     for path in folder.iterdir():
         if path.is_file() and not path.is_symlink():
             text = path.read_bytes()

@@ -1,7 +1,7 @@
-"""The error that every failed start of a job raises."""
+"""The error of a job that cannot start."""
 
 from __future__ import annotations
 
 
 class JobRefused(Exception):
-    """A job cannot be started; the message is one sentence for the user. The job becomes FAILED."""
+    """A job cannot start; the message is one sentence for the user. The job becomes FAILED."""

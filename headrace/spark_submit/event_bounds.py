@@ -1,8 +1,8 @@
-"""Keeps event logs within bounds: those of one job while it runs, and all of a cloud's together.
+"""Limits the size of Spark's event logs: of each running job's log, and of all logs of a cloud together.
 
-A log that has grown too long loses files from its middle, the oldest first: its first file describes the application,
-its last ones what it does now. Spark's history server refuses a log that lacks a file; so a file that goes becomes an
-empty one. Of all logs, those of the jobs that ended first are removed.
+A log that is too long loses files from its middle, oldest first: its first file describes the application, and its last
+ones the current state. Files are emptied, not deleted, because Spark's history server refuses a log with a missing
+file. When all logs together are too large, the logs of the jobs that ended first are deleted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 MOST_APPLICATION_BYTES = 64 * 1024 * 1024
 MOST_TOTAL_BYTES = 1024 * 1024 * 1024
 LOOK_EVERY_S = 30.0
-# The file that Spark writes, and the one before, which may still be open.
+# The file that Spark writes to, and the one before, which may still be open.
 _NEWEST_KEPT = 2
-# An empty file, by suffix; of zstd (RFC 8878) it is a frame with one empty raw block.
+# The content of an empty file, by suffix; for zstd (RFC 8878) a frame with one empty raw block.
 _EMPTY = {".zstd": bytes.fromhex("28b52ffd2000010000"), "": b""}
 
 
@@ -38,7 +38,7 @@ class _Found:
 
 
 class EventLogBounds:
-    """The worker that keeps the bounds, and the links that the history server lists."""
+    """The worker that enforces the limits, and updates the links that the history server lists."""
 
     name = "spark-event-logs"
 
@@ -54,11 +54,11 @@ class EventLogBounds:
         self._most_total_bytes = most_total_bytes
 
     def step(self) -> float:
-        """Shorten and remove logs until they are within the bounds; see `Worker.step`."""
+        """Shorten and remove logs until they are within the limits; see `Worker.step`."""
         found: list[_Found] = []
         for events in event_log_folders(self._data_dir):
             for event_log in event_logs_in(events):
-                # A job may be removed meanwhile, and its log with it.
+                # A job may be removed meanwhile, together with its log.
                 with contextlib.suppress(FileNotFoundError):
                     shorten(event_log.path, self._most_application_bytes)
                     size_bytes, changed_ns = _size(event_log.path)
@@ -86,7 +86,7 @@ class EventLogBounds:
 
 
 def shorten(event_log: Path, most_bytes: int) -> None:
-    """Empty the oldest files but the first of a log that Spark rolls, until what is left is within the bound."""
+    """Empty the oldest files, except the first, of a rolled log until the rest is within the limit."""
     if not event_log.is_dir():
         return
     files = sorted(event_log.glob("events_*"), key=_index)
@@ -97,7 +97,7 @@ def shorten(event_log: Path, most_bytes: int) -> None:
             return
         if empty is None or size_bytes <= len(empty):
             continue
-        # In one step: a history server may be reading.
+        # Atomically: a history server may be reading.
         partial = file.with_name(f".{file.name}.partial")
         partial.write_bytes(empty)
         partial.replace(file)
@@ -111,7 +111,7 @@ def _index(file: Path) -> int:
 
 
 def _size(event_log: Path) -> tuple[int, int]:
-    """Return the bytes of a log and when it changed last, in nanoseconds."""
+    """Return a log's size in bytes, and its last change in nanoseconds."""
     files = [event_log, *event_log.iterdir()] if event_log.is_dir() else [event_log]
     stats = [file.stat() for file in files]
     return sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)

@@ -1,6 +1,6 @@
-"""Spark's own history server over all event logs of a cloud, as a process that ends with the process that started it.
+"""Runs Spark's history server for all event logs of a cloud, as a process that ends with its parent.
 
-The server lists one folder: so `<data directory>/spark-history/logs` holds a link to each event log of each job.
+The server lists one folder, so `<data directory>/spark-history/logs` has a link to each event log of each job.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from headrace.spark_submit.utf8 import require_utf8, utf8_environment
 
 FOLDER = "spark-history"
 START_WITHIN_S = 60.0
-# A log that was linked a moment ago is found by the server's next look at its folder.
+# How long the server may take to list a new log; it scans its folder at intervals.
 LIST_WITHIN_S = 15.0
 _LOOK_EVERY_S = 0.1
-# How much of what the server prints is searched for its port.
+# How much of the server's output is searched for its port.
 _HEAD_CHARS = 256 * 1024
-# Where EMR's steps and EMR Serverless's attempts have their event logs.
+# The event log folders of EMR's steps and EMR Serverless's attempts.
 _EVENT_FOLDERS = ("emr/*/*/events", "emr-serverless/*/*/*/events")
 _MAIN = "org.apache.spark.deploy.history.HistoryServer"
 _STARTED = re.compile(r"Successfully started service 'HistoryServerUI' on port (\d+)\.")
 
-# The standard input is a pipe that the starting process holds: when that one ends, however it ends, `cat` comes to
-# the pipe's end, and the server is ended. Nothing is left behind by kill -9, and it works without prctl too.
+# The standard input is a pipe from the parent process. When the parent ends for any reason, also kill -9, `cat` reaches
+# the pipe's end and the shell ends the server. This works without prctl.
 _WRAPPER = """
 exec 3<&0
 "$@" </dev/null 3<&- &
@@ -66,9 +66,9 @@ def event_log_folders(data_dir: Path) -> Iterator[Path]:
 
 
 def link_event_logs(data_dir: Path) -> dict[str, EventLog]:
-    """Have the history server's folder hold a link to each event log, and no other; return these by application id.
+    """Update the history server's folder to have a link to each event log; return the links by application id.
 
-    Processes may do so side by side.
+    Processes may call this concurrently.
     """
     logs = data_dir.absolute() / FOLDER / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ def link_event_logs(data_dir: Path) -> dict[str, EventLog]:
 
 
 def _target(log: EventLog, logs: Path) -> Path:
-    # Relative: a data directory may be moved.
+    # Relative links, because a data directory may be moved.
     return Path(os.path.relpath(log.path, logs))
 
 
@@ -97,9 +97,9 @@ class HistoryServer:
     """One history server. Used by one thread at a time; `url` and `alive` by any.
 
     Args:
-        data_dir: the cloud's.
-        folder: where the server's settings and what it prints go.
-        port: on 127.0.0.1; 0 takes a free one.
+        data_dir: the cloud's data directory.
+        folder: for the server's settings and output.
+        port: the port on 127.0.0.1; 0 for any free one.
     """
 
     def __init__(self, clock: Clock, data_dir: Path, folder: Path, *, port: int = 0) -> None:
@@ -112,13 +112,13 @@ class HistoryServer:
 
     @property
     def output(self) -> Path:
-        """The file with what the server prints."""
+        """The file with the server's output."""
         return self._folder / "output"
 
     @property
     def alive(self) -> bool:
         """Whether the process runs."""
-        # Read once, for another thread may be ending it.
+        # Read once, because another thread may be ending it.
         process = self._process
         return process is not None and process.poll() is None
 
@@ -174,10 +174,10 @@ class HistoryServer:
         """Wait until the server listens; return its URL.
 
         Args:
-            stop: ends the waiting when it is set.
+            stop: ends the wait when it is set.
 
         Raises:
-            JobRefused: the server ends instead, takes too long, or is not waited for any more.
+            JobRefused: the server ends, takes too long, or `stop` is set.
         """
         stop = stop or threading.Event()
         deadline_s = self._clock.monotonic_s() + START_WITHIN_S
@@ -190,7 +190,7 @@ class HistoryServer:
                 cause = failure_cause(printed, "", None)[1] if printed else "it said nothing"
                 raise JobRefused(f"Spark's history server ended: {cause}")
             if self._clock.wait(stop, _LOOK_EVERY_S):
-                raise JobRefused("Spark's history server is not waited for any more.")
+                raise JobRefused("The wait for Spark's history server was cancelled.")
         raise JobRefused(
             f"Spark's history server does not listen after {START_WITHIN_S:.0f} s; see {self.output}"
         )
@@ -213,10 +213,10 @@ class HistoryServer:
         return {
             "spark.history.fs.logDirectory": "file://" + quote(str(self._logs)),
             "spark.history.ui.port": str(self._port),
-            # Nobody would find the server on another port than the one asked for.
+            # The user would not find the server on another port.
             "spark.port.maxRetries": "0",
             "spark.history.fs.update.interval": "2s",
-            # What is kept is bounded by headrace, whether or not a server runs.
+            # headrace itself limits the logs, whether or not a server runs.
             "spark.history.fs.cleaner.enabled": "false",
         }
 
@@ -261,7 +261,7 @@ def _answers(url: str) -> bool:
 
 
 class HistoryOnDemand:
-    """The history server of a running cloud, started when it is first asked for. Thread-safe."""
+    """The history server of a running cloud, which starts at its first use. Thread-safe."""
 
     def __init__(self, clock: Clock, data_dir: Path) -> None:
         self._clock = clock
@@ -276,13 +276,13 @@ class HistoryOnDemand:
         return self._server.url
 
     def ensure(self, application_id: str | None = None) -> str:
-        """Start the server unless it runs, and wait until it knows the application; return the page's URL.
+        """Start the server unless it runs, and wait until it lists the application; return the page's URL.
 
         Args:
-            application_id: has an event log that is linked; None for the list of all.
+            application_id: an application whose event log is linked; None for the list of all.
 
         Raises:
-            JobRefused: there can be no server, or it does not get to know the application in time.
+            JobRefused: the server cannot run, or does not list the application in time.
         """
         with self._lock:
             if self._stopped.is_set():
@@ -305,8 +305,8 @@ class HistoryOnDemand:
         return f"{url}/history/{name}/jobs/"
 
     def stop(self) -> None:
-        """End the server if there is one; none is started after."""
-        # A request that waits for the server holds the lock, and gives up at this.
+        """End the server if it runs; it cannot start again."""
+        # A request that waits for the server holds the lock; this ends its wait.
         self._stopped.set()
         with self._lock:
             self._server.stop()

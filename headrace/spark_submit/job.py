@@ -1,7 +1,7 @@
-"""A supervised job: its process started or found again, watched, cancelled, and ended with the cloud.
+"""A supervised job: starts its process or finds it again, watches it, cancels it, and ends it with the cloud.
 
-EMR's steps and bootstrap actions and EMR Serverless' job runs are such jobs. Their services keep the states, decide
-what an end means, and store it. What happens to a job is noted in its folder's log `controller`, if there is one.
+EMR's steps and bootstrap actions and EMR Serverless' job runs are such jobs. Their services handle the states, and
+interpret and store a job's end. The log `controller` in the job's folder, if there is one, records its events.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Cancellation:
     """How a running job is cancelled.
 
     Attributes:
-        signal: what all its processes are sent at first.
-        grace_s: the seconds after which those that are left are killed.
-        repeat: whether the signal is sent a second time: a process that was between fork and exec has lost the first.
+        signal: the first signal to all its processes.
+        grace_s: after how many seconds the remaining processes are killed.
+        repeat: whether the signal is sent twice, because a process between fork and exec loses the first.
     """
 
     signal: int = signal.SIGTERM
@@ -43,8 +43,8 @@ class JobEnd:
     """How a job ended.
 
     Attributes:
-        exit_code: its command's; None when it was killed.
-        lost: whether nobody knows how it ended, for no cloud was running.
+        exit_code: its command's exit code; None when it was killed.
+        lost: whether its end is unknown, because no cloud was running.
     """
 
     exit_code: int | None
@@ -52,7 +52,7 @@ class JobEnd:
 
 
 class SupervisedJob:
-    """A job whose process was started, by this cloud or an earlier one. Used by one thread at a time."""
+    """A job that this cloud or an earlier one started. Used by one thread at a time."""
 
     def __init__(self, clock: Clock, process: JobProcess) -> None:
         self._clock = clock
@@ -71,17 +71,17 @@ class SupervisedJob:
         kind: str,
         logs: Sequence[str],
     ) -> SupervisedJob:
-        """Start a job in a folder that is made anew.
+        """Start a job in a new folder.
 
         Args:
             clock: measures the grace of a cancellation.
-            folder: the job's own; what an attempt that was cut short left there is removed.
-            command: fills the folder and returns what to run there.
+            folder: the job's folder; files of an interrupted attempt are removed.
+            command: writes the folder's files and returns the command.
             kind: `step`, `job` or the like, for messages.
-            logs: the files that are in the folder, empty, before `command` is called.
+            logs: the files that are created empty before `command` is called.
 
         Raises:
-            JobRefused: no process was started, whatever the cause.
+            JobRefused: the process could not start, for any reason.
         """
         try:
             shutil.rmtree(folder, ignore_errors=True)
@@ -98,7 +98,7 @@ class SupervisedJob:
         except (JobRefused, OSError) as error:
             message = str(error)
         except Exception as error:
-            # A request may hold what no process can be given; trying again and again would not help.
+            # For example, a request may have arguments that no process can get; retries would not help.
             log.exception("the %s in %s could not be started", kind, folder)
             message = f"The {kind} could not be started: {error}."
         else:
@@ -109,13 +109,13 @@ class SupervisedJob:
 
     @classmethod
     def find(cls, clock: Clock, folder: Path) -> SupervisedJob | None:
-        """Return the job that was started in `folder`, whether or not it still runs; None if none was."""
+        """Return the job that was started in `folder`, running or not; None if there was none."""
         process = JobProcess.find(folder)
         return None if process is None else cls(clock, process)
 
     @property
     def running(self) -> bool:
-        """Whether its command has not ended."""
+        """Whether its command still runs."""
         return self._process.exit_code is None and self._process.alive
 
     @property
@@ -124,13 +124,13 @@ class SupervisedJob:
         return bool(self._process.members())
 
     def watch(self, cancellation: Cancellation | None) -> JobEnd | None:
-        """Look at the job once; return how it ended, or None while it runs.
+        """Check the job once; return how it ended, or None while it runs.
 
         Args:
-            cancellation: how the job is cancelled, at this look and every later one; None while nobody wants that.
+            cancellation: how to cancel the job, in this call and every later one; None to let it run.
 
-        With the end of its command, the processes it left running are killed. A cancelled job ends when all of its
-        processes have. After its end, each look returns the same: so an end that could not be stored is not lost.
+        When its command ends, its remaining processes are killed. A cancelled job ends when all of its processes have
+        ended. After the end, each call returns the same result, so that a failed attempt to store it can be repeated.
         """
         if self._end is None and (self.running or (cancellation is not None and self._is_dying())):
             if cancellation is not None:
@@ -148,7 +148,7 @@ class SupervisedJob:
         return self._end
 
     def _is_dying(self) -> bool:
-        """Whether the wrapper is gone, as it is first after a signal, and others of its processes are not."""
+        """Return whether the wrapper has ended, as it does first after a signal, and other processes still run."""
         return self._process.exit_code is None and self.busy
 
     def _cancel(self, cancellation: Cancellation) -> None:
@@ -162,7 +162,7 @@ class SupervisedJob:
             cancellation.signal == signal.SIGKILL
             or now_s - self._cancelled_at_s > cancellation.grace_s
         ):
-            # At each look: a process may have been started while the others were being killed.
+            # At each call: a process may have been started while the others were being killed.
             self._process.signal(signal.SIGKILL)
         elif cancellation.repeat and not self._repeated:
             self._repeated = True
@@ -173,7 +173,7 @@ class SupervisedJob:
         self._process.signal(signal.SIGTERM)
 
     def abandon(self) -> int | None:
-        """Kill what is left of it; return its exit code, None when it had not ended by itself."""
+        """Kill its remaining processes; return its exit code, None when it had not ended by itself."""
         code = self._process.exit_code
         self._process.kill()
         return code

@@ -1,4 +1,4 @@
-"""What the process of every job is given: its folders, and its environment."""
+"""Creates the folders and the environment variables that every job's process needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.spark_submit.utf8 import utf8_environment
 
 
 def make_folders(folder: Path) -> Path:
-    """Make the folders that a job's process needs below the job's own; return the one it starts in."""
+    """Create the folders that a job's process needs below the job's folder; return its working directory."""
     work = folder / "work"
     work.mkdir(parents=True, exist_ok=True)
     (folder / "tmp").mkdir(exist_ok=True)
@@ -29,10 +29,10 @@ def job_environment(
     policy: str = "",
     policy_arns: tuple[str, ...] = (),
 ) -> dict[str, str]:
-    """Return what every job's environment holds: credentials, region and endpoint; nothing of the cloud's own.
+    """Return every job's environment: credentials, region and endpoint, and no secrets of the cloud's own environment.
 
-    `role` is the job's, as `JobCredentials` takes it, `session` the name under which it acts, and the policies those
-    that limit the role for this job.
+    `role` is the job's role in `JobCredentials`' form, `session` its session name, and the policies are the session
+    policies that limit the role for this job.
     """
     kept = {
         name: os.environ[name]

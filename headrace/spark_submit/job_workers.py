@@ -1,4 +1,4 @@
-"""The workers that look after jobs, one for each cluster or job run: started, woken, stopped with their jobs."""
+"""Starts, wakes and stops the workers of jobs: one for each cluster or job run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from headrace.spark_submit.limits import POLL_S, STOP_GRACE_S
 
 
 class JobWorker(Worker, Protocol):
-    """A worker that has job processes. The three below are called when `step` will not be called again."""
+    """A worker with job processes. `step` is not called after the first call of these methods."""
 
     def shut_down(self) -> None:
         """Ask the processes to end, because the cloud stops."""
         ...
 
     def abandon(self) -> None:
-        """After `shut_down` and a while: kill what is left, and store how the jobs ended."""
+        """Kill the processes that outlived `shut_down`, and store how the jobs ended."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether a process of a job still runs."""
+        """Return whether a process of a job still runs."""
         ...
 
 
@@ -31,7 +31,7 @@ W = TypeVar("W", bound=JobWorker)
 
 
 class JobWorkers(Generic[W]):
-    """The job workers of one service, by the id of what they look after. Thread-safe."""
+    """The job workers of one service, by the id of their cluster or job run. Thread-safe."""
 
     def __init__(self, clock: Clock, supervisor: Supervisor) -> None:
         self._clock = clock
@@ -40,13 +40,13 @@ class JobWorkers(Generic[W]):
         self._workers: dict[str, tuple[W, WorkerHandle]] = {}
 
     def start(self, key: str, worker: W) -> None:
-        """Run a worker on a thread of its own until it is done or stopped."""
+        """Run a worker on a thread until it is done or stopped."""
         with self._lock:
             self._workers = {k: found for k, found in self._workers.items() if found[1].alive}
             self._workers[key] = worker, self._supervisor.start(worker)
 
     def wake(self, key: str) -> None:
-        """Have a worker look at what has changed; one that is done has nothing to look at."""
+        """Wake a worker after a change, if it is not done."""
         with self._lock:
             found = self._workers.get(key)
         if found is not None:

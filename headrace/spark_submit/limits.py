@@ -1,12 +1,12 @@
-"""headrace's own bounds on watching a job's process and storing its logs."""
+"""headrace's own limits for watching a job's process and storing its logs."""
 
 from __future__ import annotations
 
-# How often a running process is looked at, and how long it has to end after SIGTERM.
+# How often a running process is checked, and how long it has to end after SIGTERM.
 POLL_S = 0.1
 CANCEL_GRACE_S = 10.0
 STOP_GRACE_S = 3.0
-# How often a running job's logs go to S3. AWS: "every 5 minutes" (EMR on EC2), long for a laptop.
+# How often a running job's logs are copied to S3. AWS: "every 5 minutes" (EMR on EC2), which is long for a laptop.
 KEEP_LOGS_EVERY_S = 2.0
 # How much of the end of stderr is searched for the cause of a failure.
 STDERR_TAIL_BYTES = 64 * 1024

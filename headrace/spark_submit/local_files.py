@@ -1,4 +1,4 @@
-"""Copies the files that a submission names in S3 to this machine, and has it name the copies."""
+"""Copies a submission's files from S3 to this machine, and replaces their URIs by the copies' paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE_LISTS = frozenset({"--py-files", "--files", "--jars", "--archives"})
 
 
 def local_submission(submission: Submission, local: Callable[[str], str]) -> Submission:
-    """Return a submission that names files of this machine; `local` fetches a URI and returns its path."""
+    """Return a submission with local paths; `local` fetches a URI and returns its path."""
     options = [
         (name, ",".join(local(item) for item in value.split(",") if item))
         if name in _FILE_LISTS and value is not None
@@ -25,7 +25,7 @@ def local_submission(submission: Submission, local: Callable[[str], str]) -> Sub
 
 
 def local_copy(objects: ObjectStore, folder: Path, uri: str) -> str:
-    """Fetch `s3://bucket/key#name` into a folder, and return its path here; anything else stays as it is."""
+    """Fetch `s3://bucket/key#name` into a folder and return its local path; return any other value unchanged."""
     path, mark, name = uri.partition("#")
     if not path.startswith(("s3://", "s3a://", "s3n://")):
         return uri

@@ -1,4 +1,4 @@
-"""A job's logs: reads their ends, finds the cause of a failure in them, and stores them in S3."""
+"""A job's logs: finds the cause of a failure in them, and stores them in S3."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from headrace.spark_submit.limits import KEEP_LOGS_EVERY_S, LONGEST_MESSAGE, STD
 log = logging.getLogger(__name__)
 
 LOGS = (CONTROLLER, "stdout", "stderr", "syslog")
-# A Python or Java exception at the start of a line: its name, then what it says.
+# A Python or Java exception at the start of a line: its name, then its message.
 _EXCEPTION = re.compile(
     r"^(?:Exception in thread \"[^\"]*\" |Caused by: )?((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*)$"
 )
 
 
 def failure_cause(stderr: str, stdout: str, exit_code: int | None) -> tuple[str, str]:
-    """Return the log and the sentence that best say why a command failed, from the ends of what it wrote.
+    """Return the log and the sentence that best explain why a command failed, from the ends of its output.
 
-    The last exception that the program printed (Spark sends a Python driver's traceback to stdout); else the last
-    line of stderr; else the exit code.
+    The sentence is the last exception that the program printed (Spark sends a Python driver's traceback to stdout),
+    else the last line of stderr, else the exit code.
     """
     logs = {
         name: [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -58,7 +58,7 @@ def tail(path: Path, most_bytes: int = STDERR_TAIL_BYTES) -> str:
 
 
 def log_location(log_uri: str, below: str) -> tuple[str, str] | None:
-    """Return the bucket and the key prefix of the logs in `below/` of an S3 URI; None when it is none."""
+    """Return the bucket and the key prefix for logs under `below/` at an S3 URI; None for an invalid URI."""
     scheme, _, rest = log_uri.partition("://")
     bucket, _, prefix = rest.partition("/")
     if scheme not in ("s3", "s3n", "s3a") or not bucket:
@@ -70,7 +70,7 @@ def log_location(log_uri: str, below: str) -> tuple[str, str] | None:
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """The logs in one folder, and where in S3 they belong: each as `<prefix><name>.gz`."""
+    """The logs in one folder, and their place in S3: each is stored as `<prefix><name>.gz`."""
 
     folder: Path
     names: Sequence[str]
@@ -79,11 +79,11 @@ class LogPlace:
 
 
 class JobLogs:
-    """The logs of one job on their way to S3. Used by one thread at a time.
+    """Copies the logs of one job to S3. Used by one thread at a time.
 
     Args:
-        folder: the job's own.
-        places: all of its logs that go to S3; none when they stay on this machine.
+        folder: the job's folder.
+        places: its logs that go to S3; empty when they stay on this machine.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class JobLogs:
         self._keepers = [_LogKeeper(clock, objects, place) for place in places]
 
     def keep(self) -> None:
-        """Put the logs of the running job that have grown, if it is time."""
+        """Put the running job's logs that have grown, if they are due."""
         for keeper in self._keepers:
             keeper.keep()
 
     def store(self, *also: LogPlace) -> None:
-        """Put the logs of the job that has ended, `also` to other places; remove what it needed only while it ran."""
+        """Put the ended job's logs, `also` to other places; remove the files that it needed only while it ran."""
         if not self._folder.is_dir():
             return
         for place in (*self._places, *also):
@@ -110,10 +110,9 @@ class JobLogs:
 
 
 class _LogKeeper:
-    """Puts the logs of one place to S3 now and then.
+    """Puts the logs of one place to S3 at intervals.
 
-    A log that has not grown is not put again, and packing takes a twentieth of the time at most, however long
-    the logs are.
+    A log that has not grown is not put again. Compression takes at most a twentieth of the time, even for long logs.
     """
 
     def __init__(self, clock: Clock, objects: ObjectStore, place: LogPlace) -> None:
@@ -132,7 +131,7 @@ class _LogKeeper:
         grown = [name for name in names if sizes[name] != self._sizes.get(name)]
         took_s = 0.0
         if grown:
-            # The end of the job reports once more that they cannot be put there; until then there is nothing to try.
+            # They cannot be put there. Do not try again until the job ends, when the error is reported once more.
             if not _archive(self._objects, replace(self._place, names=grown)):
                 self._next_s = math.inf
                 return
@@ -142,13 +141,13 @@ class _LogKeeper:
 
 
 def _archive(objects: ObjectStore, place: LogPlace) -> bool:
-    """Put logs, compressed, where they belong; return False, and report it, if the bucket is missing."""
+    """Put compressed logs in S3; return False, and report it, if the bucket is missing."""
     folder = place.folder
     for name in place.names:
         plain, packed = folder / name, folder / "packed" / f"{name}.gz"
         plain.touch()
         packed.parent.mkdir(exist_ok=True)
-        # mtime 0: the same log gives the same bytes, so putting it again after a crash changes nothing.
+        # With mtime 0 the same log gives the same bytes, so putting it again after a crash changes nothing.
         with (
             plain.open("rb") as source,
             packed.open("wb") as file,
@@ -173,6 +172,6 @@ def _archive(objects: ObjectStore, place: LogPlace) -> bool:
 
 
 def _remove_scratch(folder: Path) -> None:
-    """Remove what a job needed only while it ran; its logs stay."""
+    """Remove the files that a job needed only while it ran; keep its logs."""
     for name in ("work", "tmp", "conf", "packed"):
         shutil.rmtree(folder / name, ignore_errors=True)

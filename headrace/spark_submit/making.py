@@ -1,9 +1,9 @@
-"""Makes the environment of a job's Spark in the job's own process, before it becomes the job.
+"""Creates the environment of a job's Spark in the job's own process, which then runs the job.
 
     python -c BOOT PACKAGE_ROOT LABEL SPARK PYTHON CONNECTOR CONTROLLER COMMAND...
 
-A user who cancels the job cancels the making with it, and a cloud that is killed and started again finds the process as
-it finds any job's. The variables of the cloud that pip needs come in one variable, and are gone when the job begins.
+So cancelling the job also cancels the creation, and a cloud that is killed and started again finds the process like any
+job's. The cloud's variables that pip needs are passed in one variable, which is removed before the job begins.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 VARIABLE = "HEADRACE_MAKES"
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from headrace.spark_submit.making import main; main()"
 _ROOT = Path(__file__).resolve().parents[2]
-# What pip and the search for interpreters read of the cloud's environment.
+# The variables of the cloud's environment that pip and the search for interpreters read.
 _NAMES = frozenset({
     CACHE_VARIABLE, REUSE_VARIABLE, "HOME", "PATH", "TMPDIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME",
     "PYENV_ROOT", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "LD_LIBRARY_PATH",
@@ -47,7 +47,7 @@ _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 def must_be_made(spark: JobSpark) -> bool:
-    """Whether a Spark's environment, or what the connector needs, must be made before the job can run."""
+    """Return whether a Spark's environment, or the connector's packages, must be created before the job can run."""
     if spark.environment is None:
         return False
     lacks_connector = spark.connector and not connector.is_made(spark.environment.python)
@@ -55,7 +55,7 @@ def must_be_made(spark: JobSpark) -> bool:
 
 
 def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
-    """Return the command of a Spark job with its notes, made to make the environment first where there is none."""
+    """Return the command of a Spark job with its notes; it first creates the environment if there is none."""
     command = replace(command, notes=(*command.notes, *spark.notes))
     if not must_be_made(spark):
         return command
@@ -76,7 +76,7 @@ def with_spark(command: Command, spark: JobSpark, folder: Path) -> Command:
 def command_that_makes(
     spark: JobSpark, controller: Path, arguments: list[str], environment: dict[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command that makes the environment of `spark` and then runs `arguments`, and its environment."""
+    """Return the command and variables that create the environment of `spark` and then run `arguments`."""
     assert spark.release is not None
     assert spark.environment is not None
     kept = {
@@ -93,12 +93,12 @@ def command_that_makes(
 
 
 def mending(label: str) -> str:
-    """Return the command that makes the environment of a label ahead."""
+    """Return the command with which a user creates a label's environment in advance."""
     return f"headrace spark install {label}"
 
 
 def main() -> None:
-    """Make the environment, and become the job; end with a sentence on stderr when it cannot be made."""
+    """Create the environment, then run the job; end with a sentence on stderr if the creation fails."""
     label, spark, python, wants_connector, controller, *command = sys.argv[1:]
     kept = json.loads(os.environ.pop(VARIABLE))
     given = dict(os.environ)

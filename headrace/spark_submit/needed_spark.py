@@ -1,10 +1,10 @@
-"""Says which Spark a job needs, as its file declares it, and whether a release of EMR is too old for it.
+"""Reads the Spark version that a job's file declares, and checks whether an EMR release is too old for it.
 
-A job declares the oldest Spark that it runs on by a line of its own, outside of any function:
+A job declares the oldest Spark that it runs on with a line outside of any function:
 
     NEEDS_SPARK = "4.0"
 
-The file is read, never imported: who asks need not have Spark. Without that line, a job runs on any release.
+The file is parsed, never imported, so that this works without Spark. Without the line, a job runs on any release.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ NAME = "NEEDS_SPARK"
 
 
 class ReleaseTooOld(Exception):
-    """A release's Spark is older than the one that a job needs; the text says so in a sentence."""
+    """A release's Spark is older than the one that a job needs; the message is a sentence."""
 
 
 def needed_spark(job: Path) -> Minor | None:
-    """Return the oldest Spark that a job's file declares, such as (4, 0); None when it says nothing.
+    """Return the oldest Spark that a job's file declares, such as (4, 0); None without a declaration.
 
-    Raises ValueError, with one sentence, for a declaration that cannot be read. What is no Python declares nothing:
-    Spark itself will say why it does not run.
+    Raises ValueError, with one sentence, for an invalid declaration. A file that is not Python declares nothing: Spark
+    itself will report why it does not run.
     """
     try:
         body = ast.parse(job.read_bytes()).body

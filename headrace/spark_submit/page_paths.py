@@ -1,4 +1,4 @@
-"""Where the cloud's pages about Spark jobs are: what services tell their callers; `headrace.pages` serves them."""
+"""The paths of the cloud's pages about Spark jobs, for services' answers; `headrace.pages` serves the pages."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ HISTORY_PATH = f"{STATUS_PATH}/history"
 
 
 def history_path(application_id: str) -> str:
-    """Return the path that leads to an application's history."""
+    """Return the path of an application's history."""
     return f"{HISTORY_PATH}/{quote(application_id, safe='')}"

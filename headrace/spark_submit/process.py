@@ -1,12 +1,12 @@
-"""A job's process: started so that it can be found again, watched, and ended with all it started.
+"""A job's process: can be started, found again by the next cloud, watched, and ended with all its child processes.
 
-The process runs under a small shell wrapper in a session of its own. The wrapper leaves its pid and, at the end, the
-exit code in the job's folder: so a cloud that was killed and started again finds out how the job ended, and
-takes a job that still runs as its own again.
+The process runs under a small shell wrapper in its own session. The wrapper writes its pid and, at the end, the exit
+code to the job's folder, so that a cloud that was killed and started again learns how the job ended, or takes over a
+job that still runs.
 
-A job's processes are those of its session, those whose environment names the job's folder (a daemon leaves the session
-but keeps its environment), and the children of either. What leaves the session, clears its environment and loses
-its parent escapes; without /proc (macOS) the session is all there is.
+A job's processes are those in its session, those whose environment names the job's folder (a daemon leaves the session
+but keeps its environment), and the children of both. A process that leaves the session, clears its environment and
+loses its parent is not found; without /proc (macOS), only the session's processes are.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 _PROC = Path("/proc")
 _MARK = "HEADRACE_JOB"
-# Bounds how often a signal is sent: a program may answer it by starting others, for ever.
+# The limit of repeated signals, because a program may react to each by starting other processes.
 _ROUNDS = 4
 
-# $1: the job's folder; the rest: the command. The rename makes the exit code whole or absent.
+# $1: the job's folder; the rest: the command. The rename makes the exit code complete or absent.
 _WRAPPER = """
 dir=$1; shift
 echo $$ > "$dir/pid.new" && mv "$dir/pid.new" "$dir/pid"
@@ -49,7 +49,7 @@ class JobProcess:
     ) -> JobProcess:
         """Start `command` with its output in `folder`. Raises OSError.
 
-        What an earlier cloud started there in its last instant, too late to be found again, ends first.
+        First end a process that an earlier cloud started there just before its end, too late to be found again.
         """
         _send(signal.SIGKILL, lambda: _members(None, folder))
         child = subprocess.Popen(
@@ -59,14 +59,14 @@ class JobProcess:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            # Its own session: whatever it starts, in whatever process groups, is found by it.
+            # Its own session, by which child processes in any process group can be found.
             start_new_session=True,
         )
         return cls(folder, child.pid, child)
 
     @classmethod
     def find(cls, folder: Path) -> JobProcess | None:
-        """Return the process that an earlier cloud started in `folder`, dead or alive; None if none began."""
+        """Return the process that an earlier cloud started in `folder`, running or not; None if none started."""
         try:
             pid = int((folder / "pid").read_text())
         except (OSError, ValueError):
@@ -75,7 +75,7 @@ class JobProcess:
 
     @property
     def adopted(self) -> bool:
-        """Whether an earlier cloud started it."""
+        """Return whether an earlier cloud started it."""
         return self._child is None
 
     @property
@@ -87,14 +87,14 @@ class JobProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How the command ended; None while it runs, and for ever if it was killed."""
+        """The command's exit code; None while it runs, and always if it was killed."""
         try:
             return int((self.folder / "exit_code").read_text())
         except (OSError, ValueError):
             return None
 
     def signal(self, number: int) -> None:
-        """Send a signal to every process of the job, and to those that were started while it was sent."""
+        """Send a signal to every process of the job, including processes that start meanwhile."""
         _send(number, self.members, _ROUNDS)
 
     def members(self) -> list[int]:
@@ -102,14 +102,14 @@ class JobProcess:
         return _members(self.pid, self.folder)
 
     def kill(self) -> None:
-        """Kill whatever is left of the job, and wait for the wrapper, so that it is no zombie."""
+        """Kill the job's remaining processes, and wait for the wrapper, so that no zombie remains."""
         _send(signal.SIGKILL, self.members)
         if self._child is not None:
             self._child.wait()
 
 
 def end_jobs_below(folder: Path) -> None:
-    """Kill what is left of the jobs in a data directory whose cloud was killed and is not started again."""
+    """Kill the remaining job processes of a data directory whose cloud was killed and is not started again."""
     for found in folder.glob("emr*/**/pid"):
         process = JobProcess.find(found.parent)
         if process is not None:
@@ -117,11 +117,11 @@ def end_jobs_below(folder: Path) -> None:
 
 
 def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None = None) -> None:
-    """Send a signal until there is no process that has not been sent it: those that died of it cannot start others."""
+    """Send a signal until every process of the job has got it, including ones started meanwhile."""
     sent: set[int] = set()
     rounds = 0
     while (more := set(members()) - sent) and rounds != most_rounds:
-        # Parents first: one that sees its child die of the signal might end well before its own comes.
+        # Parents first: a parent that sees its child die might exit with success before it gets the signal.
         for pid in sorted(more):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
@@ -130,7 +130,7 @@ def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None
 
 
 def _members(session: int | None, folder: Path) -> list[int]:
-    """Return the pids of running processes of a session or with the mark of a folder, and of their children."""
+    """Return the pids of running processes in a session or with a folder's mark, and of their children."""
     if not _PROC.is_dir():
         return [] if session is None else _members_by_ps(session)
     mark = f"{_MARK}={folder}".encode()
@@ -155,7 +155,7 @@ def _has_mark(entry: Path, mark: bytes) -> bool:
     try:
         return mark in (entry / "environ").read_bytes().split(b"\0")
     except OSError:
-        # It has ended, or is another user's.
+        # The process has ended, or belongs to another user.
         return False
 
 
@@ -166,18 +166,18 @@ class _Stat(NamedTuple):
 
 
 def _stat(entry: Path) -> _Stat | None:
-    """Return what /proc has of a process; None when it is gone."""
+    """Return a process's fields in /proc; None when it has ended."""
     try:
         text = (entry / "stat").read_text()
     except OSError:
         return None
-    # The command's name is in parentheses and may hold anything.
+    # The command's name is in parentheses and may contain any character.
     fields = text.rpartition(")")[2].split()
     return _Stat(fields[0], int(fields[1]), int(fields[3]))
 
 
 def _is_running(pid: int, folder: str) -> bool:
-    """Whether `pid` is still the wrapper of `folder`, and not another process that was given its number."""
+    """Return whether `pid` is still the wrapper of `folder`, not another process with a reused pid."""
     if not _PROC.is_dir():
         printed = _ps("-o", "command=", "-p", str(pid))
         return folder in printed

@@ -1,4 +1,4 @@
-"""Finds interpreters of a version of Python on this machine: headrace's own, on PATH, pyenv's, uv's."""
+"""Finds an interpreter of a Python version on this machine: headrace's own, on PATH, pyenv's, uv's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ASK = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
 
 @functools.cache
 def find_python(version: Minor) -> Path | None:
-    """Return an interpreter of exactly that version which can make environments; None when there is none."""
+    """Return an interpreter of exactly that version that can create virtual environments, or None."""
     for candidate in _candidates(dotted(version)):
         if _version(candidate) == dotted(version):
             return candidate
@@ -29,7 +29,7 @@ def _candidates(version: str) -> Iterator[Path]:
     name = f"python{version}"
     if version == dotted(sys.version_info[:2]):
         yield Path(sys.base_prefix) / "bin" / name
-    # A shim of pyenv is there for versions that are not; asking for the version tells.
+    # pyenv has shims for missing versions too, so run the interpreter to get its version.
     for folder in os.get_exec_path():
         found = shutil.which(name, path=folder)
         if found is not None:
@@ -42,7 +42,7 @@ def _candidates(version: str) -> Iterator[Path]:
 
 
 def _version(python: Path) -> str | None:
-    """Return what an interpreter says of itself; None when it cannot run, or lacks the module `venv`."""
+    """Return the version that an interpreter prints; None when it cannot run, or lacks the module `venv`."""
     try:
         done = subprocess.run(
             [str(python), "-I", "-c", _ASK],

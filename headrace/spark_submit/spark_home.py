@@ -1,4 +1,4 @@
-"""Finds the installed Spark, and Java, on this machine, or says in one sentence what to install."""
+"""Finds the installed Spark and Java on this machine, or tells in one sentence what to install."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.spark_submit.spark_versions import traits_of, version_at
 
 _NOW: Minor = (4, 0)
 _VERSION_WITHIN_S = 30
-# Where Linux distributions, SDKMAN and macOS put JDKs, below the root.
+# The folders of JDKs of Linux distributions, SDKMAN and macOS, below the root.
 JAVA_FOLDERS = (
     "usr/lib/jvm/*",
     f"{Path.home().as_posix().lstrip('/')}/.sdkman/candidates/java/*",
@@ -26,13 +26,13 @@ JAVA_FOLDERS = (
 
 
 def find_spark_home() -> Path:
-    """Return the home of the installed Spark: HEADRACE_SPARK_HOME, else what pyspark carries. Raises JobRefused."""
+    """Return the home of the installed Spark: HEADRACE_SPARK_HOME, else the one in pyspark. Raises JobRefused."""
     named = os.environ.get("HEADRACE_SPARK_HOME")
     if named:
         if not (Path(named) / "bin" / "spark-submit").is_file():
             raise JobRefused(f"HEADRACE_SPARK_HOME ({named}) has no bin/spark-submit.")
         return Path(named)
-    # Found without being imported: that takes long, and only the job needs it.
+    # Do not import it: that takes long, and only the job needs it.
     spec = importlib.util.find_spec("pyspark")
     for place in (spec.submodule_search_locations or []) if spec else []:
         if (Path(place) / "bin" / "spark-submit").is_file():
@@ -43,9 +43,9 @@ def find_spark_home() -> Path:
 
 
 def find_newest_spark_home() -> Path:
-    """Return the home of the newest Spark that is here, for it reads what the others wrote. Raises JobRefused.
+    """Return the home of the newest Spark on this machine, which can read older ones' logs. Raises JobRefused.
 
-    HEADRACE_SPARK_HOME wins; else it is the installed one, or one that was made for a label.
+    HEADRACE_SPARK_HOME has priority; else it is the installed one, or one that was created for a label.
     """
     here = () if os.environ.get("HEADRACE_SPARK_HOME") else made()
     try:
@@ -60,10 +60,10 @@ def find_newest_spark_home() -> Path:
 
 
 def why_no_spark(*, installed: bool) -> str | None:
-    """Return why no Spark job can be run here, as one sentence; None when it can.
+    """Return why this machine can run no Spark job, as one sentence; None when it can.
 
     Args:
-        installed: whether jobs run with the installed Spark; else with that of the label, which is made when needed.
+        installed: whether jobs run with the installed Spark; else with the label's, which is created when needed.
     """
     try:
         if installed or os.environ.get("HEADRACE_SPARK_HOME"):
@@ -75,14 +75,14 @@ def why_no_spark(*, installed: bool) -> str | None:
 
 
 def find_java() -> Path | None:
-    """Return the JAVA_HOME for the Spark of today; None says that `java` is on the path. Raises JobRefused."""
+    """Return the JAVA_HOME for the newest Spark; None when `java` is on the path. Raises JobRefused."""
     return java_for(_NOW)[0]
 
 
 def java_for(spark: Minor) -> tuple[Path | None, int | None]:
     """Return the JAVA_HOME for a Spark, None when `java` is on the path, and its feature release. Raises JobRefused.
 
-    JAVA_HOME, else the path; where that Java does not suit this Spark, the oldest that does of JAVA_FOLDERS.
+    It is the one of JAVA_HOME or the path; if the Spark does not run on that, the oldest suitable one in JAVA_FOLDERS.
     """
     traits = traits_of(spark)
     home = os.environ.get("JAVA_HOME")
@@ -114,7 +114,7 @@ def _number(home: Path) -> int:
 
 @functools.cache
 def _java_version(java: str) -> int | None:
-    """Return the feature release of a java, or None when it does not say."""
+    """Return the feature release of a java; None if it is unknown."""
     try:
         done = subprocess.run(
             [java, "-version"],

@@ -1,4 +1,4 @@
-"""What differs between the minor versions of Spark that a job may be run with: Java, Python, settings, log4j."""
+"""The differences between the minor versions of Spark that jobs can use: Java, Python, settings, log4j."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from headrace.core.minor_versions import Minor
 
 _SPARK_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+)\.jar")
-# Newer than any.
+# A version newer than any.
 _NO_SUCH_JAVA = 1000
 _STREAMING = "org.apache.spark.sql.execution.streaming"
-# The first and the last Python of each, from the classifiers on PyPI (looked up 2026-11-22). cloudpickle of 3.3 and
-# before cannot read the bytecode of Python 3.11.
+# The first and the last Python of each, from the classifiers on PyPI (looked up 2026-11-22). The cloudpickle of Spark
+# 3.3 and before cannot read the bytecode of Python 3.11.
 _PYTHONS: dict[Minor, tuple[Minor, Minor]] = {
     (2, 4): ((3, 4), (3, 7)),
     (3, 0): ((3, 6), (3, 8)),
@@ -32,24 +32,24 @@ _PYTHONS: dict[Minor, tuple[Minor, Minor]] = {
 
 
 def version_at(home: Path) -> str | None:
-    """Return the version of the Spark in `home`, `4.0.2`; None when its jars do not say it."""
+    """Return the version of the Spark in `home`, such as `4.0.2`; None if its jars do not show it."""
     names = (path.name for path in home.glob("jars/spark-core_*.jar"))
     return next((found[1] for name in names if (found := _SPARK_CORE.fullmatch(name))), None)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkTraits:
-    """What one minor version of Spark runs on, and how it is told what to do.
+    """The requirements and settings of one minor version of Spark.
 
     Attributes:
         minor: the version, `(4, 0)`.
         pythons: the Pythons that it runs with, oldest first.
         javas: the feature releases of Java that it runs on (each version's overview page, spark.apache.org/docs).
-        needed_java: the same in words.
+        needed_java: `javas` as text.
         checkpoint_manager: the class that writes checkpoints through Hadoop's FileSystem; 4.1 moved it (SPARK-52787).
         write_resolver: the class that warns when a streaming query begins; 4.1 moved it.
-        has_log4j2: whether its logging is log4j 2 (SPARK-37814, 3.3); before, it is log4j 1.
-        loads_defaults: whether `--load-spark-defaults` goes with `--properties-file` (SPARK-48392, 4.0).
+        has_log4j2: whether it logs with log4j 2 (SPARK-37814, 3.3) instead of log4j 1.
+        loads_defaults: whether `--load-spark-defaults` can be used with `--properties-file` (SPARK-48392, 4.0).
     """
 
     minor: Minor
@@ -64,7 +64,7 @@ class SparkTraits:
 
 @functools.cache
 def traits_of(spark: Minor) -> SparkTraits:
-    """Return what is known of a Spark; its Pythons are those of the newest known for one that is newer."""
+    """Return the traits of a Spark; a Spark newer than the known ones gets the newest one's Pythons."""
     first, last = _PYTHONS.get(spark) or _PYTHONS[max(_PYTHONS)]
     if spark >= (4, 0):
         javas, needed_java = range(17, _NO_SUCH_JAVA), "Java 17 or newer"

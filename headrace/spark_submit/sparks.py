@@ -1,7 +1,7 @@
-"""Which Spark a job is run with: that of its release label in an environment like EMR's, or the installed one.
+"""Chooses the Spark for a job: its release label's, in an environment like EMR's, or the installed one.
 
-`Sparks.of(label)` says where that Spark is, with which Python and Java, what must be made first, and in which ways it
-is not EMR's. Nothing is made here: `making` does that in the job's own process, where a user can cancel it.
+`Sparks.of(label)` returns the Spark's place, Python and Java, what must be created first, and how it differs from
+EMR's. It creates nothing: `making` does that in the job's own process, where a user can cancel it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from headrace.spark_submit.errors import JobRefused
 from headrace.spark_submit.spark_home import find_spark_home, java_for
 from headrace.spark_submit.spark_versions import SparkTraits, traits_of, version_at
 
-# What the fidelity report says of release labels.
+# The note on release labels in the fidelity report.
 FIDELITY_NOTE = (
     "Spark jobs run with pip's PySpark of the label's version: without Amazon's patches, with that PySpark's Hadoop "
     "and Scala, on a Python and a Java of this machine; each job's log says what differs. Other applications: none."
 )
-# Of a Spark whose version nobody can tell.
+# For a Spark with an unknown version.
 _NEWEST: Minor = (4, 3)
 _IMAGE_PYTHON = re.compile(r"(?:/usr/bin/|/usr/local/bin/)?python(?:3(?:\.(\d+))?)?")
-# Settings whose value is an interpreter.
+# Settings with an interpreter as their value.
 _PYTHON_SETTINGS = (
     "spark.pyspark.python",
     "spark.pyspark.driver.python",
@@ -45,18 +45,18 @@ _PYTHON_SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpark:
-    """What one job is run with.
+    """The Spark for one job.
 
     Attributes:
         home: SPARK_HOME.
-        traits: what is known of its version.
+        traits: its version's traits.
         python: the interpreter.
         java_home: JAVA_HOME; None when `java` is on the path.
-        java: Java's feature release; None when it does not say.
-        notes: what the job's log says of it: where it comes from, what differs from EMR.
-        release: whose Spark it is; None when it is the installed one.
-        environment: where the Spark of the release is, made or not; None when it is the installed one.
-        connector: whether the stand-in for EMR's connector is on the job's path.
+        java: Java's feature release; None if unknown.
+        notes: lines for the job's log: its origin, and how it differs from EMR's.
+        release: the release that it belongs to; None for the installed one.
+        environment: the environment of the release's Spark, existing or not; None for the installed one.
+        connector: whether the replacement of EMR's connector is on the job's path.
     """
 
     home: Path
@@ -70,10 +70,10 @@ class JobSpark:
     connector: bool = False
 
     def interpreter_for(self, value: str) -> str | None:
-        """Return the interpreter here that stands for one of EMR's image; None when `value` names none of those.
+        """Return the local interpreter for an interpreter of EMR's image; None when `value` is not one.
 
-        `/usr/bin/python3.11` is the image's Python 3.11: here, that of an environment of that Python. Raises JobRefused
-        when the image has no such Python, or the job is run with another.
+        For `/usr/bin/python3.11`, the image's Python 3.11, it is the one of an environment with Python 3.11. Raises
+        JobRefused when the image has no such Python, or the job runs with another one.
         """
         found = _IMAGE_PYTHON.fullmatch(value)
         if found is None or self.release is None:
@@ -92,11 +92,11 @@ class JobSpark:
 
 @dataclass(frozen=True, slots=True)
 class Sparks:
-    """How this cloud chooses Sparks. Thread-safe.
+    """Chooses the Spark of each job. Thread-safe.
 
     Attributes:
-        installed: whether every job runs with the Spark that is installed beside headrace.
-        strict: whether a job is refused that would run with another minor version than its label's.
+        installed: whether every job runs with the Spark in headrace's own environment.
+        strict: whether to refuse a job that would run with another minor version than its label's.
     """
 
     installed: bool = False
@@ -104,11 +104,11 @@ class Sparks:
 
     @property
     def takes_installed(self) -> bool:
-        """Whether every job runs with the installed Spark: it was said, or HEADRACE_SPARK_HOME names one."""
+        """Whether every job runs with the installed Spark, by option or because HEADRACE_SPARK_HOME is set."""
         return self.installed or bool(os.environ.get("HEADRACE_SPARK_HOME"))
 
     def release_of(self, label: str | None) -> Release | None:
-        """Return the release whose Spark jobs of a label run with; None when that is the installed one, or unknown."""
+        """Return the release whose Spark runs a label's jobs; None for the installed Spark or an unknown label."""
         if self.takes_installed:
             return None
         try:
@@ -117,7 +117,7 @@ class Sparks:
             return None
 
     def programs_of(self, label: str | None) -> Path | None:
-        """Return the folder with the `python3` that a label's programs find; None where it is that of this machine."""
+        """Return the folder with the `python3` for a label's programs; None if they use this machine's."""
         release = self.release_of(label)
         if release is None:
             return None
@@ -129,16 +129,16 @@ class Sparks:
         return environment.interpreter.parent if environment.whole else None
 
     def of(self, label: str | None, settings: Mapping[str, str] | None = None) -> JobSpark:
-        """Return what a job of a label is run with. Raises JobRefused in one sentence.
+        """Return the Spark for a job of a label. Raises JobRefused with one sentence.
 
         Args:
-            label: the release's; None takes `DEFAULT_LABEL`.
-            settings: the job's, of which those that name an interpreter choose among the Pythons of the image.
+            label: the release label; None for `DEFAULT_LABEL`.
+            settings: the job's settings; those with an interpreter select one of the image's Pythons.
         """
         try:
             release = release_of(label or DEFAULT_LABEL)
         except UnknownRelease as error:
-            # Clusters that were made by an older headrace may have any label.
+            # Clusters that an older headrace created may have any label.
             raise JobRefused(f"The label's Spark is not known: {error}.") from None
         if self.takes_installed:
             return self._installed(release, label)
@@ -166,12 +166,12 @@ class Sparks:
 
 
 def is_python_setting(name: str) -> bool:
-    """Whether a property or a variable names the interpreter of a job."""
+    """Return whether a property or a variable sets a job's interpreter."""
     return name in _PYTHON_SETTINGS
 
 
 def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a job that name an interpreter: its Spark properties, and variables that it sets."""
+    """Return a job's settings with an interpreter: Spark properties, and variables that it sets."""
     found = {name: value for name, value in exported.items() if is_python_setting(name)}
     for name, value in properties.items():
         # `spark.executorEnv.PYSPARK_PYTHON` sets a variable.
@@ -182,13 +182,13 @@ def python_settings(properties: Mapping[str, str], exported: Mapping[str, str]) 
 
 
 def image_pythons(release: Release) -> list[Minor]:
-    """Return the Pythons of a release's image, PySpark's default one first."""
+    """Return the Pythons of a release's image, PySpark's default first."""
     others = [python for python in release.pythons if python != release.python]
     return [minor_of(python) for python in (release.python, *others)]
 
 
 def _wanted_pythons(release: Release, settings: Mapping[str, str]) -> list[Minor]:
-    """Return the Pythons of the image, the one first that the job names, else its default."""
+    """Return the Pythons of the image; first the one that the job sets, else the default."""
     image = image_pythons(release)
     for key in _PYTHON_SETTINGS:
         found = _IMAGE_PYTHON.fullmatch(settings.get(key, ""))

@@ -1,8 +1,8 @@
-"""A job's Spark UI while it runs, and its event logs afterwards: the settings that make them, and where they are.
+"""Finds a job's Spark UI while it runs, and its event logs afterwards.
 
-Both belong to the job's folder. The driver says in `conf/ui.log`, by its log4j settings, on which port its UI listens:
-so it works alike for Python and JVM programs, and adds nothing to what they print. The event logs are in `events/`; the
-name of each holds the id of its application.
+Both are in the job's folder. The driver's log4j settings write its UI's port to `conf/ui.log`, which works for Python
+and JVM programs and adds nothing to their output. The event logs are in `events/`; their names contain the application
+ids.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UI_LOG = Path("conf", "ui.log")
-# The folder of the event logs, in the job's.
+# The folder of the event logs, in the job's folder.
 EVENTS = Path("events")
 
-# The words are Spark's own since 1.x: Utils.startServiceOnPort, SparkUI.stop.
+# Spark's own messages since 1.x: Utils.startServiceOnPort, SparkUI.stop.
 _STARTED = re.compile(r"^Successfully started service 'SparkUI' on port (\d+)\.", re.MULTILINE)
 _STOPPED = re.compile(r"^Stopped Spark web UI at ", re.MULTILINE)
 _FOLDER_PREFIX = "eventlog_v2_"
@@ -35,28 +35,28 @@ class EventLog:
 
 
 def live_url(folder: Path) -> str | None:
-    """Return the URL of the Spark UI of the job in `folder`; None when it has none now.
+    """Return the URL of the Spark UI of the job in `folder`; None when it has none at present.
 
-    The caller knows that the job runs: a driver that was killed has not logged the end of its UI.
+    The caller must know that the job runs, because a killed driver does not log the end of its UI.
     """
     try:
         text = (folder / UI_LOG).read_text(errors="replace")
     except OSError:
         return None
     started = list(_STARTED.finditer(text))
-    # A program may have several contexts, one after the other.
+    # A program may have several contexts in succession.
     if not started or _STOPPED.search(text, started[-1].end()):
         return None
     return f"http://127.0.0.1:{started[-1][1]}"
 
 
 def event_logs(folder: Path) -> list[EventLog]:
-    """Return the event logs of the job in `folder`, in the order of their applications' beginnings."""
+    """Return the event logs of the job in `folder`, in the order in which their applications began."""
     return event_logs_in(folder / EVENTS)
 
 
 def event_logs_in(events: Path) -> list[EventLog]:
-    """Return the event logs in an events folder, in the order of their applications' beginnings."""
+    """Return the event logs in an events folder, in the order in which their applications began."""
     try:
         names = sorted(path.name for path in events.iterdir() if not path.name.startswith("."))
     except OSError:

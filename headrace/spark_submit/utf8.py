@@ -1,8 +1,8 @@
-"""Finds a UTF-8 locale for jobs, so that they can name every file, whatever locale the cloud was started in.
+"""Finds a UTF-8 locale for jobs, so that they can open every file, whatever the cloud's own locale is.
 
-Java names files by the locale (`sun.jnu.encoding`): in `LC_ALL=C` a folder with a letter outside ASCII is a folder of
-question marks, and Spark does not find its own classes there. So a job's environment has a UTF-8 locale: the cloud's
-own if it is one, else another that the machine has. Only the encoding changes; language and formats stay.
+Java encodes file names by the locale (`sun.jnu.encoding`): with `LC_ALL=C` it replaces letters outside ASCII by
+question marks, and Spark does not find its own classes in such a folder. So a job's environment has a UTF-8 locale: the
+cloud's own if it is one, else another one of the machine. Only the encoding changes; language and formats stay.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 from headrace.spark_submit.errors import JobRefused
 
-# The variables that set the locale: all of it, its encoding, the rest. The first that is set wins.
+# The variables that set the locale: all of it, its encoding, the rest. The first one that is set has priority.
 VARIABLES = ("LC_ALL", "LC_CTYPE", "LANG")
-# C.UTF-8 is everywhere but on macOS; glibc before 2.35 has it only where the distribution adds it.
+# Every system except macOS has C.UTF-8; with glibc before 2.35 only if the distribution adds it.
 _UTF8_LOCALES = ("C.UTF-8", "en_US.UTF-8", "UTF-8")
 _PROBE_WITHIN_S = 30
 
-# Prints the index of the first of several settings that exists on this machine and is UTF-8. It runs in a process of
-# its own: a locale can only be tried by setting it, for every thread.
+# Prints the index of the first of several settings that exists on this machine and is UTF-8. It runs in a separate
+# process, because trying a locale means setting it for all threads.
 _PROBE = """
 import json, locale, os, sys
 variables, settings = json.loads(sys.argv[1])
@@ -43,14 +43,14 @@ for place, setting in enumerate(settings):
 
 
 def utf8_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the locale's variables for a job of this environment; unchanged if the machine has no UTF-8 locale."""
+    """Return a job's locale variables for this environment; unchanged if the machine has no UTF-8 locale."""
     given = _given(environment)
     found = _utf8_setting(tuple(given.items()))
     return given if found is None else dict(found)
 
 
 def require_utf8(environment: Mapping[str, str], *paths: Path) -> None:
-    """Raise JobRefused when Java could not name one of the paths in the locale that a job gets."""
+    """Raise JobRefused when Java cannot open one of the paths in the job's locale."""
     beyond = next((path for path in paths if not str(path).isascii()), None)
     if beyond is not None and _utf8_setting(tuple(_given(environment).items())) is None:
         raise JobRefused(
@@ -65,12 +65,12 @@ def _given(environment: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...] | None:
-    """Return the UTF-8 setting that this machine has and that changes least of what is given; None if it has none."""
+    """Return the available UTF-8 setting that is closest to the given one; None if there is none."""
     settings = [dict(given), *_others(dict(given))]
     try:
         done = subprocess.run(
             [sys.executable, "-S", "-c", _PROBE, json.dumps([VARIABLES, settings])],
-            # Python must not choose a locale by itself here.
+            # Keep Python from choosing a locale by itself.
             env={"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PATH": os.defpath},
             capture_output=True,
             text=True,
@@ -84,8 +84,8 @@ def _utf8_setting(given: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], 
 
 
 def _others(given: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return settings to try instead of the given one: first those that keep its language and formats."""
-    # LC_ALL would win over LC_CTYPE, so its value moves to LANG, which sets the rest.
+    """Return other settings to try, first those that keep the given language and formats."""
+    # LC_ALL would override LC_CTYPE, so its value moves to LANG, which sets the rest.
     rest = given.get("LC_ALL") or given.get("LANG") or "C"
     return [
         *({"LANG": rest, "LC_CTYPE": name} for name in _UTF8_LOCALES),

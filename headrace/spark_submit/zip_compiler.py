@@ -1,11 +1,11 @@
 """Compiles the modules in the zips from which Spark's Python processes import PySpark.
 
-A worker, a planner and a driver each import PySpark from `python/lib/*.zip` of SPARK_HOME, where Python cannot keep
-compiled code: each process compiles 150 modules anew, half a second of a processor. Here each module's code is put into
-the zip beside its source, once. An interpreter of another version does not take it, and compiles as before.
+Workers, planners and drivers import PySpark from `python/lib/*.zip` of SPARK_HOME, where Python cannot store compiled
+code, so each process compiles 150 modules again, which takes half a second of processor time. This module adds each
+module's compiled code to the zip, once. An interpreter of another version ignores it and compiles as before.
 
-This file is also the program that does it, with the interpreter whose code it is: `python zip_compiler.py ZIP...`. It
-runs on Python 3.7 and newer, without headrace.
+This file is also the program that does it, run with the interpreter that will use the code: `python zip_compiler.py
+ZIP...`. It runs on Python 3.7 and newer, without headrace.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 
 def compile_modules(home: Path, interpreter: Path) -> str | None:
-    """Compile what the zips of a SPARK_HOME hold, unless it is done; return None, or why it could not be done.
+    """Compile the modules in the zips of a SPARK_HOME, if needed; return None, or why it failed.
 
-    Processes that have a zip open keep the old one. Whatever fails, the zips stay as they were.
+    Processes that have a zip open keep the old one. After a failure the zips are unchanged.
     """
     zips = [str(path) for path in sorted(home.glob("python/lib/*.zip"))]
     if not zips:
@@ -41,8 +41,8 @@ def compile_modules(home: Path, interpreter: Path) -> str | None:
 
 
 def _compile(path: Path) -> None:
-    """Replace a zip by one that has each module compiled beside its source, unless it is one."""
-    # A temporary file is for its owner alone, but others may run Spark.
+    """Replace a zip by one with compiled modules, unless it already has them."""
+    # A temporary file is private to its owner, but other users may run Spark.
     mode = path.stat().st_mode & 0o777
     folder = Path(tempfile.mkdtemp(prefix=".compiled-", dir=str(path.parent)))
     try:
@@ -64,10 +64,10 @@ def _compile(path: Path) -> None:
 
 
 def _code(source: bytes, name: Path, folder: Path) -> bytes:
-    """Return what a `.pyc` of a module holds, made in `folder`; tracebacks show the module as `name`."""
+    """Return the content of a module's `.pyc`, compiled in `folder`; tracebacks show the module as `name`."""
     plain, compiled = folder / "module.py", folder / "module.pyc"
     plain.write_bytes(source)
-    # Taken whatever the time of the source, which is in the same zip.
+    # Valid regardless of the source's time: the source is in the same zip.
     how = py_compile.PycInvalidationMode.UNCHECKED_HASH
     py_compile.compile(str(plain), str(compiled), str(name), doraise=True, invalidation_mode=how)
     return compiled.read_bytes()

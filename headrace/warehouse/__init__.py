@@ -1,1 +1,1 @@
-"""Redshift's clusters: a PostgreSQL for each in the data directory, Redshift's SQL and COPY on it. Extra `redshift`."""
+"""Runs Redshift clusters as PostgreSQL servers, with Redshift's SQL and COPY. Needs the extra `redshift`."""

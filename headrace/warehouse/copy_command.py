@@ -1,4 +1,4 @@
-"""Reads a COPY statement of Redshift. Source: docs.aws.amazon.com/redshift/latest/dg/r_COPY.html (documented)."""
+"""Parses Redshift's COPY statement. Source: docs.aws.amazon.com/redshift/latest/dg/r_COPY.html (documented)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.warehouse import WarehouseError
 from headrace.warehouse.sql import Token, meaning, tokens_of
 
 Format = Literal["text", "csv", "json"]
-# What Redshift loads and headrace does not.
+# Options of Redshift's COPY that headrace does not support.
 _NOT_HERE = frozenset(
     {"avro", "parquet", "orc", "shapefile", "fixedwidth", "rcfile", "sequencefile", "lzop", "zstd",
      "ssh", "encrypted", "master_symmetric_key"}
@@ -37,7 +37,7 @@ _MOST_ERRORS = 100_000
 
 @dataclass(slots=True)
 class Copy:
-    """A COPY statement. `region` is empty where it names none; `role` is an ARN, or `default`, or empty."""
+    """A COPY statement. `region` is empty if it has none; `role` is an ARN, `default`, or empty."""
 
     table: str
     schema: str = ""
@@ -59,18 +59,18 @@ class Copy:
     flags: set[str] = field(default_factory=set[str])
 
     def has(self, flag: str) -> bool:
-        """Whether a flag was given, by its name in `_FLAGS`."""
+        """Return whether the statement has a flag, by its name in `_FLAGS`."""
         return flag in self.flags
 
 
 def is_copy(sql: str) -> bool:
-    """Whether a statement is a COPY."""
+    """Return whether a statement is a COPY."""
     found = meaning(tokens_of(sql))
     return bool(found) and found[0].kind == "word" and found[0].value == "copy"
 
 
 def parse_copy(sql: str) -> Copy:
-    """Return a COPY statement. Raises WarehouseError: of a wrong form, or with options that exclude one another."""
+    """Parse a COPY statement. Raises WarehouseError for invalid syntax, or options that exclude one another."""
     copy = _Reader(meaning(tokens_of(sql))).read()
     if copy.format == "json" and (copy.has("remove_quotes") or copy.has("escape")):
         raise _conflict("JSON", "REMOVEQUOTES" if copy.has("remove_quotes") else "ESCAPE")
@@ -86,7 +86,7 @@ def _conflict(one: str, other: str) -> WarehouseError:
 
 
 class _Reader:
-    """Goes through the tokens of one statement."""
+    """Parses the tokens of one statement."""
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
@@ -275,7 +275,7 @@ class _Reader:
 
 
 def _unescaped(text: str) -> str:
-    """Return a delimiter, which may be written as a tab's escape or in octal. Raises WarehouseError."""
+    """Return a delimiter, which may be a tab's escape or an octal escape. Raises WarehouseError."""
     if text == "\\t":
         return "\t"
     if len(text) == 4 and text[0] == "\\" and text[1:].isdecimal():

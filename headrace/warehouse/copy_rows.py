@@ -1,6 +1,6 @@
-"""Turns the files of a COPY into rows of texts: JSON, CSV and delimited lines.
+"""Splits the files of a COPY into rows of text fields: JSON, CSV and delimited lines.
 
-What a row lacks or has too much is a `Problem`, with the code and the words of STL_LOAD_ERRORS
+A row with missing or extra fields has a `Problem`, with the code and the sentence of STL_LOAD_ERRORS
 (docs.aws.amazon.com/redshift/latest/dg/r_Load_Error_Reference.html: codes documented, words assumed).
 """
 
@@ -15,12 +15,12 @@ from typing import Any, cast
 from headrace.core.warehouse import WarehouseError
 from headrace.warehouse.copy_command import Copy
 
-# A line's field in CSV may hold a whole SUPER, of 16 MB.
+# A CSV field may hold a SUPER of up to 16 MB.
 csv.field_size_limit(1 << 25)
 
 
 class Problem(Exception):
-    """Why a row is not loaded."""
+    """The reason why a row is not loaded."""
 
     def __init__(self, code: int, reason: str, column: str = "", value: str = "") -> None:
         super().__init__(reason)
@@ -29,7 +29,7 @@ class Problem(Exception):
 
 @dataclass(slots=True)
 class Row:
-    """A row of a file: its line, what stood there, and its fields, or why it has none."""
+    """A row of a file: its line number, its raw text, and its fields or its problem."""
 
     line: int
     raw: str
@@ -38,7 +38,7 @@ class Row:
 
 
 class Number(str):
-    """A number of a JSON document as it stood there, whose digits no float may change."""
+    """A number of a JSON document, as its original text, so that a float cannot change its digits."""
 
     __slots__ = ()
 
@@ -50,12 +50,12 @@ class Nested:
     value: Any
 
     def text(self) -> str:
-        """Return it as JSON without blanks."""
+        """Return the value as JSON without blanks."""
         return plain_json(self.value)
 
 
 def plain_json(value: Any) -> str:
-    """Return JSON whose numbers stand as they did."""
+    """Return JSON with the numbers' original text."""
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, dict):
@@ -71,7 +71,7 @@ DECODER = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=
 
 
 def rows_of(text: str, copy: Copy, columns: Sequence[str], paths: Sequence[Path]) -> Iterator[Row]:
-    """Yield the rows of a file, each with as many fields as there are columns."""
+    """Yield the rows of a file, each with one field for each column."""
     if copy.format == "json":
         return _json_rows(text, copy, columns, paths)
     lines = _csv_rows(text, copy) if copy.format == "csv" else _text_rows(text, copy)
@@ -111,7 +111,7 @@ def _text_rows(text: str, copy: Copy) -> Iterator[Row]:
     for number, line in lines:
         if not line.strip() and copy.has("ignore_blank_lines"):
             continue
-        # An escaped end of a line belongs to the field.
+        # An escaped line end belongs to the field.
         while copy.has("escape") and (len(line) - len(line.rstrip("\\"))) % 2:
             more = next(lines, None)
             if more is None:
@@ -182,7 +182,7 @@ def _csv_rows(text: str, copy: Copy) -> Iterator[Row]:
 
 
 def _kept(text: str) -> Iterator[str]:
-    """Yield lines with their ends, cut at line feeds alone: a field may hold any other end of a line."""
+    """Yield lines with their ends. Only line feeds separate lines: a field may contain other line ends."""
     return (f"{line}\n" for line in _lines(text))
 
 
@@ -192,7 +192,7 @@ Path = list[str | int]
 
 
 def parse_paths(data: bytes) -> list[Path]:
-    """Return the paths of a JSONPaths file. Raises WarehouseError."""
+    """Parse a JSONPaths file. Raises WarehouseError."""
     try:
         given = json.loads(data)["jsonpaths"]
         if not isinstance(given, list):
@@ -205,7 +205,7 @@ def parse_paths(data: bytes) -> list[Path]:
 
 
 def _path(text: str) -> Path:
-    """Return a path's steps, of `$.a.b`, `$['a']['b']` and `$.a[0]`. Raises ValueError."""
+    """Return the steps of a path such as `$.a.b`, `$['a']['b']` or `$.a[0]`. Raises ValueError."""
     if not text.startswith("$"):
         raise ValueError(text)
     steps: Path = []
@@ -248,7 +248,7 @@ def _json_rows(
         except (ValueError, RecursionError):
             found, end, is_document = None, at, False
         if not is_document:
-            # What follows begins with the next line.
+            # Continue at the next line.
             end = text.find("\n", at)
             end = len(text) if end < 0 else end
             yield Row(line, text[at:end], [], Problem(1216, "Invalid JSON"))  # words assumed
@@ -292,7 +292,7 @@ def _followed(found: Any, path: Path) -> Any:
 
 
 def _leaf(value: Any) -> Any:
-    """Return a text, a Number, a Nested, or None."""
+    """Return a JSON value as text, a Number, a Nested, or None."""
     if isinstance(value, bool):
         return Number("true" if value else "false")
     if isinstance(value, (dict, list)):

@@ -21,13 +21,13 @@ _STAMP = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([ ]\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,6
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
 _FALSE = frozenset({"f", "false", "n", "no", "0"})
 _TEXTS = frozenset({"varchar", "bpchar", "text"})
-# What 'auto' takes beside ISO 8601.
+# The formats that 'auto' accepts besides ISO 8601.
 _AUTO = (
     "%Y%m%d", "%m/%d/%Y", "%d.%m.%Y", "%b %d %Y", "%b %d, %Y", "%d %b %Y", "%d-%b-%Y", "%Y-%b-%d", "%d %B %Y",
     "%B %d, %Y", "%Y.%m.%d", "%Y/%m/%d",
 )  # fmt: skip
 _AUTO_TIMES = ("", " %H:%M:%S", " %H:%M:%S.%f", " %H:%M", " %I:%M:%S %p", " %H%M%S")
-# The parts of a TIMEFORMAT or DATEFORMAT, longest first, as strptime calls them.
+# The parts of a TIMEFORMAT or DATEFORMAT, longest first, and their strptime directives.
 _PARTS = (
     ("YYYY", "%Y"), ("MONTH", "%B"), ("MON", "%b"), ("HH24", "%H"), ("HH12", "%I"), ("DAY", "%A"), ("YY", "%y"),
     ("MM", "%m"), ("DD", "%d"), ("DY", "%a"), ("HH", "%H"), ("MI", "%M"), ("SS", "%S"), ("US", "%f"), ("MS", "%f"),
@@ -37,7 +37,7 @@ _PARTS = (
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A column that is loaded. `length` is of texts, in bytes (0: as long as may be)."""
+    """A column to load. `length` is the maximum bytes of a text column (0: no limit)."""
 
     name: str
     type: str
@@ -58,7 +58,7 @@ _NOT_FOR_CHAR = (
 
 
 def converted(value: Any, target: Target, copy: Copy) -> str | None:
-    """Return a field as PostgreSQL's COPY takes it. Raises Problem."""
+    """Return a field in the form of PostgreSQL's COPY. Raises Problem."""
     if target.type == "jsonb":
         made = _super(value, copy)
     elif value is None:
@@ -111,10 +111,10 @@ def _text(text: str, target: Target, copy: Copy) -> str | None:
 
 
 def _bad_sequence(text: str) -> str:
-    """Return the first bytes that are no UTF-8, in Redshift's words, with its number of the error."""
+    """Return Redshift's sentence on the first invalid UTF-8 bytes, with its error number."""
     if "\x00" in text:
         return "."
-    # A lone surrogate is a byte that was no UTF-8, or an escape of a JSON document.
+    # A lone surrogate stands for a byte that was not UTF-8, or comes from a JSON escape.
     escaped = next((char for char in text if "\ud800" <= char < "\udc80"), "")
     if escaped:
         return f". Bad UTF-8 hex sequence: {escaped.encode('utf-8', 'surrogatepass').hex(' ')} (error 5)"
@@ -136,7 +136,7 @@ def _bad_sequence(text: str) -> str:
 
 
 def _multibyte(data: bytes) -> str:
-    """Return the first character of several bytes, as hex."""
+    """Return the first multibyte character in hexadecimal."""
     start = next(at for at, byte in enumerate(data) if byte > 0x7F)
     end = start + 1
     while end < len(data) and 0x80 <= data[end] < 0xC0:
@@ -145,7 +145,7 @@ def _multibyte(data: bytes) -> str:
 
 
 def _replaced(text: str, by: str) -> str:
-    """Return a text with `by` for each byte that was no UTF-8 (which are lone surrogates), and for NUL."""
+    """Return a text with `by` in place of each invalid UTF-8 byte (a lone surrogate) and of NUL."""
     return "".join(by if char == "\x00" or "\ud800" <= char <= "\udfff" else char for char in text)
 
 
@@ -172,7 +172,7 @@ def _integer(text: str, target: Target, copy: Copy) -> str:
             0,
         )
         raise Problem(1207, f"Invalid digit, Value '{text[at]}', Pos {at}, Type: {name}")
-    # Longer than any of the types, and int() of it may take long.
+    # Longer than any type allows, and int() may take long.
     if len(text) > 20 or not -(1 << bits) <= int(text) < 1 << bits:
         raise Problem(1222, f"Overflow, Type: {name}")  # words assumed
     return text
@@ -273,7 +273,7 @@ def _auto(text: str) -> datetime | None:
 
 
 def strptime_format(form: str) -> str:
-    """Return a TIMEFORMAT or DATEFORMAT in the letters of `datetime.strptime`."""
+    """Return a TIMEFORMAT or DATEFORMAT as a format of `datetime.strptime`."""
     made, at = "", 0
     while at < len(form):
         for part, letter in _PARTS:

@@ -1,4 +1,4 @@
-"""Carries a COPY out: reads what lies in S3, checks it row by row, and loads it in the transaction that is open."""
+"""Executes a COPY: reads the objects in S3, checks them row by row, and loads the rows in the open transaction."""
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.warehouse.sql import quoted_name
 if TYPE_CHECKING:
     import psycopg
 
-# An object that is larger is not taken into memory whole (assumed: AWS's largest intermediate objects are 128 MiB).
+# Larger objects are refused, because an object is read into memory (assumed: AWS's largest ones have 128 MiB).
 _MOST_BYTES = 1 << 30
 _TYPE_NAMES = {"bpchar": "char", "text": "varchar", "jsonb": "super", "bytea": "varbyte"}
 
@@ -34,7 +34,7 @@ where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum
 
 @dataclass(slots=True)
 class LoadFailed(Exception):
-    """Too many rows could not be loaded: `errors` are the lines of STL_LOAD_ERRORS."""
+    """More rows failed than MAXERROR allows: `errors` are the rows for STL_LOAD_ERRORS."""
 
     table: str
     errors: list[dict[str, Any]]
@@ -46,7 +46,7 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Loader:
-    """One COPY. `role` is as whom S3 is read: the statement's, or Firehose's."""
+    """One COPY. `role` is the role for reading S3: the statement's, or Firehose's."""
 
     connection: psycopg.Connection[Any]
     objects: ObjectStore
@@ -55,7 +55,7 @@ class Loader:
     role: str = ""
 
     def run(self, copy: Copy) -> tuple[int, list[dict[str, Any]]]:
-        """Load; return how many rows, and the lines of STL_LOAD_ERRORS. Raises WarehouseError, LoadFailed."""
+        """Load; return the number of rows, and the rows for STL_LOAD_ERRORS. Raises WarehouseError, LoadFailed."""
         role = self.role or self._role_of(copy)
         oid, shown = self._table(copy)
         targets = self._targets(copy, oid)
@@ -163,10 +163,10 @@ class Loader:
             ) from error
         for url, mandatory in urls:
             bucket, _, key = url.removeprefix("s3://").partition("/")
-            if mandatory or self._is_there(bucket, key):
+            if mandatory or self._exists(bucket, key):
                 yield url
 
-    def _is_there(self, bucket: str, key: str) -> bool:
+    def _exists(self, bucket: str, key: str) -> bool:
         try:
             return any(item.key == key for item in self.objects.list(bucket, key))
         except BucketNotFound:
@@ -204,7 +204,7 @@ class Loader:
         data = self._read(url, role)
         if copy.has("gzip") or copy.has("bzip2"):
             data = _unpacked(data, url, gzipped=copy.has("gzip"))
-        # What is no UTF-8 becomes lone surrogates, which are a problem of their column alone.
+        # Invalid UTF-8 becomes lone surrogates, which are a problem of their column only.
         text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
         return rows_of(text, copy, [target.name for target in targets], paths)
 
@@ -213,7 +213,7 @@ def _unpacked(data: bytes, url: str, *, gzipped: bool) -> bytes:
     try:
         if not gzipped:
             return bz2.decompress(data)
-        # Members one after the other, bounded: a small object may unpack to anything.
+        # Decompress member by member, with a limit: a small object may expand to any size.
         parts: list[bytes] = []
         left, room = data, _MOST_BYTES
         while left:
@@ -233,7 +233,7 @@ def _unpacked(data: bytes, url: str, *, gzipped: bool) -> bytes:
 
 
 class _Sender:
-    """Collects the rows that are sound and hands them to PostgreSQL."""
+    """Collects the valid rows and sends them to PostgreSQL."""
 
     def __init__(
         self, connection: psycopg.Connection[Any], copy: Copy, table: str, targets: Sequence[Target]
@@ -243,7 +243,7 @@ class _Sender:
         self.count = 0
 
     def add(self, row: Row) -> Problem | None:
-        """Take a row, or return why it is none."""
+        """Add a row, or return its problem."""
         if row.problem is not None:
             return row.problem
         try:
@@ -258,7 +258,7 @@ class _Sender:
         return None
 
     def flush(self) -> None:
-        """Load what was taken."""
+        """Load the added rows."""
         names = ", ".join(quoted_name(target.name) for target in self._targets)
         with self._connection.cursor() as cursor:
             statement = cast("Any", f"copy {self._table} ({names}) from stdin")
@@ -309,6 +309,6 @@ def _error_line(
 
 
 def _shown(text: str, most: int) -> str:
-    """Return the beginning of a text, without what PostgreSQL takes in no text."""
+    """Return the beginning of a text, without characters that PostgreSQL does not store."""
     clean = text[:most].replace("\x00", "?")
     return clean.encode("utf-8", "replace").decode("utf-8", "replace")

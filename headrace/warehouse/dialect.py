@@ -1,6 +1,6 @@
-"""Translates Redshift's SQL to PostgreSQL's: drops storage attributes, and refuses what PostgreSQL cannot do by name.
+"""Translates Redshift's SQL to PostgreSQL's: drops storage attributes, and refuses unsupported statements by name.
 
-Distribution and sort keys, encodings and backups change nothing in what a query gives. Primary, unique and foreign keys
+Distribution and sort keys, encodings and backups do not change query results. Primary, unique and foreign keys
 are not enforced, as in Redshift (docs.aws.amazon.com/redshift/latest/dg/t_Defining_constraints.html), but a primary
 key's columns are NOT NULL. Names are folded to lower case, in double quotes too.
 """
@@ -13,7 +13,7 @@ from headrace.core.warehouse import WarehouseError
 from headrace.warehouse.sql import Token, closed, joined, meaning, tokens_of
 from headrace.warehouse.tables import create_table, refuse, type_of
 
-# By the words that a statement begins with: what headrace does not have.
+# Unsupported statements, by their first words.
 _NOT_HERE = (
     "unload",
     "create external",
@@ -34,7 +34,7 @@ _NOT_HERE = (
     "show",
     "call",
 )
-# What changes nothing in what a query gives.
+# Statements that do not change query results.
 _WITHOUT_EFFECT = (
     "vacuum",
     "analyze",
@@ -48,7 +48,7 @@ _RENAMED = {"nvl": "coalesce", "listagg": "string_agg"}
 
 
 def translated(sql: str) -> str:
-    """Return one statement in PostgreSQL's SQL; empty when there is nothing to do. Raises WarehouseError."""
+    """Translate one statement to PostgreSQL's SQL; empty when there is nothing to do. Raises WarehouseError."""
     tokens = _folded(tokens_of(sql))
     words = [token.value for token in meaning(tokens) if token.kind == "word"][:4]
     start = " ".join(words)
@@ -75,7 +75,7 @@ def _folded(tokens: Sequence[Token]) -> list[Token]:
 
 
 def _alter_table(tokens: list[Token]) -> list[Token] | None:
-    """Return ALTER TABLE as PostgreSQL takes it; None when it changes nothing that a query sees."""
+    """Translate ALTER TABLE; return None when it does not change query results."""
     found = meaning(tokens)
     words = [token.value for token in found]
     if "append" in words[2:]:
@@ -131,7 +131,7 @@ def _top(tokens: list[Token]) -> list[Token]:
 
 
 def _functions(tokens: list[Token]) -> list[Token]:
-    """Rename functions, and put the date parts that stand first in quotes."""
+    """Rename functions, and quote date parts that are first arguments."""
     made: list[Token] = []
     for at, token in enumerate(tokens):
         if token.kind != "word":

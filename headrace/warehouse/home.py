@@ -1,8 +1,8 @@
-"""Finds the PostgreSQL of a Redshift cluster or workgroup: one each in the data directory, or the user's own.
+"""Finds the PostgreSQL of a Redshift cluster or workgroup: a server in the data directory, or the user's own server.
 
-A cluster's server is made and started when it is first asked for, and again when the cloud starts. Its administrator
-has the name and the password that the cluster was made with; whoever AWS has identified already comes in as that user.
-A server of the user's own has the databases of all clusters, by their names.
+A cluster's server is created and started at its first use, and started again with the cloud. Its administrator has the
+name and the password of CreateCluster; a caller that AWS has already authenticated connects as its database user. A
+user's own server has the databases of all clusters, by their names.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ Parameters = dict[str, Any]
 
 
 class _Cluster:
-    """A cluster whose server is this cloud's."""
+    """A cluster with a server of this cloud."""
 
     def __init__(self, spec: ClusterSpec, folder: Path) -> None:
         self.spec = spec
         self.server = PostgresServer(folder, spec.port)
         self.lock = threading.Lock()
-        # What its server was last made ready for.
+        # The cluster's specification for which the server was last prepared.
         self.ready_for: ClusterSpec | None = None
         self.is_wanted = False
 
     def note(self, spec: ClusterSpec) -> None:
-        """Store what it was made with."""
+        """Store the cluster's specification."""
         file = self.server.folder / "spec.json"
         if spec != self.spec or not file.exists():
             self.spec = spec
@@ -81,9 +81,9 @@ class WarehouseHome:
 
         Args:
             data_dir: where the servers' files are.
-            control: asks which clusters there are.
-            objects: what COPY reads.
-            supervisor: starts servers beside.
+            control: describes clusters and workgroups.
+            objects: the object store that COPY reads.
+            supervisor: starts servers in the background.
             real_url: the user's own PostgreSQL; empty for none.
         """
         self._folder = data_dir / FOLDER
@@ -98,7 +98,7 @@ class WarehouseHome:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the servers that there are, beside."""
+        """Start the existing servers in the background."""
         for folder in self._folder.glob(f"{_DELETED}*"):
             self._supervisor.start(_Remover(None, folder))
         for spec in self._stored():
@@ -153,7 +153,7 @@ class WarehouseHome:
         return cluster
 
     def spec_of(self, kind: str, name: str, *, account: str, region: str) -> ClusterSpec:
-        """See `Warehouses.spec_of`. Describing a cluster tells this home of it."""
+        """See `Warehouses.spec_of`. The cluster's description adds it to this home."""
         service, operation, params = (
             ("redshift", "DescribeClusters", {"ClusterIdentifier": name})
             if kind == "cluster"
@@ -176,7 +176,7 @@ class WarehouseHome:
         labels = host.split(".")
         for label, kind in (("redshift", "cluster"), ("redshift-serverless", "workgroup")):
             if label in labels and host not in _HERE:
-                # A cluster's: name, id, region; a workgroup's: name, account, region.
+                # A cluster's host has name, id, region; a workgroup's has name, account, region.
                 region = labels[labels.index(label) - 1]
                 return self.spec_of(kind, labels[0], account=load.account, region=region), database
         return self._of_address(host, parts.port or 0, load), database
@@ -190,14 +190,14 @@ class WarehouseHome:
         raise WarehouseNotFound(f"No cluster of this cloud has the address {host}:{port}.")
 
     def forget(self, kind: str, name: str, *, account: str, region: str) -> None:
-        """See `Warehouses.forget`. What a server of the user's own holds stays there."""
+        """See `Warehouses.forget`. The contents of a user's own server stay."""
         key = f"{kind}-{account}-{region}-{name}"
         with self._lock:
             cluster = self._clusters.pop(key, None)
         folder = self._folder / key
         if not folder.exists():
             return
-        # A cluster of the same name may come at once; stopping a server takes a while.
+        # A cluster of the same name may be created at once, and stopping a server takes a while.
         gone = Path(tempfile.mkdtemp(prefix=_DELETED, dir=self._folder)) / key
         folder.rename(gone)
         self._supervisor.start(_Remover(cluster, gone.parent))
@@ -205,13 +205,13 @@ class WarehouseHome:
     # --- connections --------------------------------------------------------------------------
 
     def make_ready(self, key: str) -> None:
-        """Start a cluster's server and make what belongs into it. Raises WarehouseError, WarehouseUnavailable."""
+        """Start a cluster's server and prepare it. Raises WarehouseError, WarehouseUnavailable."""
         cluster = self._clusters.get(key)
         if cluster is not None:
             self._ready(cluster)
 
     def _ready(self, cluster: _Cluster) -> Parameters:
-        """Return how the superuser connects to a cluster's server, which runs then."""
+        """Start a cluster's server if needed; return the superuser's connection settings."""
         if self._real_url:
             return _parameters(self._real_url)
         with cluster.lock:
@@ -224,7 +224,7 @@ class WarehouseHome:
                 "password": cluster.server.password(),
             }
             if cluster.ready_for != cluster.spec:
-                _furnish(admin, cluster.spec)
+                _set_up(admin, cluster.spec)
                 cluster.ready_for = cluster.spec
             return admin
 
@@ -254,7 +254,7 @@ class WarehouseHome:
     def _connect_to_real(
         self, admin: Mapping[str, Any], spec: ClusterSpec, database: str, login: Login
     ) -> Any:
-        """Connect to the user's own server, as its own user for the cluster's administrator."""
+        """Connect to the user's own server; the cluster's administrator connects as the user in its URL."""
         mine = login.password is None or login.user == spec.user
         if mine and login.password is not None and login.password != spec.password:
             raise WarehouseError(
@@ -262,7 +262,7 @@ class WarehouseHome:
                 f'FATAL:  password authentication failed for user "{login.user}"',
             )
         if database not in self._prepared:
-            _furnish_real(admin, spec, database)
+            _set_up_real(admin, spec, database)
             self._prepared.add(database)
         who = {} if mine else {"user": login.user, "password": login.password}
         return connect(**{**admin, **who, "dbname": database, "options": _SEARCH_PATH})
@@ -270,7 +270,7 @@ class WarehouseHome:
     def lend(
         self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
     ) -> str:
-        """See `Warehouses.lend`. Nobody is let into a server of the user's own."""
+        """See `Warehouses.lend`. A user's own server gets no logins."""
         self.check()
         if self._real_url:
             raise WarehouseUnavailable("headrace makes no logins on a PostgreSQL of your own.")
@@ -279,7 +279,7 @@ class WarehouseHome:
             return lend(connection, str(admin["password"]), user, acts_as, until_ms, makes=makes)
 
     def load(self, load: Load) -> int:
-        """See `Warehouses.load`. The note that it has happened is in the transaction of its rows."""
+        """See `Warehouses.load`. The same transaction stores the rows and the fact that the load happened."""
         spec, database = self._of_url(load)
         session = self._open(spec, database, load.login, load.may_read, load.role)
         try:
@@ -304,7 +304,7 @@ class _Starter:
         self._home, self._key = home, key
 
     def step(self) -> float:
-        """Start it; what fails is said again when somebody connects."""
+        """Start it; a failure is reported again at the next connection."""
         try:
             self._home.make_ready(self._key)
         except (WarehouseError, WarehouseUnavailable) as error:
@@ -320,7 +320,7 @@ class _Remover:
         self._cluster, self._folder = cluster, folder
 
     def step(self) -> float:
-        """Do it."""
+        """Stop the server and delete its files; see `Worker.step`."""
         if self._cluster is not None:
             with self._cluster.lock:
                 self._cluster.server.stop()
@@ -342,8 +342,8 @@ def _parameters(url: str) -> Parameters:
     }
 
 
-def _furnish(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
-    """Make the administrator, the first database and Redshift's functions on a server of this cloud."""
+def _set_up(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
+    """Create the administrator, the first database and Redshift's functions on a server of this cloud."""
     with connect(**admin, dbname="template1") as connection:
         connection.execute(cast("Any", prelude.SQL))
         connection.execute("grant all on schema public to public")
@@ -351,7 +351,7 @@ def _furnish(admin: Mapping[str, Any], spec: ClusterSpec) -> None:
             f"""alter role all set search_path = '"$user"', public, {prelude.SCHEMA}"""
         )
         _make_role(connection, spec)
-    # Outside of any transaction: no session may be left in the template.
+    # Outside of any transaction, because no session may be connected to the template database.
     connection = connect(**admin, dbname="postgres", autocommit=True)
     try:
         _make_database(connection, spec.database, spec.user)
@@ -377,8 +377,8 @@ def _make_database(connection: Any, database: str, owner: str = "") -> None:
         connection.execute(f"create database {quoted_name(database)}{of}")
 
 
-def _furnish_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) -> None:
-    """Make a cluster's first database, if it is asked for, and Redshift's functions on the user's own server."""
+def _set_up_real(admin: Mapping[str, Any], spec: ClusterSpec, database: str) -> None:
+    """Create a cluster's first database, if requested, and Redshift's functions on the user's own server."""
     if database == spec.database:
         connection = connect(**admin, autocommit=True)
         try:

@@ -1,8 +1,7 @@
-"""Maps IAM identities to users of a cluster's server: in a superuser's session, or with a temporary password.
+"""Maps IAM identities to a cluster's database users: in a superuser's session, or with a temporary password.
 
-A password is made of the server's own secret and the user's name: it stays the same when it is asked for again, and
-over a restart, so that nobody's connection settings are made useless by somebody else's call. PostgreSQL refuses it
-after its time.
+A password is derived from the server's secret and the user's name. It is the same at each request and after a restart,
+so that a call does not invalidate another client's connection settings. PostgreSQL refuses it after it expires.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from headrace.warehouse.sql import quoted_name
 def lend(
     connection: Any, secret: str, user: str, acts_as: str, until_ms: int, *, makes: bool = False
 ) -> str:
-    """Make `user` if it is not there, let it log in until a time at least, and return its password.
+    """Create `user` if needed, let it log in at least until a time, and return its password.
 
     Args:
-        connection: the superuser's, in a transaction that the caller commits.
-        secret: the server's own.
-        user: as AWS names an identity in a database.
-        acts_as: as whom its sessions work; empty for itself. Where nobody of that name is, nobody logs in.
-        until_ms: time since 1970.
-        makes: whether whom it acts as is made, too.
+        connection: the superuser's connection, in a transaction that the caller commits.
+        secret: the server's secret.
+        user: AWS's database user name for an identity.
+        acts_as: the role of its sessions; empty for the user itself. If that user does not exist, the login fails.
+        until_ms: epoch milliseconds.
+        makes: whether to create `acts_as` too.
     """
     password = hmac.new(secret.encode(), user.encode(), hashlib.sha256).hexdigest()
     name = quoted_name(user)
-    # Two calls may come at once.
+    # Two calls may run concurrently.
     connection.execute("select pg_advisory_xact_lock(4567)")
-    if acts_as and not _is_there(connection, acts_as):
+    if acts_as and not _exists(connection, acts_as):
         if not makes:
             return password
         connection.execute(f"create role {quoted_name(acts_as)}")
@@ -54,13 +53,13 @@ def lend(
     return password
 
 
-def _is_there(connection: Any, user: str) -> bool:
+def _exists(connection: Any, user: str) -> bool:
     found = connection.execute("select 1 from pg_roles where rolname = %s", [user]).fetchone()
     return found is not None
 
 
 def become(connection: Any, login: Login) -> None:
-    """Make the superuser's session that of somebody whom AWS has identified. Raises WarehouseError."""
+    """Switch the superuser's session to a user whom AWS has authenticated. Raises WarehouseError."""
     found = connection.execute(
         "select 1 from pg_roles where rolname = %s and rolname <> %s", [login.user, SUPERUSER]
     ).fetchone()

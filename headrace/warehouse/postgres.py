@@ -1,8 +1,8 @@
-"""A PostgreSQL server in a folder: made, started, found again after kill -9, stopped.
+"""Runs a PostgreSQL server in a folder: creates, starts and stops it, and handles one left by kill -9.
 
-The server's parent is a shell that reads a pipe from this process: when this process ends, however it ends, the pipe
-closes and the shell stops the server. PostgreSQL refuses to run as root; then it runs in a user namespace of its own,
-in which root's files belong to an ordinary user (Linux, `unshare` of util-linux).
+The server's parent is a shell that reads a pipe from this process: when this process ends for any reason, the pipe
+closes and the shell stops the server. PostgreSQL refuses to run as root; for root it runs in a user namespace in which
+root's files belong to an ordinary user (Linux, `unshare` of util-linux).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from headrace.core.warehouse import EXTRA, WarehouseUnavailable
 log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
-# Redshift's own superuser has this name too; nobody else can log in with it.
+# Redshift's superuser has the same name; users cannot log in with it.
 SUPERUSER = "rdsdb"
 _STOPPED_WITHIN_S = 15.0
 _STARTED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.02
 _PORTS = 200
-# Of servers of this process, which may not listen yet.
+# The ports of this process's servers, which may not listen yet.
 _GIVEN_PORTS: set[int] = set()
 _GIVING = threading.Lock()
-# What PostgreSQL logs last when it gives up.
+# PostgreSQL's last log message when it fails.
 _GAVE_UP, _TAKEN = "database system is shut down", "Address already in use"
 _WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
 _SETTINGS = (
@@ -65,7 +65,7 @@ def binaries() -> Path:
 
 
 def check_driver() -> None:
-    """Raise WarehouseUnavailable when no client of PostgreSQL is installed."""
+    """Raise WarehouseUnavailable when no PostgreSQL client library is installed."""
     if importlib.util.find_spec("psycopg") is None:
         raise WarehouseUnavailable(
             f"Redshift needs a client of PostgreSQL: install it with pip install 'headrace[{EXTRA}]'."
@@ -75,15 +75,15 @@ def check_driver() -> None:
 class PostgresServer:
     """One server. Thread-safe.
 
-    What is committed is on the disk: a delivery that is noted as done must not be lost with the machine's power.
+    Commits reach the disk: a delivery that is stored as done must survive a power failure.
     """
 
     def __init__(self, folder: Path, port: int) -> None:
-        """Prepare a server. `port` is the one to have if it is free; a server that was made keeps its own."""
+        """Prepare a server. `port` is the preferred port for a new server; an existing one keeps its port."""
         self.folder = folder
         self._data = folder / "data"
         self._lock = threading.Lock()
-        # Apart from `_lock`, which is held as long as a start takes: the port is known before.
+        # A separate lock, because `_lock` is held during a start, and the port is known earlier.
         self._port_lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._port = 0
@@ -91,7 +91,7 @@ class PostgresServer:
 
     @property
     def port(self) -> int:
-        """Its port, which is kept as long as nobody else takes it while the cloud is down."""
+        """Its port, which stays the same unless another process takes it while the cloud is down."""
         with self._port_lock:
             if not self._port:
                 self._port = self._choose_port()
@@ -99,7 +99,7 @@ class PostgresServer:
 
     @property
     def exists(self) -> bool:
-        """Whether its files are there."""
+        """Whether its files exist."""
         return (self._data / "PG_VERSION").exists()
 
     def _choose_port(self) -> int:
@@ -115,7 +115,7 @@ class PostgresServer:
         return (self.folder / "password").read_text()
 
     def start(self) -> bool:
-        """Make it and start it, if it does not run; return whether this call started it.
+        """Create it and start it, if it does not run; return whether this call started it.
 
         Raises WarehouseUnavailable.
         """
@@ -131,12 +131,12 @@ class PostgresServer:
                 (self._data / "postmaster.pid").unlink()
             command = [*as_user, str(programs / "postgres")]
             while not self._launch(command, self.port):
-                # Somebody else's process was quicker.
+                # Another process took the port first.
                 self._forget_port()
             return True
 
     def _forget_port(self) -> None:
-        """Have another port chosen; this one may be had by other servers."""
+        """Release the port, so that the next start chooses another one."""
         with self._port_lock:
             give_back_port(self._port)
             self._port = 0
@@ -159,11 +159,11 @@ class PostgresServer:
             raise WarehouseUnavailable(
                 f"PostgreSQL's initdb failed: {printed[-1] if printed else made.returncode}."
             )
-        # Whole or not at all.
+        # The rename makes the folder complete or absent.
         half.rename(self._data)
 
     def _launch(self, command: list[str], port: int) -> bool:
-        """Start it; return whether it runs: False when its port is taken. Raises WarehouseUnavailable."""
+        """Start it; return False if its port is taken. Raises WarehouseUnavailable."""
         settings = [*_SETTINGS, f"port={port}"]
         where = ["-D", str(self._data), *(part for each in settings for part in ("-c", each))]
         with (self.folder / "log").open("ab") as output:
@@ -178,7 +178,7 @@ class PostgresServer:
         deadline_s = time.monotonic() + _STARTED_WITHIN_S
         while not self._is_ready():
             printed = self._logged_since(logged_bytes)
-            # The shell outlives the server: only the log tells that it has given up.
+            # The shell outlives the server, so only the log shows a failure.
             has_ended = self._child.poll() is not None or _GAVE_UP in printed
             if has_ended or time.monotonic() > deadline_s:
                 self._end_shell()
@@ -191,13 +191,13 @@ class PostgresServer:
         return True
 
     def _logged_since(self, offset_bytes: int) -> str:
-        """Return what the server has logged after an offset: the log of earlier starts can be long."""
+        """Return the server's log after an offset: the log of earlier starts can be long."""
         with (self.folder / "log").open("rb") as log:
             log.seek(offset_bytes)
             return log.read().decode("utf-8", "replace")
 
     def _end_shell(self) -> None:
-        """End the shell of a server that did not start, and with it the server."""
+        """End the shell of a server that did not start, which also ends the server."""
         child, self._child = self._child, None
         if child is not None and child.stdin is not None:
             child.stdin.close()
@@ -216,7 +216,7 @@ class PostgresServer:
         return ""
 
     def _end_earlier(self) -> None:
-        """Wait for the server of a cloud that was killed, whose shell stops it; at last, stop it."""
+        """Wait until the shell of a killed cloud has stopped its server; after a time, stop the server here."""
         pid = _postmaster(self._data)
         if pid is None:
             return
@@ -232,7 +232,7 @@ class PostgresServer:
         raise WarehouseUnavailable(f"An earlier PostgreSQL, process {pid}, does not end.")
 
     def stop(self) -> None:
-        """Stop it, if it runs; what was committed stays."""
+        """Stop it, if it runs; committed data stays."""
         with self._lock:
             child, self._child = self._child, None
         self._forget_port()
@@ -250,7 +250,7 @@ class PostgresServer:
 
 
 def take_port(first: int) -> int:
-    """Return the first port from `first` on that nobody listens on and nobody here was given, or else any."""
+    """Return the first port from `first` on that is free and not reserved in this process, else any free one."""
     with _GIVING:
         for port in _candidates(first):
             if port in _GIVEN_PORTS:
@@ -268,7 +268,7 @@ def take_port(first: int) -> int:
 
 
 def give_back_port(port: int) -> None:
-    """Let others have a port."""
+    """Release a port."""
     with _GIVING:
         _GIVEN_PORTS.discard(port)
 
@@ -279,7 +279,7 @@ def _candidates(first: int) -> Iterator[int]:
 
 
 def _postmaster(data: Path) -> int | None:
-    """Return the process of the server that runs on a folder, None without one."""
+    """Return the pid of the server that runs in a folder, or None."""
     try:
         pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
         os.kill(pid, 0)
@@ -294,7 +294,7 @@ def _postmaster(data: Path) -> int | None:
 
 
 def _as_ordinary_user() -> list[str]:
-    """Return what comes before a command of root's so that PostgreSQL runs. Raises WarehouseUnavailable."""
+    """Return the command prefix with which root can run PostgreSQL. Raises WarehouseUnavailable."""
     unshare = shutil.which("unshare")
     if unshare is not None and sys.platform.startswith("linux"):
         command = [unshare, "--user", "--map-user=1000", "--map-group=1000", "--"]

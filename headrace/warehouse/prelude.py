@@ -1,11 +1,11 @@
 """Creates what every database of a cluster needs: Redshift's functions and its log of load errors.
 
-They are in the schema `headrace`, which the search path ends with. `headrace.loads` names the COPY statements of
-deliveries that have happened, in the transaction of each.
+They are in the schema `headrace`, the last one in the search path. `headrace.loads` lists the finished COPY statements
+of deliveries; each entry is written in the transaction of its COPY.
 """
 
 SCHEMA = "headrace"
-# Older than any delivery that may be repeated: Firehose keeps records for a day, Kinesis for a year at most.
+# Entries this old are deleted: Firehose keeps records for a day and Kinesis for a year, so no delivery is repeated.
 KEPT_DAYS = 400
 
 SQL = """

@@ -1,4 +1,4 @@
-"""A connection to a cluster's database that takes Redshift's SQL. Its client is psycopg, of the extra `redshift`."""
+"""A connection to a cluster's database that accepts Redshift's SQL. It uses psycopg, from the extra `redshift`."""
 # pyright: reportUnknownMemberType=false
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _KINDS: dict[str, Kind] = {
     "57P0": "ConnectionFailed",
 }
 _OTHER: Kind = "StatementFailed"
-# What Redshift calls otherwise.
+# Redshift's names for types that PostgreSQL names differently.
 _TYPES = {"jsonb": "super", "bytea": "varbyte", "text": "varchar"}
-# Types whose values are given as text, as the Data API does.
+# Types whose values are returned as text, as the Data API does.
 _AS_TEXT = (
     "numeric", "date", "time", "timetz", "timestamp", "timestamptz", "interval", "json", "uuid", "inet",
 )  # fmt: skip
@@ -47,7 +47,7 @@ _OUTSIDE = [
 
 
 def connect(**parameters: Any) -> psycopg.Connection[Any]:
-    """Return a connection of psycopg's. Raises WarehouseError."""
+    """Return a psycopg connection. Raises WarehouseError."""
     import psycopg
     from psycopg.types.string import TextLoader
 
@@ -59,7 +59,7 @@ def connect(**parameters: Any) -> psycopg.Connection[Any]:
         made.adapters.register_loader(name, TextLoader)
 
     class SuperLoader(TextLoader):
-        """Gives a SUPER as Redshift writes it, without blanks."""
+        """Loads a SUPER as Redshift writes it, without blanks."""
 
         def load(self, data: Any) -> str:
             return plain_json(DECODER.decode(bytes(data).decode()))
@@ -69,7 +69,7 @@ def connect(**parameters: Any) -> psycopg.Connection[Any]:
 
 
 def _as_connecting(text: str) -> WarehouseError:
-    """Return why there is no connection, which libpq says in words alone."""
+    """Return the error of a failed connection, for which libpq gives only text."""
     sentence = text.strip().splitlines()[-1] if text.strip() else "no connection"
     kind: Kind = "ConnectionFailed"
     if "password authentication failed" in text or ("role " in text and "does not exist" in text):
@@ -81,7 +81,7 @@ def _as_connecting(text: str) -> WarehouseError:
 
 
 def as_warehouse_error(error: psycopg.Error) -> WarehouseError:
-    """Return a statement's failure."""
+    """Return a failed statement's error."""
     state = error.sqlstate or "08"
     found: list[Kind] = [k for begin, k in _KINDS.items() if state.startswith(begin)]
     kind = found[0] if found else _OTHER
@@ -105,7 +105,7 @@ class PgSession:
         may_read: MayRead,
         role: str = "",
     ) -> None:
-        """Take a connection, which the session closes."""
+        """Take over a connection; the session closes it."""
         self.connection = connection
         self.pid = connection.info.backend_pid
         self._objects, self._spec, self._may_read, self._role = objects, spec, may_read, role
@@ -143,7 +143,7 @@ class PgSession:
             return Result(columns, rows, len(rows))
 
     def _run_outside(self, sql: str) -> Result:
-        """Run what PostgreSQL takes in no transaction."""
+        """Run a statement that PostgreSQL refuses in a transaction."""
         self.commit()
         self.connection.autocommit = True
         try:
@@ -213,7 +213,7 @@ def _column(item: psycopg.Column, types: Any) -> Column:
 
 
 def _filled(sql: str, parameters: Sequence[tuple[str, str]]) -> str:
-    """Return a statement with the values of `:name` in it: texts; their place says the type. Raises WarehouseError."""
+    """Return a statement with the values of `:name` as untyped text literals. Raises WarehouseError."""
     if not parameters:
         return sql
     values = dict(parameters)

@@ -1,4 +1,4 @@
-"""SQL as a list of tokens: enough to find where a statement ends, what it is, and which words to change."""
+"""Splits SQL into tokens: enough to find a statement's end and kind, and the words to translate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Token:
     Attributes:
         kind: `word`, `name` (in double quotes), `text` (in single quotes or dollars), `number`, `sign`, `space`
             (comments too).
-        raw: as it stands there.
-        value: of a name or a text without its quotes; of a word in lower case.
+        raw: its original text.
+        value: a name or a text without quotes; a word in lower case.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class Token:
 
 
 def tokens_of(sql: str) -> list[Token]:
-    """Return the tokens of SQL; what is not closed reaches to the end. Takes time linear in its length."""
+    """Return the tokens of SQL; an unclosed token extends to the end. The time is linear in the length."""
     found: list[Token] = []
     at = 0
     while at < len(sql):
@@ -122,7 +122,7 @@ def meaning(tokens: Sequence[Token]) -> list[Token]:
 
 
 def statements_of(sql: str) -> list[str]:
-    """Return the statements of SQL that are separated by semicolons, without empty ones."""
+    """Return the statements between semicolons, without empty ones."""
     found: list[str] = []
     parts: list[Token] = []
     for token in [*tokens_of(sql), Token("sign", ";", ";")]:
@@ -136,7 +136,7 @@ def statements_of(sql: str) -> list[str]:
 
 
 def joined(tokens: Sequence[Token]) -> str:
-    """Return SQL of tokens as they stand."""
+    """Return the SQL of tokens."""
     return "".join(token.raw for token in tokens)
 
 
@@ -146,7 +146,7 @@ def quoted_name(name: str) -> str:
 
 
 def closed(tokens: Sequence[Token], at: int) -> int:
-    """Return where the parenthesis closes that opens first from `at` on. Raises WarehouseError."""
+    """Return the place that closes the first parenthesis from `at` on. Raises WarehouseError."""
     depth = 0
     for n in range(at, len(tokens)):
         if tokens[n].kind == "sign":

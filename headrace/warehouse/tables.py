@@ -1,4 +1,4 @@
-"""CREATE TABLE of Redshift as PostgreSQL takes it: types, columns, table attributes."""
+"""Translates Redshift's CREATE TABLE to PostgreSQL's: types, columns, table attributes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.core.warehouse import WarehouseError
 from headrace.warehouse.sql import Token, closed, joined, meaning, tokens_of
 
 _LARGEST = 65535
-# Words after which a column's default value has ended.
+# Words that end a column's default value.
 _ATTRIBUTES = frozenset(
     {"encode", "distkey", "sortkey", "not", "null", "primary", "unique", "references", "identity",
      "generated", "default", "collate", "constraint"}
@@ -28,14 +28,14 @@ _CONSTRAINTS = frozenset({"primary", "unique", "foreign", "constraint"})
 
 
 def refuse(what: str) -> WarehouseError:
-    """Return the refusal of something that Redshift does and headrace does not."""
+    """Return the error for a feature of Redshift that headrace does not have."""
     return WarehouseError(
         "SyntaxError", f"ERROR: headrace does not support {what} in Redshift's SQL yet."
     )
 
 
 def create_table(tokens: list[Token]) -> list[Token]:
-    """Return CREATE TABLE without what only Redshift has. Raises WarehouseError."""
+    """Return CREATE TABLE without Redshift's own attributes. Raises WarehouseError."""
     found = meaning(tokens)
     words = [token.value for token in found]
     head = words.index("table") + 1
@@ -64,7 +64,7 @@ def _is_attribute(token: Token) -> bool:
 
 
 def _without_attributes(found: Sequence[Token]) -> str:
-    """Return what follows the columns without distribution, sorting, encoding and backup."""
+    """Return the tokens after the columns without distribution, sorting, encoding and backup."""
     at = 0
     while at < len(found):
         value = found[at].value
@@ -151,7 +151,7 @@ def _attributes(found: Sequence[Token]) -> str:
 
 
 def _identity(found: Sequence[Token], at: int) -> tuple[str, int]:
-    """Return the options of IDENTITY(seed, step), whose word stands at `at`, and what follows."""
+    """Return the options of IDENTITY(seed, step) at `at`, and the place after it."""
     if at + 1 >= len(found) or found[at + 1].value != "(":
         return "", at + 1
     end = closed(found, at + 1)
@@ -165,7 +165,7 @@ def _identity(found: Sequence[Token], at: int) -> tuple[str, int]:
 
 
 def type_of(found: Sequence[Token], *, is_column: bool) -> tuple[int, str]:
-    """Return how many tokens a type has, and the type as PostgreSQL has it. Raises WarehouseError."""
+    """Return a type's number of tokens, and PostgreSQL's type. Raises WarehouseError."""
     name, taken = found[0].value, 1
     if name in _NOT_HERE:
         raise refuse(f"the type {name.upper()}")

@@ -1,8 +1,8 @@
-"""Answers `format("aws-kinesis")`, the connector that EMR bundles, in steps on the local cloud with Spark 3.5.
+"""Implements `format("aws-kinesis")`, the connector that EMR bundles, for steps on the local cloud with Spark 3.5.
 
-There Spark looks for sources among the JVM's classes only. So PySpark's readers and writers of streams are changed in
-the job's own process: what asks for that format is given `kinesis_stream` and its sink's like, with the bundled
-connector's defaults and columns. In Python jobs only; SQL and Scala do not find it, and Spark says so.
+Spark 3.5 finds sources only among the JVM's classes. So this module patches PySpark's stream readers and writers in the
+job's process: for that format they use `kinesis_stream` and `stream_to_kinesis`, with the bundled connector's defaults
+and columns. It works only in Python jobs; in SQL and Scala, Spark reports that it cannot find the format.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FORMAT = "aws-kinesis"
 
 
 def answer(readwriter: ModuleType) -> None:
-    """Have the classes of `pyspark.sql.streaming.readwriter` know the format."""
+    """Patch the classes of `pyspark.sql.streaming.readwriter` to know the format."""
     for kind in (readwriter.DataStreamReader, readwriter.DataStreamWriter):
         _remember(kind, readwriter.to_str)
     _answer_load(readwriter.DataStreamReader)
@@ -26,7 +26,7 @@ def answer(readwriter: ModuleType) -> None:
 
 
 def _remember(kind: Any, to_text: Any) -> None:
-    """Have a reader or writer keep what it is told, which the JVM's does not tell again."""
+    """Make a reader or writer store its settings, because the JVM's object does not return them."""
     set_format, set_option, set_options = kind.format, kind.option, kind.options
 
     @functools.wraps(set_format)

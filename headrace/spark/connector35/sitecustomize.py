@@ -1,8 +1,7 @@
 """Runs first in every Python of a local step on Spark 3.5: makes `format("aws-kinesis")` work once PySpark is loaded.
 
-For the PYTHONPATH of local steps only, never for EMR, whose image has the connector itself. Python looks for a module
-of this name at its start; another of that name further on the path (an image's, a distribution's) is run as if this
-one were not there.
+For the PYTHONPATH of local steps only, never for EMR, whose image has the connector itself. Python imports a module of
+this name at its start; this module then also runs the next one of that name on the path (an image's, a distribution's).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _WATCHED = "pyspark.sql.streaming.readwriter"
 
 
 class _Announced(Loader):
-    """Loads a module as it is, then has the connector put into it."""
+    """Loads a module unchanged, then patches the connector into it."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -32,7 +31,7 @@ class _Announced(Loader):
         if hasattr(self._loader, "exec_module"):
             self._loader.exec_module(module)
         else:
-            # A zip's, in Python 3.9: PySpark is in one where spark-submit starts the job.
+            # The loader of a zip in Python 3.9: PySpark is in a zip when spark-submit starts the job.
             self._loader.load_module(module.__name__)
         from headrace_aws_kinesis import answer
 

@@ -171,7 +171,7 @@ def test_a_step_can_be_cancelled_while_its_spark_is_fetched(
     (python39 / "pip").write_text("pyspark 3.5.6\n")
     again = submitted(lab, "emr-7.12.0")
     lab.ended(*again)
-    assert "is half made: removing it" in log_of(lab, *again, "controller")
+    assert "is incomplete: removing it" in log_of(lab, *again, "controller")
 
 
 @pytest.mark.usefixtures("two_sparks")

@@ -72,7 +72,7 @@ def test_what_pip_installed_is_compiled_by_its_own_python(cache: Path, tmp_path:
     assert len(said) == 2
     shutil.rmtree(environment.folder)
     _, said = made_by(make_python(tmp_path / "failing", f'{zips}; [ "$1" != -I ]'))
-    assert "so that jobs start later" in said[1]
+    assert "so jobs start more slowly" in said[1]
 
 
 def test_scripts_name_the_place_where_the_environment_ends_up(cache: Path, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_an_environment_whose_links_lead_nowhere_is_made_anew(
     shutil.rmtree(tmp_path / "donor")
     assert not cached("4.0.9", HERE).whole
     environment, said = made_by(make_python(tmp_path / "py", "pyspark 4.0.9"), "4.0.9")
-    assert f"{environment.folder} is half made: removing it" in said
+    assert f"{environment.folder} is incomplete: removing it" in said
     assert environment.whole
 
 
@@ -147,7 +147,7 @@ def test_what_a_crash_left_half_made_is_removed_and_made_anew(cache: Path, tmp_p
     assert made() == []
     environment, said = made_by(make_python(tmp_path / "py", "pyspark 3.5.6"))
     assert environment.whole
-    assert any("is half made: removing it" in line for line in said)
+    assert any("is incomplete: removing it" in line for line in said)
     assert left_in(cache) == [environment.folder.name]
 
 
@@ -165,7 +165,7 @@ def test_of_two_that_want_the_same_one_makes_it_and_the_other_waits(
         )
         other.start()
         wait_until(lambda: said, what="the other's word that it waits")
-        assert said == [f"another process makes {environment.folder}: waiting for it"]
+        assert said == [f"another process creates {environment.folder}: waiting for it"]
         assert not environment.whole
     other.join()
     assert environment.whole

@@ -61,8 +61,8 @@ def test_what_is_not_as_on_emr_is_said(machine: set[tuple[int, int]]) -> None:
     machine -= {(3, 9), (3, 11)}
     notes = "\n".join(Sparks().of("emr-7.12.0").notes)
     assert "EMR's Spark is 3.5.6-amzn-1: Amazon's patches are not in this one" in notes
-    assert "Python is 3.10: this machine has no 3.9 or 3.11, as the image has" in notes
-    assert "has NumPy, as EMR's image is assumed to have; all else a job brings" in notes
+    assert "Python is 3.10: this machine has no 3.9 or 3.11, which EMR's image has" in notes
+    assert "has NumPy, as EMR's image is assumed to have; a job must bring all other" in notes
     notes = "\n".join(Sparks().of("emr-6.15.0").notes)
     assert "Java is 17; EMR's is 8" in notes
     assert "Python" not in notes

@@ -1,9 +1,9 @@
-"""Answers `format("aws-kinesis")`, the connector that EMR bundles, in steps on the local cloud.
+"""Implements `format("aws-kinesis")`, the connector that EMR bundles, for steps on the local cloud.
 
-Spark finds it as it finds `autoload/pyspark_headrace`. It is on the path only of jobs that name the connector (see
-`headrace.spark_submit.connector`), and never in the zip of `headrace.spark.package`: on EMR the image's
-own connector answers. So jobs that are written for that one run here as they are: its defaults hold, its columns come,
-and what it would refuse is refused. What is different all the same is logged, and in docs/spark-kinesis.md.
+Spark finds it like `autoload/pyspark_headrace`. It is on the path only of jobs that name the connector (see
+`headrace.spark_submit.connector`), and never in the zip of `headrace.spark.package`, because EMR's image has the real
+connector. Jobs for the real connector run here unchanged: this one has its defaults and columns, and refuses what it
+refuses. The remaining differences are logged, and listed in docs/spark-kinesis.md.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _THEIR_COLUMNS = ", ".join(name for name in COLUMNS.split(", ") if not name.star
 
 
 class AwsKinesisDataSource(KinesisDataSource):
-    """The bundled connector's source and sink, done by ours. Streaming only, as it is."""
+    """The bundled connector's source and sink, implemented by headrace's. Streaming only, like the original."""
 
     @classmethod
     def name(cls) -> str:
