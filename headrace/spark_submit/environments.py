@@ -146,7 +146,7 @@ def ensure(
 
 
 def link_if_possible(environment: Environment, python: Path) -> None:
-    """Make an environment, unless it is whole, when all of it is on this machine: no network, and half a second."""
+    """Create an environment if all its parts are on this machine, which takes half a second and no network."""
     if {_PYSPARK[0], _NUMPY[0]} <= {path.name for path in _reusable(environment)}:
         ensure(environment, python, say=lambda _: None, mend="try again.")
 

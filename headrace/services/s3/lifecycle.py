@@ -109,7 +109,7 @@ def rules_of(bucket: Bucket) -> list[LifecycleRule]:
     return [rule for rule in rules if rule["Status"] == "Enabled"]
 
 
-def is_meant(rule: LifecycleRule, stored: StoredObject) -> bool:
+def matches(rule: LifecycleRule, stored: StoredObject) -> bool:
     """Whether a rule's filter takes an object."""
     return all(_is_met(name, value, stored) for name, value in _conditions(rule))
 
