@@ -82,8 +82,8 @@ class Sweeper:
                 self._remove(name, bucket, listed, now_ms)
             self._lone_marker(name, key, rule)
 
-    def _is_meant(self, rule: LifecycleRule, listed: Listed) -> bool:
-        return isinstance(listed.version, Marker) or lifecycle.is_meant(rule, listed.version)
+    def _matches(self, rule: LifecycleRule, listed: Listed) -> bool:
+        return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
 
     def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
         version = listed.version
