@@ -1,4 +1,4 @@
-"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, in batches and asynchronously, so that no service waits."""
+"""Sends metrics to CloudWatch and log lines to CloudWatch Logs, later and in batches, so that no service waits."""
 
 from __future__ import annotations
 

@@ -108,6 +108,6 @@ def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
 
 
 def _uri(bucket: str, path: Path) -> str:
-    """Return a file's URI, which contains its hash, so that an upload never changes a file that a running step reads."""
+    """Return a file's URI, which contains its hash, so that no upload changes a file that a running step reads."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return f"s3://{bucket}/code/{digest}/{path.name}"
