@@ -1,4 +1,4 @@
-"""Explains a decision: for every statement of every policy, whether it applied, and if not which part did not match."""
+"""Explains a decision: for every statement of every policy, whether it applied, and if not, which part differs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Verdict = Literal["allows", "denies", "does not apply"]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One statement: the layer and policy it is in, its place counted from 1, its Sid, its verdict and the reason."""
+    """A statement in an explanation: its layer, policy, number from 1, Sid, verdict and reason."""
 
     layer: Layer
     policy: str
@@ -28,21 +28,21 @@ class Told:
     reason: str
 
     def line(self) -> str:
-        """Return it as one line for people."""
+        """Return the statement as one line of text."""
         name = f"{self.sid}, statement {self.number}" if self.sid else f"statement {self.number}"
         return f"{self.layer} {self.policy}, {name}: {self.verdict} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, AWS's sentence if it is a refusal, and what each statement said."""
+    """A decision, AWS's sentence when it is a refusal, and the verdict of each statement."""
 
     decision: Decision
     sentence: str
     statements: tuple[Told, ...]
 
     def lines(self) -> tuple[str, ...]:
-        """Return the explanation for people: the decision first, then the statements that applied, then the others."""
+        """Return the explanation as lines: the decision, the statements that applied, then the others."""
         order = sorted(self.statements, key=lambda told: told.verdict == "does not apply")
         first = self.sentence or f"Allowed by the {self.decision.layer}."
         return (first, *(f"  {told.line()}" for told in order))
@@ -76,7 +76,7 @@ def _told(layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str) 
 def _misfit(
     layer: Layer, statement: Statement, principal: Principal, access: Access, values: Values
 ) -> str:
-    """Return the first part of the statement that does not fit; empty if all do."""
+    """Return the first part of the statement that does not match; empty when all match."""
     if layer == RESOURCE and grant_of(statement, principal) is Grant.NONE:
         return f"Principal does not name {principal.arn or 'an anonymous caller'}"
     if not statement.has_action(access.action.lower()):
