@@ -31,7 +31,9 @@ def down(data_dir: Path) -> None:
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError:
-        raise fail(f"The cloud on {data_dir} (pid {pid}) is another user's.") from None
+        raise fail(
+            f"The cloud on {data_dir} (pid {pid}) belongs to another user; stop it as that user."
+        ) from None
     clock, never = SystemClock(), threading.Event()
     deadline_s = clock.monotonic_s() + STOP_WITHIN_S
     while clock.monotonic_s() < deadline_s:
@@ -43,7 +45,9 @@ def down(data_dir: Path) -> None:
             click.echo("headrace is stopped")
             return
         clock.wait(never, LOOK_EVERY_S)
-    raise fail(f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s.")
+    raise fail(
+        f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s; end it: kill -9 {pid}"
+    )
 
 
 @click.command()

@@ -147,8 +147,8 @@ def redrive(
         raise explain(error) from error
     if done.uncertain:
         raise fail(
-            f"{done.uncertain} records were on their way when an earlier run was killed, and nobody knows whether they"
-            " arrived; --uncertain-again sends them."
+            f"{done.uncertain} records were being sent when an earlier run was killed, and may have arrived or not;"
+            " send them again with --uncertain-again."
         )
 
 

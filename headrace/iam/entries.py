@@ -98,7 +98,7 @@ def folder_of(resource: str) -> str:
 
 
 def access_to(action: str, resource: str) -> Access:
-    """Return an access of which only action and ARN are known."""
+    """Return an access for which only action and ARN are known."""
     if not resource.startswith("arn:"):
         return Access(action, resource)
     _, _, _, region, account, _ = resource.split(":", 5)

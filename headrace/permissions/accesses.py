@@ -25,8 +25,8 @@ _RULES: dict[str, Callable[[Request], tuple[Need, ...] | None]] = {
     **others.RULES,
     **deployment.RULES,
 }
-# Operations that AWS allows everybody: GetCallerIdentity (by its reference), and AssumeRoleWithWebIdentity and -SAML,
-# for which a provider vouches.
+# Operations that need no permission: those on the caller's own identity (by their references), and those for which an
+# identity provider vouches.
 FREE = {
     ("sts", name)
     for name in (

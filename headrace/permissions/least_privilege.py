@@ -60,7 +60,7 @@ def least_policy(
 def unused_statements(
     principal: Principal, accesses: Iterable[Access], policies: Policies
 ) -> tuple[Unused, ...]:
-    """Return the statements of the principal's own policies of which no access, or not every action, was used.
+    """Return the statements of the principal's own policies that no access used, or not with all of their actions.
 
     An action with a wildcard counts as used when one access needed it. Denials are left out, since they are meant to
     stay unused.
