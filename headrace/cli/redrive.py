@@ -134,7 +134,7 @@ def redrive(
                     done=done,
                 )
         finally:
-            click.echo(_told(done, target))
+            click.echo(_summary(done, target))
     except Unreadable as error:
         raise fail(f"{error}.") from error
     except NotSent as error:
@@ -323,7 +323,7 @@ def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
     click.echo(f"dry run: {would} records would be sent, {left_out} left out by the fix")
 
 
-def _told(done: Redriven, target: Target) -> str:
+def _summary(done: Redriven, target: Target) -> str:
     parts = [f"{done.sent} records sent to {target.name}"]
     if done.before:
         parts.append(f"{done.before} sent before")

@@ -17,7 +17,7 @@ Verdict = Literal["allows", "denies", "does not apply"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StatementVerdict:
     """A statement in an explanation: its layer, policy, number from 1, Sid, verdict and reason."""
 
     layer: Layer
@@ -39,7 +39,7 @@ class Explanation:
 
     decision: Decision
     sentence: str
-    statements: tuple[Told, ...]
+    statements: tuple[StatementVerdict, ...]
 
     def lines(self) -> tuple[str, ...]:
         """Return the explanation as lines: the decision, the statements that applied, then the others."""
@@ -53,7 +53,7 @@ def explain(principal: Principal, access: Access, policies: Policies) -> Explana
     decision = evaluate(principal, access, policies)
     values = values_of(principal, access)
     told = tuple(
-        _told(layer, policy, statement, _misfit(layer, statement, principal, access, values))
+        _verdict(layer, policy, statement, _misfit(layer, statement, principal, access, values))
         for layer, policy in layers_of(policies)
         for statement in policy.document.statements
     )
@@ -61,9 +61,11 @@ def explain(principal: Principal, access: Access, policies: Policies) -> Explana
     return Explanation(decision, sentence, told)
 
 
-def _told(layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str) -> Told:
+def _verdict(
+    layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str
+) -> StatementVerdict:
     verdict: Verdict = "allows" if statement.effect == "Allow" else "denies"
-    return Told(
+    return StatementVerdict(
         layer,
         policy.name,
         statement.index + 1,
