@@ -28,7 +28,7 @@ from rich.progress import (
 )
 
 from headrace.cli.interrupts import INTERRUPTED
-from headrace.cli.options import words_of
+from headrace.cli.options import error_text
 from headrace.cli.pacing import parse_speed
 from headrace.cli.putting import PutFailed
 from scripts.pipeline.other_clouds import (
@@ -186,7 +186,7 @@ def main() -> int:
         return 0 if summary(run, windows, seconds, stays=not options.once) else 1
     except (StageError, PutFailed, BotoCoreError, ClientError) as error:
         console.print(
-            f"[red]headrace:[/] {escape(str(error) if isinstance(error, StageError) else words_of(error))}",
+            f"[red]headrace:[/] {escape(str(error) if isinstance(error, StageError) else error_text(error))}",
             soft_wrap=True,
         )
         return 1

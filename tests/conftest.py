@@ -12,7 +12,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from headrace.cli.interrupts import pass_interrupts_on
+from headrace.cli.interrupts import let_children_be_interrupted
 from tests.support import schedule
 from tests.support.clock import FakeClock
 from tests.support.java import compile_little
@@ -30,7 +30,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("HEADRACE_SPARK_CACHE", str(_ROOT / ".spark" / "cache"))
 
 # Tests that are run in the background, too, start programs that can be interrupted.
-pass_interrupts_on()
+let_children_be_interrupted()
 
 compile_little()
 

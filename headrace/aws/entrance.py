@@ -168,7 +168,7 @@ class Entrance:
         answered = self._answer(request)
         if is_of_a_browser(request):
             if isinstance(answered, HttpResponse):
-                door.dress(request, answered)
+                door.add_browser_headers(request, answered)
             else:
                 # This callback runs before those of the Future's waiters.
                 answered.add_done_callback(functools.partial(_dress, door, request))
@@ -202,4 +202,4 @@ class Entrance:
 
 def _dress(door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]) -> None:
     if answer.exception() is None:
-        door.dress(request, answer.result())
+        door.add_browser_headers(request, answer.result())

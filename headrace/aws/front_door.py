@@ -103,7 +103,7 @@ class FrontDoor:
             return None
         return cors.preflight(request)
 
-    def dress(self, request: HttpRequest, answer: HttpResponse) -> None:
+    def add_browser_headers(self, request: HttpRequest, answer: HttpResponse) -> None:
         """Add the CORS headers for an allowed page, and the headers that sandbox a hostile document."""
         of_function = self._function_urls.covers(request)
         if "origin" in request.headers and not of_function and not self._buckets.covers(request):

@@ -38,7 +38,7 @@ MAX_UNWANTED_BODY_BYTES = 64 * 1024
 FRAMING_BYTES_A_CHUNK = 16
 
 
-def _say_nothing() -> None:
+def _ignore_event() -> None:
     """Do nothing: the connection is gone."""
 
 
@@ -297,7 +297,7 @@ class RequestReader:
     def close(self) -> None:
         """Stop reading."""
         self.forget()
-        self._parser, self._say_continue = _NO_PARSER, _say_nothing
+        self._parser, self._say_continue = _NO_PARSER, _ignore_event
         for exchange in self.ready:
             exchange.release()
         self.ready.clear()

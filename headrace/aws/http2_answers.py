@@ -88,7 +88,7 @@ class AnswerSender:
         return self._is_closed or stream is None or stream.closed
 
     def late(self, now_s: float, most_s: float) -> list[int]:
-        """Return the streams of which the client has read nothing for longer than `most_s`."""
+        """Return the streams whose client has read nothing for longer than `most_s`."""
         return [
             stream_id
             for stream_id, waiting in self._waiting.items()

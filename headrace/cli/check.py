@@ -37,7 +37,7 @@ def check(data_dir: Path, *, repair: bool, no_objects: bool) -> None:
     """
     usable(data_dir)
     if not data_dir.is_dir():
-        raise fail(f"There is no data directory {data_dir}.")
+        raise fail(f"There is no data directory {data_dir}; name it with --data-dir.")
     with _alone(data_dir):
         if repair:
             from headrace.cli.repair import repair_all

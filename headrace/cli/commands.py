@@ -58,16 +58,16 @@ class _Commands(click.Group):
             raise fail(sentence(error)) from error
 
 
-class _Misused(click.ClickException):
+class _UsageError(click.ClickException):
     """A usage error in one sentence, without click's usage text."""
 
     exit_code = click.UsageError.exit_code
 
 
-def _misused(error: click.UsageError) -> _Misused:
+def _misused(error: click.UsageError) -> _UsageError:
     command = error.ctx.command_path if error.ctx is not None else "headrace"
     message = " ".join(error.format_message().split()).removesuffix(".")
-    return _Misused(f"{message}; see: {command} --help")
+    return _UsageError(f"{message}; see: {command} --help")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from headrace.cli.access import Access, how_to_use
-from headrace.cli.health_words import how_far, print_losses
+from headrace.cli.health_words import moto_progress, print_losses
 from headrace.cli.interrupts import STOP_SIGNALS, StopAsked
 from headrace.cli.options import fail
 from headrace.cli.running_cloud import (
@@ -106,7 +106,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
             deadline_s = clock.monotonic_s() + START_WITHIN_S
             if clock.monotonic_s() >= say_at_s:
                 say_at_s += SAY_EVERY_S
-                click.echo(f"loading the state of moto's services: {how_far(found)}")
+                click.echo(f"loading the state of moto's services: {moto_progress(found)}")
         clock.wait(never, LOOK_EVERY_S)
     _end(child, folder)
     raise fail(

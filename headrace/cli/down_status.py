@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from headrace.cli.health_words import moto_in_words, print_losses
+from headrace.cli.health_words import moto_phrase, print_losses
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.cli.running_cloud import LOOK_EVERY_S, STOP_WITHIN_S, health, silent_cloud
 from headrace.core.clock import SystemClock
@@ -31,7 +31,9 @@ def down(data_dir: Path) -> None:
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError:
-        raise fail(f"The cloud on {data_dir} (pid {pid}) is another user's.") from None
+        raise fail(
+            f"The cloud on {data_dir} (pid {pid}) belongs to another user; stop it as that user."
+        ) from None
     clock, never = SystemClock(), threading.Event()
     deadline_s = clock.monotonic_s() + STOP_WITHIN_S
     while clock.monotonic_s() < deadline_s:
@@ -43,7 +45,9 @@ def down(data_dir: Path) -> None:
             click.echo("headrace is stopped")
             return
         clock.wait(never, LOOK_EVERY_S)
-    raise fail(f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s.")
+    raise fail(
+        f"headrace (pid {pid}) did not stop within {STOP_WITHIN_S:.0f} s; end it: kill -9 {pid}"
+    )
 
 
 @click.command()
@@ -64,7 +68,7 @@ def status(data_dir: Path, *, as_json: bool) -> None:
     table = Table(show_header=False, box=None)
     for name in ("endpoint_url", "status", "pid", "data_dir", "version"):
         table.add_row(name.replace("_", " "), str(running[name]))
-    table.add_row("moto", moto_in_words(running))
+    table.add_row("moto", moto_phrase(running))
     table.add_row("services", ", ".join(running["services"]) + " (others: moto)")
     # No line breaks: a path that is broken into lines cannot be copied.
     Console(width=1000, soft_wrap=True).print(table)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 
-def how_far(status: dict[str, Any]) -> str:
+def moto_progress(status: dict[str, Any]) -> str:
     """Return a phrase about how much is loaded."""
     loading = status["moto_loading"]
     return f"{loading['done']:,} of {loading['all']:,}"
@@ -19,8 +19,8 @@ def print_losses(page: dict[str, Any]) -> None:
         click.echo(f"Warning: {sentence}; see: headrace check --repair", err=True)
 
 
-def moto_in_words(page: dict[str, Any]) -> str:
+def moto_phrase(page: dict[str, Any]) -> str:
     """Return a phrase about the state of moto's services on a health page."""
     if page["moto"] == "loading":
-        return f"loading, {how_far(page)}"
+        return f"loading, {moto_progress(page)}"
     return ": ".join(filter(None, (page["moto"], page.get("moto_failure"))))

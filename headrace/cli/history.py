@@ -35,7 +35,7 @@ def history(data_dir: Path, port: int) -> None:
 
     usable(data_dir)
     if not data_dir.is_dir():
-        raise fail(f"There is no data directory {data_dir}.")
+        raise fail(f"There is no data directory {data_dir}; name it with --data-dir.")
     stop, clock = threading.Event(), SystemClock()
     with (
         StopAsked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as asked,

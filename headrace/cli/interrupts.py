@@ -53,7 +53,7 @@ def interruptible() -> Generator[None]:
         leave_at_once()
 
 
-def pass_interrupts_on() -> None:
+def let_children_be_interrupted() -> None:
     """Let child processes receive SIGINT, even when this process was started with SIGINT ignored (`nohup`, `&`).
 
     Children inherit an ignored signal, and then a step could not be interrupted; they do not inherit a handler. For the
@@ -178,7 +178,7 @@ def reader_is_gone() -> bool:
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
-def print_whatever_comes() -> None:
+def escape_unprintable_output() -> None:
     """Print characters that the locale cannot show as escapes: a file's name may be any bytes."""
     stdout: Any = sys.stdout
     if isinstance(stdout, io.TextIOWrapper):

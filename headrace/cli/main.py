@@ -15,9 +15,9 @@ def main() -> None:
         # Ctrl-C came between the start of Python and the line above.
         os._exit(130)
     from headrace.cli.commands import headrace
-    from headrace.cli.interrupts import print_whatever_comes
+    from headrace.cli.interrupts import escape_unprintable_output
 
-    print_whatever_comes()
+    escape_unprintable_output()
     headrace(prog_name="headrace")
 
 

@@ -168,10 +168,10 @@ def sentence(error: OSError) -> str:
 
 def explain(error: Exception) -> click.ClickException:
     """Turn an error of boto3 or of a file into one sentence."""
-    return fail(words_of(error))
+    return fail(error_text(error))
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """Return an error on one line: AWS's code and sentence, or the exception's message."""
     from botocore.exceptions import ClientError, EndpointConnectionError
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.cli.options import explain, words_of
+from headrace.cli.options import error_text, explain
 from headrace.core.clock import Clock, SystemClock
 
 RECORDS_PER_PUT = 500
@@ -109,14 +109,14 @@ class Putter:
                 self.unknown = 0
             self._stopped.set()
             raise PutFailed(
-                f"{_which(error, waiting, first)}: {words_of(error).removesuffix('.')}"
+                f"{_refused_records(error, waiting, first)}: {error_text(error).removesuffix('.')}"
             ) from error
         except BotoCoreError as error:
             # Botocore's errors that occur after a connection is made.
             if not isinstance(error, HTTPClientError):
                 self.unknown = 0
             self._stopped.set()
-            raise PutFailed(words_of(error).removesuffix(".")) from error
+            raise PutFailed(error_text(error).removesuffix(".")) from error
         self.unknown = 0
         return answer
 
@@ -150,7 +150,7 @@ def _status(error: Exception) -> int:
     return int(response["ResponseMetadata"]["HTTPStatusCode"])
 
 
-def _which(error: Exception, waiting: list[int], first: int) -> str:
+def _refused_records(error: Exception, waiting: list[int], first: int) -> str:
     """Return a phrase with the records of a refused request, or with the one that AWS's message names."""
     named = _RECORD_IN_MESSAGE.search(str(error))
     if named is not None and 1 <= int(named[1]) <= len(waiting):

@@ -134,7 +134,7 @@ def redrive(
                     done=done,
                 )
         finally:
-            click.echo(_told(done, target))
+            click.echo(_summary(done, target))
     except Unreadable as error:
         raise fail(f"{error}.") from error
     except NotSent as error:
@@ -147,8 +147,8 @@ def redrive(
         raise explain(error) from error
     if done.uncertain:
         raise fail(
-            f"{done.uncertain} records were on their way when an earlier run was killed, and nobody knows whether they"
-            " arrived; --uncertain-again sends them."
+            f"{done.uncertain} records were being sent when an earlier run was killed, and may have arrived or not;"
+            " send them again with --uncertain-again."
         )
 
 
@@ -323,7 +323,7 @@ def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
     click.echo(f"dry run: {would} records would be sent, {left_out} left out by the fix")
 
 
-def _told(done: Redriven, target: Target) -> str:
+def _summary(done: Redriven, target: Target) -> str:
     parts = [f"{done.sent} records sent to {target.name}"]
     if done.before:
         parts.append(f"{done.before} sent before")

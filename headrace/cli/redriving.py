@@ -102,10 +102,10 @@ def _plain(key: str, body: bytes) -> bytes:
     if not key.endswith(".snappy"):
         return body
     # Imported only when it is used.
-    from headrace.cli.snappy import unsnapped
+    from headrace.cli.snappy import snappy_decompressed
 
     try:
-        return unsnapped(body)
+        return snappy_decompressed(body)
     except ValueError as error:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
 

@@ -20,13 +20,13 @@ import click
 
 from headrace.cli.access import Access, access_options, how_to_use
 from headrace.cli.detach import ephemeral_folder, start_in_background
-from headrace.cli.health_words import how_far
+from headrace.cli.health_words import moto_progress
 from headrace.cli.interrupts import (
     INTERRUPTED,
     STOP_SIGNALS,
     StopAsked,
     leave_at_once,
-    pass_interrupts_on,
+    let_children_be_interrupted,
 )
 from headrace.cli.options import data_dir_option, fail, postgres_url, server_url
 from headrace.cli.running_cloud import (
@@ -210,7 +210,7 @@ def up(
     verbose: bool,
 ) -> None:
     """Start the local cloud."""
-    _speak_utf8()
+    _restart_in_utf8_mode()
     if not is_account_id(account):
         raise fail(f"An account is 12 digits, not {account!r}.")
     if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", region) is None:
@@ -233,7 +233,7 @@ def up(
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
     importlib.import_module("headrace.cloud")
     asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
-    pass_interrupts_on()
+    let_children_be_interrupted()
     if ephemeral:
         data_dir = ephemeral_dir or ephemeral_folder().path
     config = Config(
@@ -278,7 +278,7 @@ def up(
     os._exit(INTERRUPTED if asked.number == signal.SIGINT else 0)
 
 
-def _speak_utf8() -> None:
+def _restart_in_utf8_mode() -> None:
     """Restart Python in UTF-8 mode unless it is on: file names come from S3 keys, which may be any text."""
     if sys.getfilesystemencoding() != "utf-8":
         command = [sys.executable, "-X", "utf8", "-m", "headrace.cli.main", *sys.argv[1:]]
@@ -301,7 +301,7 @@ def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
     from headrace.aws.server import bind
     from headrace.cloud import Cloud, DataDirInUse, server_for
     from headrace.store.data_dir import DataDirUnusable, explained
-    from headrace.store.memory import leave_the_program_alone
+    from headrace.store.memory import tune_garbage_collector
 
     try:
         bound = bind(config.host, config.port)
@@ -324,7 +324,7 @@ def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
         asked.call_when_asked(lambda: loop.call_soon_threadsafe(stop.set))
         server = server_for(cloud)
         with explained(config.data_dir):
-            cloud.start(on_warm=leave_the_program_alone)
+            cloud.start(on_warm=tune_garbage_collector)
             await server.start(bound)
             write_run_file(config)
         without = await _loaded(cloud, stop)
@@ -365,6 +365,6 @@ async def _loaded(cloud: Cloud, stop: asyncio.Event) -> str:
             return f", without moto's services: {status['moto_failure']}"
         if clock.monotonic_s() >= say_at_s:
             say_at_s += SAY_EVERY_S
-            click.echo(f"loading the state of moto's services: {how_far(status)}")
+            click.echo(f"loading the state of moto's services: {moto_progress(status)}")
         await asyncio.sleep(LOOK_EVERY_S)
     return ""

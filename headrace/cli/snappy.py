@@ -13,7 +13,7 @@ _LENGTH_BYTES = 4
 _MOST_BLOCK_BYTES = 64 * 1024 * 1024
 
 
-def unsnapped(body: bytes) -> bytes:
+def snappy_decompressed(body: bytes) -> bytes:
     """Return the decompressed bytes of an object. Raises ValueError."""
     try:
         if body.startswith(_JAVA_MAGIC):

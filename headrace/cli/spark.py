@@ -68,7 +68,7 @@ def remove(name: str) -> None:
     version, _ = _named(name)
     found = [environment for environment in made_environments() if environment.spark == version]
     if not found:
-        raise fail(f"There is no Spark {version} in {cache_folder()}.")
+        raise fail(f"There is no Spark {version} in {cache_folder()}; see: headrace spark list")
     for environment in found:
         remove_environment(environment)
         click.echo(f"removed {environment.folder}")

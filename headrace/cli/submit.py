@@ -183,7 +183,9 @@ def _find_cluster(emr: Any, cluster_id: str | None, job: Path) -> str | None:
         cluster = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]
         state = cluster["Status"]["State"]
         if state in _CLUSTER_ENDS:
-            raise fail(f"The cluster {cluster_id} is {state}, and takes no more steps.")
+            raise fail(
+                f"The cluster {cluster_id} is {state}, and takes no more steps; name another with --cluster."
+            )
         check_release(job, cluster.get("ReleaseLabel", ""))
         return cluster_id
     found = _running_cluster(emr, job)

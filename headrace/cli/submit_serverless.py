@@ -121,7 +121,8 @@ def find_application(emr: Any, application_id: str | None, job: Path) -> str | N
         application = emr.get_application(applicationId=application_id)["application"]
         if application["state"] == "TERMINATED":
             raise fail(
-                f"The application {application_id} is TERMINATED, and takes no more job runs."
+                f"The application {application_id} is TERMINATED, and takes no more job runs;"
+                " name another with --application."
             )
         check_release(job, application["releaseLabel"])
         return application_id

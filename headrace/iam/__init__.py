@@ -1,1 +1,1 @@
-"""Who calls, and what AWS would deny: every caller's accesses, what is decided on them, and the report of it."""
+"""IAM's decisions on callers' requests: notes every caller's accesses, decides on them, and reports the denied ones."""

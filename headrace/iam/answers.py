@@ -1,4 +1,4 @@
-"""Explains permissions to people: why a caller may or may not, and the smallest policy for what a role did."""
+"""Explains permissions to the user: why an access is allowed or denied, and the smallest policy for a role."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z0-9]+")
 
 
 class Unanswerable(ValueError):
-    """The question names nobody, or is no question; the text is one sentence."""
+    """The caller does not exist, or the question is malformed; the message is one sentence."""
 
 
 def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
-    """Return whether a user, role or service may do something, with each statement's part in it. Raises Unanswerable.
+    """Return whether a user, role or service may do an action, and how each statement counts. Raises Unanswerable.
 
-    `allowed`; `lines`, the explanation for people; `statements`, each with its layer, policy, number from 1, Sid,
-    verdict and reason.
+    The result has `allowed`; `lines`, the explanation as text; and `statements`, each with its layer, policy, number
+    from 1, Sid, verdict and reason.
     """
     identity = _asked(arn)
     if _ACTION.fullmatch(action) is None:
@@ -62,7 +62,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
 
 
 def _doubts(action: str) -> list[str]:
-    """Return a line about an action that AWS's tables do not have, which mostly is misspelt."""
+    """Return a line about an action that AWS's tables do not have, which is usually misspelt."""
     vendor, _, name = action.partition(":")
     prefix = prefix_named(vendor)
     if prefix is None or name.lower() in prefix.actions:
@@ -71,10 +71,11 @@ def _doubts(action: str) -> list[str]:
 
 
 def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:
-    """Return the smallest policy for what a role did, and its statements that nobody used. Raises Unanswerable.
+    """Return the smallest policy for a role's accesses, and its unused statements. Raises Unanswerable.
 
-    `policy` is a document of IAM's; `unused` are sentences; `accesses` says on how many the policy is founded.
-    `account` is that of a role's bare name, `region` the one that becomes `${AWS::Region}`.
+    The result has `policy`, an IAM policy document; `unused`, sentences; and `accesses`, the number of accesses that
+    the policy covers. `account` is the account of a role that is given by name, `region` is replaced by
+    `${AWS::Region}`.
     """
     if not role:
         raise Unanswerable("Name a role, or its ARN.")
@@ -102,7 +103,7 @@ def _sentence(unused: Unused) -> str:
 
 
 def _asked(arn: str) -> Identity:
-    """Return who is asked about. Raises Unanswerable."""
+    """Return the caller that a question is about. Raises Unanswerable."""
     session = _SESSION.fullmatch(arn)
     if session is not None:
         return Identity("role", session[2], session[1], session[3])

@@ -1,4 +1,4 @@
-"""Notes what one caller does, and with `--iam enforce` refuses what IAM denies it."""
+"""Notes the accesses of one caller and, with `--iam enforce`, refuses those that IAM denies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.permissions.model import Access
 
 
 class Decider(Protocol):
-    """Decides for all callers. Thread-safe.
+    """Decides on the accesses of all callers. Thread-safe.
 
     Attributes:
-        clock: says when a caller did something.
+        clock: gives the time of an access.
         lock: guards the entries of all callers.
-        changes: grows with what is decided, under the lock.
+        changes: a counter that grows with each decision; changed with the lock held.
     """
 
     clock: Clock
@@ -31,7 +31,7 @@ class Decider(Protocol):
 
     @property
     def enforces(self) -> bool:
-        """Whether what AWS would deny is refused."""
+        """Whether accesses that AWS would deny are refused."""
         ...
 
     def user_of(self, access_key: str) -> Identity | None:
@@ -41,7 +41,7 @@ class Decider(Protocol):
     def accesses(
         self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
     ) -> tuple[Access, ...]:
-        """Return what an operation accesses."""
+        """Return the accesses that an operation needs."""
         ...
 
     def decide(self, identity: Identity, entry: Entry) -> str | None:
@@ -49,12 +49,12 @@ class Decider(Protocol):
         ...
 
     def later(self, entry: Entry) -> None:
-        """Have an entry judged by the worker."""
+        """Queue an entry, to be judged by the worker."""
         ...
 
 
 class Caller:
-    """The `Permit` of one caller, with what it did. Thread-safe."""
+    """The `Permit` of one caller, with its accesses. Thread-safe."""
 
     def __init__(self, judge: Decider, identity: Identity) -> None:
         self.identity = identity
@@ -65,7 +65,7 @@ class Caller:
         self._enforces = judge.enforces
 
     def of_session(self, identity: Identity) -> Caller:
-        """Return this caller in one of its sessions, which differ in when they were issued."""
+        """Return this caller in one of its sessions, which differ in the time when they were issued."""
         if identity.issued_ms == self.identity.issued_ms:
             return self
         other = copy.copy(self)
@@ -156,6 +156,6 @@ class Caller:
             if entry.pending > 1:
                 return
         entry.identity = self.identity
-        # When the last of many was, `settle` says: it comes within a second, and here each costs.
+        # `settle` sets the time of the last of many, within a second; setting it here would cost time on each call.
         entry.last_ms = self._clock.now_ms()
         self._judge.later(entry)

@@ -1,6 +1,6 @@
-"""Gives the values of condition keys that depend on one call: its time, source address, MFA session and resource tags.
+"""Adds the condition keys that depend on a single call: its time, source address, MFA session and resource tags.
 
-They are added where a policy asks for them, and only there: a decision on the time holds for no longer than it.
+They are added only when a policy uses them: a decision that depends on the time cannot be cached.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _MFA, _MFA_AGE = "aws:multifactorauthpresent", "aws:multifactorauthage"
 _TAG = ":resourcetag/"
 _ISSUED = "aws:tokenissuetime"
 _TIMED = frozenset({_CURRENT, _EPOCH, _MFA_AGE, _ISSUED})
-# Whoever calls is on this machine.
+# All callers are on this machine.
 _LOOPBACK = "127.0.0.1"
 
 
 def at(
     access: Access, policies: Policies, now_ms: int, identity: Identity | None = None
 ) -> tuple[Access, bool]:
-    """Return an access with these keys as far as the policies ask for them, and whether the time is among them."""
+    """Return an access with those of these keys that the policies use, and whether the time is one of them."""
     asked = keys_asked(access, policies)
     known = {_CURRENT: iso_seconds_of(now_ms), _EPOCH: str(now_ms // 1000), _SOURCE: _LOOPBACK}
     values = {key: (value,) for key, value in known.items()}
@@ -40,9 +40,10 @@ def at(
 def with_tags(
     access: Access, policies: Policies, tags_of: Callable[[str], Mapping[str, str]]
 ) -> tuple[Access, bool]:
-    """Return an access with the tags of its resource that the policies ask for, and whether they ask for any.
+    """Return an access with the resource tags that the policies use, and whether they use any.
 
-    Source: reference_policies_condition-keys.html, aws:ResourceTag. Services' own keys of this name are the same.
+    Source: reference_policies_condition-keys.html, aws:ResourceTag. Keys of this name with a service's prefix have the
+    same values.
     """
     asked = [key for key in keys_asked(access, policies) if _TAG in key]
     if not asked:
@@ -53,11 +54,11 @@ def with_tags(
 
 
 def _of_session(identity: Identity, now_ms: int) -> dict[str, tuple[str, ...]]:
-    """Return the keys of a session. Keys of one's own have none of them.
+    """Return the condition keys of a session. A call with a user's own access keys has none of them.
 
-    Source: reference_policies_condition-keys.html and id_credentials_mfa_configure-api-require.html: of MFA only the
-    sessions of GetSessionToken tell; a role's do not, however it was assumed. A service's session for a role begins,
-    as far as headrace knows, when it calls.
+    Source: reference_policies_condition-keys.html and id_credentials_mfa_configure-api-require.html: only the sessions
+    of GetSessionToken have MFA keys; a role's sessions never have. headrace lets a service's session for a role begin
+    when the service calls.
     """
     if not identity.is_temporary:
         return {}

@@ -1,4 +1,4 @@
-"""What each caller did: one entry for each action and resource, counted, with what was decided on it. Bounded."""
+"""The accesses of each caller: one entry for each action and resource, with counts and the decision. Bounded."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from headrace.iam.identity import Identity
 from headrace.permissions.model import Access, Decision
 
-# Of one caller: entries, and resources of one action; then those of one folder or bucket share an entry.
+# The most entries of one caller, and resources of one action; beyond that, resources of one folder or bucket share an
+# entry.
 MOST_ENTRIES = 2_000
 MOST_RESOURCES = 200
-# Different resources that an entry of many keeps to be judged; of more, it says how many were not looked at.
+# How many different resources a shared entry keeps to be judged; further ones only count in `not_judged`.
 MOST_SAMPLES = 64
 
 EntryKey = tuple[Any, ...]
@@ -19,14 +20,14 @@ EntryKey = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Entry:
-    """An action on a resource, or on all resources below it where the ARN ends in `*`.
+    """An action on a resource, or on all resources below it when the ARN ends in `*` (a shared entry).
 
     Attributes:
-        pending: calls that nobody has judged yet; `allowed` and `denied` count those that were.
-        samples: for an entry of many resources, those of the pending calls, as far as they are kept.
-        not_judged: calls of an entry of many of which no sample was kept.
-        reason: of the last denial, with AWS's sentence.
-        version: of the policies by which `decision` was made.
+        pending: the number of calls that are not judged yet; `allowed` and `denied` count the others.
+        samples: for a shared entry, the kept accesses of pending calls.
+        not_judged: the calls of a shared entry without a sample.
+        reason: AWS's sentence for the last denial.
+        version: the version of the policies on which `decision` is based.
     """
 
     identity: Identity
@@ -46,14 +47,14 @@ class Entry:
 
 @dataclass(slots=True)
 class Entries:
-    """The entries of one caller. Not thread-safe: whoever has it holds a lock."""
+    """The entries of one caller. Not thread-safe: use it with the lock held."""
 
     identity: Identity
     by_key: dict[EntryKey, Entry] = field(default_factory=dict[EntryKey, Entry])
     _resources: dict[str, int] = field(default_factory=dict[str, int])
 
     def entry_of(self, key: EntryKey, access: Access, now_ms: int) -> Entry:
-        """Return the entry of an access, made if it is new; of one too many, that of those of its folder."""
+        """Return the entry of an access, a new one if needed; beyond the bound, the shared entry of its folder."""
         found = self.by_key.get(key)
         if found is not None:
             return found
@@ -65,7 +66,7 @@ class Entries:
         return made
 
     def restore(self, entry: Entry) -> None:
-        """Take up an entry that was kept."""
+        """Add an entry from the report file."""
         action, resource = entry.access.action, entry.access.resource
         is_of_many = entry.samples is not None
         self.by_key[(action, resource, None) if is_of_many else key_of(entry.access)] = entry
@@ -89,7 +90,7 @@ class Entries:
 
 
 def folder_of(resource: str) -> str:
-    """Return what many resources have in common: a bucket's ARN, or all before the last slash or colon."""
+    """Return the common prefix of many resources: a bucket's ARN, or the ARN up to the last slash or colon."""
     if resource.startswith("arn:aws:s3:::"):
         return resource.partition("/")[0] + "/*"
     head = resource[: max(resource.rfind("/"), resource.rfind(":")) + 1]
@@ -97,7 +98,7 @@ def folder_of(resource: str) -> str:
 
 
 def access_to(action: str, resource: str) -> Access:
-    """Return an access of which no more is known than the ARN says."""
+    """Return an access for which only action and ARN are known."""
     if not resource.startswith("arn:"):
         return Access(action, resource)
     _, _, _, region, account, _ = resource.split(":", 5)
@@ -106,7 +107,7 @@ def access_to(action: str, resource: str) -> Access:
 
 
 def key_of(access: Access) -> EntryKey:
-    """Return the key of an access: that of `ask_for` where no more is known of it than the ARN says."""
+    """Return the key of an access; it is the key of `ask_for` when only action and ARN are known."""
     context = access.context
     region = context.get("aws:requestedregion")
     if len(context) == 1 and region and f":{region[0]}:" in access.resource:

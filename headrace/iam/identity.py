@@ -1,4 +1,4 @@
-"""A caller as the access key or the calling service names it: small, hashable, and not yet looked up in IAM."""
+"""The identity of a caller, from its access key or the calling service: hashable, and not yet looked up in IAM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from headrace.aws.sessions import RoleSession
 from headrace.core.ports import Acting
 
-# Providers of web identities that IAM knows by itself (id_roles_providers_oidc.html), as trust policies name them.
+# The web identity providers that are built into IAM (id_roles_providers_oidc.html), as trust policies name them.
 WEB_PROVIDERS = frozenset(
     {
         "accounts.google.com",
@@ -24,21 +24,21 @@ class Identity:
     """One caller.
 
     Attributes:
-        kind: what `name` is; `key` for an access key that only IAM can tell the user of, `federated` for a session of
-            GetFederationToken's, `provider` for whom an OpenID Connect or SAML provider vouches for.
-        name: of the user, role or service, or the access key id. A role's is without its path. A federated session's
-            is the user's who asked for it, empty for the account itself.
+        kind: what `name` is; `key` for an access key whose user must be looked up in IAM, `federated` for a session of
+            GetFederationToken, `provider` for a user of an OpenID Connect or SAML provider.
+        name: the name of the user, role or service, or the access key id. A role's name is without its path. For a
+            federated session it is the name of the user who requested it, empty for the account itself.
         account: empty for services and keys.
         session: the name of a role's session, or of a federated user.
-        policy: the session policy, as AssumeRole was given it.
+        policy: the session policy, as it was passed to AssumeRole.
         policy_arns: the managed policies that limit the session too.
-        tags: the session's.
-        source_identity: the session's; empty without one.
-        source_arn, source_account: of a service; see `Acting`.
-        has_temporary_keys: of a user, whether he calls with a session's credentials.
-        has_mfa: whether the session was asked for with an MFA device's code.
-        keys: condition keys that all calls of the session have, with their values.
-        issued_ms: when the session was given out, 0 where nobody says; it makes no other identity.
+        tags: the session's tags.
+        source_identity: the session's source identity; empty without one.
+        source_arn, source_account: for a service; see `Acting`.
+        has_temporary_keys: for a user, whether the call has a session's credentials.
+        has_mfa: whether the session was requested with an MFA device's code.
+        keys: the condition keys of all calls of the session, with their values.
+        issued_ms: when the session was issued, 0 when unknown; it does not count when identities are compared.
     """
 
     kind: Literal["role", "user", "service", "key", "federated", "provider"]
@@ -58,7 +58,7 @@ class Identity:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether it calls with temporary credentials."""
+        """Whether the caller has temporary credentials."""
         return self.kind in ("role", "federated") or self.has_temporary_keys
 
     @property
@@ -72,7 +72,7 @@ class Identity:
 
     @property
     def has_session_policy(self) -> bool:
-        """Whether a policy was given with the session; a federated one without any may do nothing by itself."""
+        """Whether the session has a session policy; without one, a federated session has no permissions of its own."""
         return bool(self.policy or self.policy_arns) or self.kind == "federated"
 
 
@@ -104,7 +104,7 @@ def identity_of_session(session: RoleSession) -> Identity | None:
 
 
 def identity_of(acting: Acting) -> Identity:
-    """Return the identity of those for whom a service acts."""
+    """Return the identity under which a service acts."""
     if acting.arn in WEB_PROVIDERS or "-provider/" in acting.arn:
         return Identity("provider", acting.arn)
     if not acting.arn.startswith("arn:"):

@@ -1,7 +1,7 @@
-"""Decides for every caller what AWS would decide, notes it, and with `--iam enforce` refuses.
+"""Decides on every caller's accesses as AWS would, notes the decisions and, with `--iam enforce`, refuses.
 
-In report mode a call costs its caller a count: what is new is judged later, by a worker, when the report is asked for,
-and before any policy changes. In enforce mode it is judged at once; decisions are kept until policies change.
+In report mode a call only increases a counter: a new access is judged later, by a worker, when the report is requested,
+or before a policy changes. In enforce mode it is judged at once; decisions are cached until policies change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class People(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether nothing is waited for."""
+        """Whether the users and roles are loaded."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class People(Protocol):
         ...
 
     def principal(self, identity: Identity) -> Principal | None:
-        """Return a caller as IAM has it; None when IAM does not have it."""
+        """Return a caller's principal in IAM; None when IAM does not have it."""
         ...
 
     def policies(self, identity: Identity) -> Policies:
@@ -69,9 +69,9 @@ class People(Protocol):
         ...
 
 
-# Gives the policy of the resource that an access is for; None where it has none.
+# Returns the policy of an access's resource; None when it has none.
 ResourcePolicy = Callable[[Access], NamedPolicy | None]
-# What is asked where its resource is known: of an iterator only Kinesis knows the stream.
+# Actions for which the service asks itself, since only it knows the resource: Kinesis knows an iterator's stream.
 _ASKED_INSIDE = frozenset({("kinesis", "GetRecords")})
 
 
@@ -94,7 +94,7 @@ class Judge:
         account: str,
         region: str,
     ) -> None:
-        """Take the cloud's own account and region too, for what people name without them."""
+        """Take the cloud's own account and region too, for resources that users name without them."""
         self.mode = mode
         self.people = people
         self.account, self.region = account, region
@@ -109,9 +109,9 @@ class Judge:
         self._by_token: dict[tuple[str, str], Caller | None] = {}
         self._callers: dict[Identity, Caller] = {}
         self._pending: list[Entry] = []
-        # Operations of which nobody knows what they access, with the reason.
+        # Operations with unknown accesses, with the reason.
         self.unknown: dict[tuple[str, str], int] = {}
-        # Grows with what is noted; `on_clear` is told that all of it is forgotten.
+        # A counter that grows with each noted access; `on_clear` is called when all are cleared.
         self.changes = 0
         self.on_clear: Callable[[], None] = lambda: None
 
@@ -175,7 +175,7 @@ class Judge:
         return sentence or self._key_denial(caller, action, resource)
 
     def _key_denial(self, caller: Caller, action: str, resource: str) -> str:
-        """Return why a caller may not use the key that encrypts a resource; empty when he may, or there is none."""
+        """Return why a caller may not use the key that encrypts a resource; empty when it may, or there is no key."""
         uses = uses_of_key(self._find, action, resource)
         return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
 
@@ -197,17 +197,17 @@ class Judge:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether anything waits to be judged."""
+        """Whether an entry waits to be judged."""
         return bool(self._pending)
 
     def step(self) -> float:
-        """Judge what waits, unless IAM is not loaded; see `Worker.step`."""
+        """Judge the waiting entries once IAM is loaded; see `Worker.step`."""
         if self.people.is_ready:
             self.settle()
         return JUDGE_EVERY_S
 
     def settle(self) -> None:
-        """Judge whatever waits. Waits until IAM is loaded, if anything does."""
+        """Judge all waiting entries. Blocks until IAM is loaded, if there are any."""
         with self._judging, without_note():
             with self.lock:
                 pending, self._pending = self._pending, []
@@ -284,7 +284,7 @@ class Judge:
         return sentence, decision, not (is_timed or is_tagged)
 
     def subject_of(self, identity: Identity, access: Access) -> tuple[Principal, Policies] | None:
-        """Return a caller as IAM has it, and the policies that apply to an access; None for one that IAM has not."""
+        """Return a caller's principal, and the policies that apply to an access; None when IAM does not have it."""
         principal = self.people.principal(identity)
         if principal is None:
             return None
@@ -294,7 +294,7 @@ class Judge:
     # --- for the report -----------------------------------------------------------------------
 
     def entries(self) -> list[Entry]:
-        """Return every entry, judged."""
+        """Return every entry, after judging the waiting ones."""
         self.settle()
         return self.noted()
 
@@ -304,20 +304,20 @@ class Judge:
             return [entry for c in self._callers.values() for entry in c.entries.by_key.values()]
 
     def clear(self) -> int:
-        """Forget what was noted; return how many entries that were."""
+        """Remove all entries; return how many there were."""
         with self.lock:
             count = sum(len(caller.entries.by_key) for caller in self._callers.values())
             for caller in self._callers.values():
                 caller.entries = Entries(caller.identity)
             self._pending.clear()
             self.unknown.clear()
-            # Callers of sessions have the entries that were.
+            # Callers of sessions still refer to the old entries.
             self._by_token.clear()
         self.on_clear()
         return count
 
     def restore(self, entries: Iterable[Entry], unknown: Mapping[tuple[str, str], int]) -> None:
-        """Take up what a cloud of this data directory noted before, as it is kept."""
+        """Restore the entries that an earlier cloud on this data directory has stored."""
         for entry in entries:
             self._caller(entry.identity).entries.restore(entry)
             if entry.pending:
@@ -327,7 +327,7 @@ class Judge:
     def accesses(
         self, service: str, operation: str, params: Mapping[str, Any], account: str, region: str
     ) -> tuple[Access, ...]:
-        """Return what an operation accesses; an operation of which nobody knows it is noted."""
+        """Return the accesses that an operation needs; an operation whose accesses are unknown is noted."""
         if (service, operation) in _ASKED_INSIDE:
             return ()
         find = functools.partial(self._find, account, region)
@@ -338,7 +338,7 @@ class Judge:
         return found
 
     def note_unknown(self, service: str, operation: str) -> None:
-        """Count an operation of which nobody knows what it accesses."""
+        """Count an operation whose accesses are unknown."""
         with self.lock:
             key = (service, operation)
             if key in self.unknown or len(self.unknown) < MOST_UNKNOWN:
@@ -346,7 +346,7 @@ class Judge:
 
 
 def _from_source(access: Access, service: Identity) -> Access:
-    """Return an access with the keys that say for which resource a service acts."""
+    """Return an access with the condition keys for the resource for which a service acts."""
     arn = service.source_arn
     account = service.source_account or arn.split(":")[4]
     source = {"aws:sourcearn": (arn,), "aws:sourceaccount": (account,)}

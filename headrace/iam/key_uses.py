@@ -1,4 +1,4 @@
-"""What a service does with the KMS key of a resource for a caller, and whether a grant on the key lets it."""
+"""The KMS actions that a service does for a caller with a resource's key, and the grants that allow them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.permissions.requests.keys import (
     kind_of_key,
 )
 
-# Finds, in an account and a region, what a request names without an ARN.
+# Finds, in an account and a region, a resource that a request names without an ARN.
 FindIn = Callable[[str, str, str, str, str], str | None]
 
 
@@ -24,9 +24,9 @@ class Grant:
 
     Attributes:
         grantee: the principal's ARN.
-        operations: what it may do, as KMS names it (`Decrypt`).
-        equals: the encryption context that a use must have, and no more; None without this constraint.
-        subset: what the encryption context of a use must have at least.
+        operations: the allowed operations, by KMS's names (`Decrypt`).
+        equals: the exact encryption context that a use must have; None without this constraint.
+        subset: the pairs that the encryption context of a use must contain.
     """
 
     grantee: str
@@ -37,15 +37,15 @@ class Grant:
     def lets(self, context: Mapping[str, str]) -> bool:
         """Whether a use in an encryption context meets the constraints.
 
-        Source: kms/latest/APIReference/API_GrantConstraints.html. The case of names counts there, and not here, where
-        the context comes as condition keys.
+        Source: kms/latest/APIReference/API_GrantConstraints.html. KMS compares names case-sensitively; headrace does
+        not, since it has the context as condition keys.
         """
         if self.equals is not None and _lowered(self.equals) != context:
             return False
         return _lowered(self.subset).items() <= context.items()
 
 
-# Gives the grants on a key.
+# Returns the grants on a key.
 Grants = Callable[[str], Iterable[Grant]]
 
 
@@ -59,13 +59,13 @@ def with_keys(access: Access, keys: Context) -> Access:
 
 
 def use_of_key(service: str, action: str, key: str, resource: str = "") -> Access:
-    """Return the use of a key, given by ARN, by a service for its caller and a resource."""
+    """Return the access to a key, given by ARN, that a service makes for its caller and a resource."""
     region, account = key.split(":", 5)[3:5]
     return with_keys(access_to(action, key), keys_of_service(service, account, region, resource))
 
 
 def uses_of_key(find: FindIn, action: str, resource: str) -> Iterator[Access]:
-    """Yield what `action` on a resource needs of the customer's key that encrypts it."""
+    """Yield the accesses to the customer's key that `action` on an encrypted resource needs."""
     on_key = actions_on_key(action)
     if not on_key:
         return
@@ -77,7 +77,7 @@ def uses_of_key(find: FindIn, action: str, resource: str) -> Iterator[Access]:
 
 
 def is_granted(grants: Grants, principal: Principal, access: Access) -> bool:
-    """Whether a grant on a key lets a caller do something with it."""
+    """Whether a grant on a key allows a caller an access to it."""
     if not access.action.startswith("kms:") or not access.resource.startswith("arn:"):
         return False
     names = {principal.arn, principal.identity_arn}

@@ -1,4 +1,4 @@
-"""The errors with which services refuse a caller whom IAM denies something."""
+"""The errors of services for requests that IAM denies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from botocore.exceptions import UnknownServiceError
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 
-# How the reason ends when the caller's role or user is no more.
+# The end of the reason when the caller's role or user does not exist.
 NOT_IN_IAM = "does not exist in IAM"
 
 
 def refusal(service: str, sentence: str, action: str) -> AwsError:
-    """Return the error for an action that a sentence denies: the service's own, or that of its resource's key."""
+    """Return the service's error for a denied action, which may be an action on the resource's key."""
     if sentence.endswith(NOT_IN_IAM):
         return gone(service)
     is_key = action.startswith("kms:") and service != "kms"
@@ -22,7 +22,7 @@ def refusal(service: str, sentence: str, action: str) -> AwsError:
 
 
 def refused(service: str, sentence: str) -> AwsError:
-    """Return the error with which a service refuses a caller who may not do what he asks for.
+    """Return a service's error for an action that IAM denies the caller.
 
     Source: docs.aws.amazon.com/IAM/latest/UserGuide/troubleshoot_access-denied.html and each service's page of
     common errors (documented): AccessDenied in XML, AccessDeniedException in JSON, and some services' own.
@@ -31,7 +31,7 @@ def refused(service: str, sentence: str) -> AwsError:
     return AwsError(code, sentence, status)
 
 
-# How services refuse a caller who may not use the key of what they encrypt. Kinesis' is observed
+# The errors of services for a caller who may not use the key of an encrypted resource. Kinesis' is observed
 # (github.com/serverless-operations/serverless-apigateway-service-proxy/issues/101), the others are documented in each
 # operation's reference.
 _KEY_CODES = {
@@ -43,7 +43,7 @@ _KEY_CODES = {
 
 
 def refused_key(service: str, sentence: str) -> AwsError:
-    """Return the error of a service for a caller who may not use the key of what he asks for."""
+    """Return a service's error for a caller who may not use the key of the requested resource."""
     code = _KEY_CODES.get(service)
     return refused(service, sentence) if code is None else AwsError(code, sentence, 400)
 
@@ -57,14 +57,14 @@ def _code_of(service: str) -> tuple[str, int]:
         protocol = str(service_model(service).metadata["protocol"])
     except UnknownServiceError:
         protocol = "json"
-    # SQS answers in JSON with the codes of the days of its query protocol (observed by many users).
+    # SQS's JSON protocol has the error codes of its query protocol (observed by many users).
     if protocol in ("query", "rest-xml") or service == "sqs":
         return "AccessDenied", 403
     return "AccessDeniedException", 403 if protocol == "rest-json" else 400
 
 
 def gone(service: str) -> AwsError:
-    """Return the error for a session whose role is no more. Source: users' reports (assumed for every service)."""
+    """Return the error for a session whose role is deleted. Source: users' reports (assumed for every service)."""
     sentence = "The security token included in the request is invalid."
     code, status = _code_of(service)
     if service == "s3":

@@ -1,4 +1,4 @@
-"""The report of what AWS would deny: counted by caller, action, resource and reason. Plain JSON."""
+"""The report of requests that AWS would deny, counted by caller, action, resource and reason. Plain JSON."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headrace.iam.judge import Judge
 from headrace.iam.refusals import NOT_IN_IAM
 
 MOST_ROWS = 2_000
-# In words, more rows of one action and one folder are one.
+# In the text form, more rows than this of one action and folder are shown as one.
 MOST_OF_A_FOLDER = 5
 
 
 def report_of(judge: Judge) -> dict[str, Any]:
-    """Return the report, judged up to now.
+    """Return the report, after judging all waiting entries.
 
     `denied`: a row for each caller, action and resource, the latest first, with AWS's sentence as its reason, a count
-    and the first and last time in ISO 8601. `unknown`: operations of which headrace does not know what they access.
-    `not_judged`: calls beyond what is kept to be judged. `callers`, `accesses`: how many were looked at.
+    and the first and last time in ISO 8601. `unknown`: operations whose accesses headrace does not know. `not_judged`:
+    calls that were too many to be kept and judged. `callers`, `accesses`: how many were judged.
     """
     entries = judge.entries()
     denied = [entry for entry in entries if entry.denied]
@@ -39,7 +39,7 @@ def report_of(judge: Judge) -> dict[str, Any]:
 
 
 def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
-    """Return a row for each caller, action and resource: who, what, on which, how often allowed and denied."""
+    """Return a row for each caller, action and resource, with the counts of allowed and denied calls."""
     rows = [
         {
             "principal": _arn(judge, entry),
@@ -55,14 +55,14 @@ def accesses_seen(judge: Judge) -> list[dict[str, Any]]:
 
 
 def _arn(judge: Judge, entry: Entry) -> str:
-    """Return the ARN of who did something: of a user's key the user's, as long as IAM has it."""
+    """Return the ARN of a caller; for a user's key the user's ARN, as long as IAM has it."""
     identity = entry.identity
     known = judge.people.user_of(identity.name) if identity.kind == "key" else None
     return identity.arn if known is None else known.arn
 
 
 def _merged(judge: Judge, entries: Iterable[Entry]) -> Iterable[dict[str, Any]]:
-    """Yield a row for all sessions of a role that were denied the same; of a role that is not there, one row."""
+    """Yield the rows, with the sessions of a role that were denied the same in one; one row for a missing role."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     for entry in entries:
         is_gone = entry.reason.endswith(NOT_IN_IAM)
@@ -93,7 +93,7 @@ def _time(time_ms: int) -> str:
 
 
 def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
-    """Return the report, or its rows of denials only, in lines: the most frequent first, `most` at most."""
+    """Return the report, or only its denials, as lines: at most `most`, the most frequent first."""
     rows: Sequence[dict[str, Any]] = sorted(
         _shared(report["denied"]), key=lambda row: -row["count"]
     )
@@ -120,7 +120,7 @@ def in_words(report: dict[str, Any], *, most: int = 20) -> list[str]:
 
 
 def _shared(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Yield a row for many resources of one folder or bucket on which a caller was denied the same."""
+    """Yield the rows, with many resources of one folder or bucket, denied to one caller alike, as one row."""
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
         resource = row["resource"]

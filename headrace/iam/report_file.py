@@ -1,7 +1,7 @@
-"""Keeps the report in the data directory, so that it outlasts the cloud: one file, written now and then.
+"""Stores the permissions report in a file in the data directory, so that it survives a restart.
 
-It is written by a worker, a few seconds after something was noted, and when the cloud stops: a kill loses those seconds
-of the report, and nothing else. What is kept is bounded: of more entries, those that were used last.
+A worker writes it a few seconds after an access was noted, and when the cloud stops: a kill loses only these seconds of
+the report. The file is bounded: beyond the bound, the entries that were used last are stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FORM = 1
 
 
 class _Kept(msgspec.Struct, array_like=True):
-    """An entry as the file has it: numbers of its identity, its access, and its counts."""
+    """An entry in the file: the number of its identity, its access, and its counts."""
 
     identity: int
     action: str
@@ -65,7 +65,7 @@ class ReportKeeper:
         judge.on_clear = self._forget
 
     def load(self) -> None:
-        """Give the judge what the file has; a file that cannot be read is left out, and said so."""
+        """Pass the file's entries to the judge; an unreadable file is ignored, with a warning."""
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=_File)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class ReportKeeper:
         self._judge.restore([_entry(found.identities, one) for one in found.entries], unknown)
 
     def step(self) -> float:
-        """Write what is new; see `Worker.step`."""
+        """Write new entries; see `Worker.step`."""
         self.write()
         return WRITE_EVERY_S
 
@@ -90,7 +90,7 @@ class ReportKeeper:
         """Write the entries, if there are new ones. Raises OSError."""
         with self._lock:
             changes = self._judge.changes
-            # What waits to be judged may have been counted on since.
+            # Entries that wait to be judged may have been counted since.
             if changes != self._written or self._judge.has_waiting:
                 partial = self._path.with_suffix(".partial")
                 partial.write_bytes(_encoded(self._judge))
@@ -98,7 +98,7 @@ class ReportKeeper:
                 self._written = changes
 
     def close(self) -> None:
-        """Write what is new before the cloud ends; what cannot be written is lost, and said so."""
+        """Write new entries before the cloud ends; when they cannot be written, they are lost, with a warning."""
         try:
             self.write()
         except OSError as error:
@@ -129,7 +129,7 @@ def _kept(entry: Entry, identity: int) -> _Kept:
         access.resource,
         access.account,
         dict(access.context),
-        # Which of many were pending, the file does not say.
+        # The file does not have the samples of shared entries.
         0 if is_of_many else entry.pending,
         entry.allowed,
         entry.denied,

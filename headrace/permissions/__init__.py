@@ -1,1 +1,1 @@
-"""IAM's policy language: what a policy may say, what a request needs, and whether AWS would let it through."""
+"""IAM's policy language: checks policies, finds the permissions that a request needs, and decides as AWS does."""

@@ -1,7 +1,7 @@
 """Finds the actions and resources for which a request needs permission, before its operation runs. Pure functions.
 
-Names and resource types come from `authorization.json`; what differs, service by service, from `requests/`. An
-operation whose needs nobody has written down has none, and `why_unknown` says so.
+Names and resource types come from `authorization.json`; exceptions of single services are in `requests/`. An operation
+whose permissions no source documents has no accesses, and `why_unknown` returns the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _RULES: dict[str, Callable[[Request], tuple[Need, ...] | None]] = {
     **others.RULES,
     **deployment.RULES,
 }
-# Operations that AWS lets everybody do: who one is (its reference says so), and becoming whom another vouches for.
+# Operations that need no permission: those on the caller's own identity (by their references), and those for which an
+# identity provider vouches.
 FREE = {
     ("sts", name)
     for name in (
@@ -45,11 +46,11 @@ def accesses_of(
     region: str,
     find: Find = find_nothing,
 ) -> tuple[Access, ...]:
-    """Return what a request needs, its own action first; () where `why_unknown` says why.
+    """Return the accesses that a request needs, its own action first; () when `why_unknown` has a reason.
 
-    `service` is botocore's name, `parameters` are named as in botocore's model, `account` and `region` those of the
-    request. `find` resolves what the parameters name without an ARN (see `requests.request.Find`). Thread-safe; no I/O
-    but the first read of the table.
+    `service` is botocore's name, `parameters` are named as in botocore's model, `account` and `region` are the
+    request's. `find` finds the ARNs of resources that parameters name otherwise (see `requests.request.Find`).
+    Thread-safe; no I/O except the first read of the table.
     """
     if why_unknown(service, operation):
         return ()
@@ -63,7 +64,7 @@ def accesses_of(
 
 
 def why_unknown(service: str, operation: str) -> str:
-    """Return why nobody knows what an operation needs; empty where it is known."""
+    """Return why it is unknown what an operation needs; empty when it is known."""
     prefix = prefix_of(service)
     if prefix is None:
         return f"No table says which actions {service} needs."
@@ -106,7 +107,7 @@ def _by_table(request: Request) -> tuple[Need, ...]:
 
 
 def _account_of(resource: str, request: Request) -> str:
-    """Return the account that owns a resource; S3's ARNs do not say it."""
+    """Return the account that owns a resource; S3's ARNs do not contain it."""
     if resource.startswith("arn:aws:s3:::"):
         bucket = resource.removeprefix("arn:aws:s3:::").partition("/")[0]
         return request.find("s3", "owner", bucket) or request.account
@@ -115,7 +116,7 @@ def _account_of(resource: str, request: Request) -> str:
     return named if named.isdigit() else request.account
 
 
-# Operations that have another name than their action.
+# Operations whose name differs from their action.
 RENAMED = frozenset(
     {
         *(("s3", name) for name in s3.RENAMED),

@@ -1,4 +1,4 @@
-"""Condition blocks: every operator of IAM's, with ForAllValues, ForAnyValue, IfExists and Null.
+"""Evaluates condition blocks: all of IAM's operators, with ForAllValues, ForAnyValue, IfExists and Null.
 
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html and
 reference_policies_condition-single-vs-multi-valued-context-keys.html.
@@ -44,7 +44,7 @@ class Condition:
             return all(self._meets(test, value, values) != is_negated for value in found)
         if self.qualifier == "foranyvalue":
             return any(self._meets(test, value, values) != is_negated for value in found)
-        # AWS leaves several values without a qualifier open; as here, one that matches counts (assumed).
+        # AWS does not define several values without a qualifier; here one matching value is enough (assumed).
         return any(self._meets(test, value, values) for value in found) != is_negated
 
     def _without_key(self, is_negated: bool) -> bool:
@@ -57,7 +57,7 @@ class Condition:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that the answer depends on: its own, and those of its variables."""
+        """The condition keys on which the result depends: its own, and those of its variables."""
         return (self.key, *(key for text in self.values for key in text.variables))
 
 
@@ -88,7 +88,7 @@ def is_operator(operator: str) -> bool:
 def compile_condition(
     operator: str, key: str, values: tuple[str, ...], *, has_variables: bool
 ) -> Condition:
-    """Return a condition, ready to be asked. The operator must be one that IAM knows."""
+    """Return a compiled condition. The operator must be one that IAM knows."""
     qualifier, name, if_exists = split_operator(operator)
     texts = tuple(
         compile_text(
@@ -180,7 +180,7 @@ def read_date(text: str) -> Decimal | None:
     return Decimal(str(moment.timestamp()))
 
 
-# Each operator: its test of one value, and whether it is the opposite of it.
+# For each operator: the test of one value, and whether the result is negated.
 OPERATORS: dict[str, tuple[_Test, bool]] = {
     "stringequals": (_same, False),
     "stringnotequals": (_same, True),

@@ -1,7 +1,7 @@
-"""The condition keys that a call has by itself: who calls, in which account the resource is.
+"""The condition keys of every call: those of the caller, and of the resource's account.
 
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_condition-keys.html and
-reference_policies_variables.html (what aws:userid and aws:PrincipalType are for each kind of principal).
+reference_policies_variables.html (the values of aws:userid and aws:PrincipalType for each kind of principal).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TYPES = {
 def values_of(principal: Principal, access: Access) -> Values:
     """Return the values of a call's condition keys (asked in lower case); the access's own win over the principal's.
 
-    Keys that only the time or the connection gives (aws:CurrentTime, aws:SourceIp) come with the access.
+    The access has the keys that depend on the time or the connection (aws:CurrentTime, aws:SourceIp).
     """
     given = access.context
     derived: dict[str, tuple[str, ...]] = {}
@@ -34,9 +34,9 @@ def values_of(principal: Principal, access: Access) -> Values:
 
 
 def keys_of(principal: Principal, access: Access) -> dict[str, tuple[str, ...]]:
-    """Return the keys, in lower case, that follow from who calls and where the resource is."""
+    """Return the keys, in lower case, that follow from the caller and the resource's account."""
     keys = {
-        # headrace is called without TLS on this machine; AWS's own clients use it.
+        # Calls to headrace have no TLS, but clients use TLS on AWS.
         "aws:securetransport": "true",
         "aws:viaawsservice": "false",
         "aws:principalisawsservice": "true" if principal.kind == "service" else "false",

@@ -1,7 +1,8 @@
-"""A policy document, parsed and compiled: which statements there are and to what each applies.
+"""Parses and compiles policy documents: the statements, and what each applies to.
 
-Parsing takes what AWS would have stored; what a Put refuses says `grammar`. A statement that cannot be read (an
-operator that IAM does not know) makes the whole document unreadable: guessing at a Deny is never right.
+Parsing accepts every document that AWS may have stored; `grammar` refuses documents before they are stored. One
+unreadable statement (such as an unknown operator) makes the whole document unreadable, since a Deny must not be
+guessed.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from headrace.permissions.conditions import Condition, compile_condition, is_ope
 from headrace.permissions.texts import Text, Values, compile_text
 
 _NO_VALUES: tuple[str, ...] = ()
-# Statements by action are kept for so many actions of one document.
+# For how many actions of one document the statements are cached.
 _MOST_ACTIONS_KEPT = 512
 WITH_VARIABLES = "2012-10-17"
 
 
 class UnreadableDocument(ValueError):
-    """The text is no policy document; the message says why."""
+    """The text is not a policy document; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
-    """Actions or resources of a statement: what is spelled out, found at once, and what has wildcards or variables."""
+    """The actions or resources of a statement: a set of literal ones, and those with wildcards or variables."""
 
     exact: frozenset[str]
     others: tuple[Text, ...]
@@ -34,7 +35,7 @@ class Patterns:
     sources: tuple[str, ...]
 
     def match(self, text: str, values: Values) -> bool:
-        """Whether one of them matches."""
+        """Whether one of the patterns matches."""
         if self.is_all or text in self.exact:
             return True
         return any(other.matches(text, values) for other in self.others)
@@ -44,7 +45,7 @@ class Patterns:
 class Principals:
     """A statement's Principal by kind; `aws` has accounts, ARNs, unique ids and `*`.
 
-    No caller of headrace has a canonical user id: a CanonicalUser names nobody.
+    No caller of headrace has a canonical user id, so a CanonicalUser matches nobody.
     """
 
     aws: frozenset[str]
@@ -53,13 +54,13 @@ class Principals:
 
     @property
     def is_everyone(self) -> bool:
-        """Whether the statement speaks of everybody."""
+        """Whether the statement applies to everybody."""
         return "*" in self.aws
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement. None for `resources` or `principals`: the statement does not have the element."""
+    """One statement. `resources` or `principals` is None when the statement does not have the element."""
 
     index: int
     sid: str
@@ -73,24 +74,24 @@ class Statement:
     conditions: tuple[Condition, ...]
 
     def has_action(self, action: str) -> bool:
-        """Whether the statement is about an action, given in lower case."""
+        """Whether the statement applies to an action, given in lower case."""
         return self.actions.match(action, _no_values) != self.not_actions
 
     def has_resource(self, resource: str, values: Values) -> bool:
-        """Whether the statement is about a resource; a trust policy's is, having none."""
+        """Whether the statement applies to a resource; a statement without resources, as in trust policies, does."""
         if self.resources is None:
             return True
         return self.resources.match(resource, values) != self.not_resources
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The condition keys that it asks for, in conditions and as variables, in lower case."""
+        """The condition keys that it uses, in conditions and as variables, in lower case."""
         texts = () if self.resources is None else self.resources.others
         of_resources = (key for text in texts for key in text.variables)
         return (*of_resources, *(key for c in self.conditions for key in c.keys))
 
     def unmet(self, values: Values) -> Condition | None:
-        """Return the first condition that the request does not meet; None if it meets all."""
+        """Return the first condition that the request does not meet; None when it meets all."""
         return next((c for c in self.conditions if not c.holds(values)), None)
 
 
@@ -100,7 +101,7 @@ def _no_values(_: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A policy's text and what it says. Two of the same text are the same. Thread-safe."""
+    """A policy's text and its statements. Documents with the same text are equal. Thread-safe."""
 
     text: str
     version: str = field(compare=False)
@@ -110,7 +111,7 @@ class Document:
     )
 
     def about(self, action: str) -> tuple[Statement, ...]:
-        """Return the statements about an action (any case), denials first."""
+        """Return the statements that apply to an action (in any case), denials first."""
         found = self._by_action.get(action)
         if found is None:
             name = action.lower()
@@ -124,7 +125,7 @@ class Document:
 
 @functools.lru_cache(maxsize=2048)
 def parse_document(text: str) -> Document:
-    """Return a policy's text, compiled. Raises UnreadableDocument."""
+    """Compile a policy's text. Raises UnreadableDocument."""
     try:
         parsed: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -229,7 +230,7 @@ def _conditions(index: int, value: Any, *, has_variables: bool) -> tuple[Conditi
 
 
 def _texts(given: Any) -> tuple[str, ...]:
-    """Return one value or a list of them as texts; a boolean as JSON writes it."""
+    """Return one value or a list of values as texts; a boolean as JSON writes it."""
     values = cast("list[Any]", given if isinstance(given, list) else [given])
     return tuple(
         value if isinstance(value, str) else json.dumps(value).strip('"') for value in values

@@ -1,4 +1,4 @@
-"""Decides what AWS would decide: whether a principal may make an access under the policies that apply. Pure functions.
+"""Decides, as AWS does, whether a principal may make an access under the policies that apply. Pure functions.
 
 Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic_policy-eval-denyallow.html,
 ..._policy-eval-basics.html (one account), reference_policies_evaluation-logic-cross-account.html and
@@ -45,7 +45,7 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Allows:
-    """The statements that allow, by the kind of policy; `grant`: how directly the resource's policy does."""
+    """The statements that allow, by kind of policy; `grant` says how directly the resource's policy allows."""
 
     identity: tuple[Match, ...]
     boundary: tuple[Match, ...]
@@ -57,7 +57,7 @@ class _Allows:
 
     @property
     def is_within_limits(self) -> bool:
-        """Whether the boundary and the session policy, where there are such, allow too."""
+        """Whether the permissions boundary and the session policy, if there are any, allow too."""
         return not self.limit
 
     @property
@@ -85,7 +85,7 @@ def evaluate(principal: Principal, access: Access, policies: Policies) -> Decisi
 
 
 def needs_resource_policy(access: Access, policies: Policies) -> bool:
-    """Whether identity-based policies alone cannot allow: a role's trust policy and a key's policy must let them."""
+    """Whether identity-based policies alone cannot allow: a role's trust policy or a key's policy must too."""
     action = access.action.lower()
     if action.startswith(ASSUME_ROLE):
         return True
@@ -93,9 +93,9 @@ def needs_resource_policy(access: Access, policies: Policies) -> bool:
 
 
 def keys_asked(access: Access, policies: Policies) -> frozenset[str]:
-    """Return the condition keys, in lower case, whose values the decision on an access can depend on.
+    """Return the condition keys, in lower case, on whose values the decision on an access can depend.
 
-    A decision may be kept as long as principal, action, resource, policies and the values of these keys are the same.
+    A decision may be cached for the same principal, action, resource, policies and values of these keys.
     """
     return frozenset(
         key
@@ -106,7 +106,7 @@ def keys_asked(access: Access, policies: Policies) -> frozenset[str]:
 
 
 def denial(principal: Principal, access: Access, decision: Decision) -> str:
-    """Return the sentence with which AWS refuses: the user, the action, the resource where it says it, the reason."""
+    """Return AWS's sentence of refusal: the user, the action, the resource unless AWS omits it, the reason."""
     return (
         f"User: {principal.arn or 'anonymous'} is not authorized to perform: {access.action}"
         f"{_on_resource(access, decision)} {decision.sentence}"
@@ -131,7 +131,7 @@ def _denials(call: _Call) -> Iterator[Match]:
 
 
 def layers_of(policies: Policies) -> Iterator[tuple[Layer, NamedPolicy]]:
-    """Return every policy with the layer it works in, in the order in which denials are looked for."""
+    """Return every policy with its layer, in the order in which AWS looks for denials."""
     for policy in policies.identity:
         yield IDENTITY, policy
     if policies.resource is not None:
@@ -191,7 +191,7 @@ def _without_denial(call: _Call, allows: _Allows) -> Decision:
 
 
 def _within(call: _Call, allows: _Allows) -> Decision:
-    """One account: the resource's policy or the principal's own suffices, as far as the limits let it."""
+    """Decide within one account: the resource's policy or the principal's policies suffice, within the limits."""
     if allows.grant is Grant.DIRECT:
         return _allowed(RESOURCE, allows)
     if allows.grant is Grant.ROLE and allows.is_within_limits:
@@ -203,7 +203,7 @@ def _within(call: _Call, allows: _Allows) -> Decision:
 
 
 def _across(call: _Call, allows: _Allows) -> Decision:
-    """Two accounts: each must allow, the principal's own by its policies, the resource's by the resource's policy."""
+    """Decide across two accounts: the principal's policies and the resource's policy must both allow."""
     has_own = bool(allows.identity) or call.principal.kind == "root"
     own = _by_own(call, allows, is_granted=has_own)
     if own.allowed and not allows.grant:

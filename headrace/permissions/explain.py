@@ -1,4 +1,4 @@
-"""Explains a decision: for every statement of every policy, whether it applied, and if not which part did not match."""
+"""Explains a decision: for every statement of every policy, whether it applied, and if not, which part differs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Verdict = Literal["allows", "denies", "does not apply"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One statement: the layer and policy it is in, its place counted from 1, its Sid, its verdict and the reason."""
+class StatementVerdict:
+    """A statement in an explanation: its layer, policy, number from 1, Sid, verdict and reason."""
 
     layer: Layer
     policy: str
@@ -28,21 +28,21 @@ class Told:
     reason: str
 
     def line(self) -> str:
-        """Return it as one line for people."""
+        """Return the statement as one line of text."""
         name = f"{self.sid}, statement {self.number}" if self.sid else f"statement {self.number}"
         return f"{self.layer} {self.policy}, {name}: {self.verdict} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision, AWS's sentence if it is a refusal, and what each statement said."""
+    """A decision, AWS's sentence when it is a refusal, and the verdict of each statement."""
 
     decision: Decision
     sentence: str
-    statements: tuple[Told, ...]
+    statements: tuple[StatementVerdict, ...]
 
     def lines(self) -> tuple[str, ...]:
-        """Return the explanation for people: the decision first, then the statements that applied, then the others."""
+        """Return the explanation as lines: the decision, the statements that applied, then the others."""
         order = sorted(self.statements, key=lambda told: told.verdict == "does not apply")
         first = self.sentence or f"Allowed by the {self.decision.layer}."
         return (first, *(f"  {told.line()}" for told in order))
@@ -53,7 +53,7 @@ def explain(principal: Principal, access: Access, policies: Policies) -> Explana
     decision = evaluate(principal, access, policies)
     values = values_of(principal, access)
     told = tuple(
-        _told(layer, policy, statement, _misfit(layer, statement, principal, access, values))
+        _verdict(layer, policy, statement, _misfit(layer, statement, principal, access, values))
         for layer, policy in layers_of(policies)
         for statement in policy.document.statements
     )
@@ -61,9 +61,11 @@ def explain(principal: Principal, access: Access, policies: Policies) -> Explana
     return Explanation(decision, sentence, told)
 
 
-def _told(layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str) -> Told:
+def _verdict(
+    layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str
+) -> StatementVerdict:
     verdict: Verdict = "allows" if statement.effect == "Allow" else "denies"
-    return Told(
+    return StatementVerdict(
         layer,
         policy.name,
         statement.index + 1,
@@ -76,7 +78,7 @@ def _told(layer: Layer, policy: NamedPolicy, statement: Statement, misfit: str) 
 def _misfit(
     layer: Layer, statement: Statement, principal: Principal, access: Access, values: Values
 ) -> str:
-    """Return the first part of the statement that does not fit; empty if all do."""
+    """Return the first part of the statement that does not match; empty when all match."""
     if layer == RESOURCE and grant_of(statement, principal) is Grant.NONE:
         return f"Principal does not name {principal.arn or 'an anonymous caller'}"
     if not statement.has_action(access.action.lower()):

@@ -1,7 +1,7 @@
-"""Refuses policies that AWS would refuse to store, in IAM's words. Pure functions.
+"""Refuses policies that AWS would refuse to store, with IAM's sentences. Pure functions.
 
 Sources: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_grammar.html and reference_iam-quotas.html. The
-sentences are those that users report of IAM, and that moto's tests have from it; the order of the checks is theirs.
+sentences come from users' reports and from moto's tests, which have them from IAM; so does the order of the checks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ELEMENTS = {
     "Sid", "Effect", "Principal", "NotPrincipal", "Action", "NotAction", "Resource", "NotResource", "Condition",
 }  # fmt: skip
 _VERSIONS = ("2008-10-17", "2012-10-17")
-# What a policy may hold beside the three white characters (policy grammar, notes).
+# The characters that a policy may contain beside the three white space characters (policy grammar, notes).
 _OUTSIDE = re.compile("[^\u0009\u000a\u000d\u0020-\u00ff]")
 _PARTITIONS = {
     "aws",
@@ -50,7 +50,8 @@ _OF_TRUST = {
     "sts:AssumeRole", "sts:AssumeRoleWithSAML", "sts:AssumeRoleWithWebIdentity", "sts:TagSession",
     "sts:SetSourceIdentity", "sts:SetContext",
 }  # fmt: skip
-# Characters without white space, by what holds the policy; for inline ones all of them together (reference_iam-quotas).
+# The most characters, not counting white space, by the policy's holder; for inline policies in total
+# (reference_iam-quotas).
 MOST_CHARACTERS: dict[Holder, int] = {
     "policy": 6144, "role": 10240, "user": 2048, "group": 5120, "trust": 2048,
 }  # fmt: skip
@@ -73,10 +74,10 @@ class PolicyError(Exception):
 
 
 def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> None:
-    """Refuse a text that is no policy of its kind. Raises PolicyError MalformedPolicyDocument, in IAM's words.
+    """Refuse a text that is not a policy of its kind. Raises PolicyError MalformedPolicyDocument with IAM's sentence.
 
-    A `key` policy is one of a resource whose statements may lack Action and Resource, as KMS takes them.
-    `is_managed`: False for an inline identity policy, which may be of any version or none.
+    A `key` policy is a resource policy whose statements may lack Action and Resource, as KMS accepts them.
+    `is_managed` is False for an inline identity policy, which may have any version or none.
     """
     statements = _statements(text)
     if kind in ("identity", "boundary") and is_managed and _version(text) != "2012-10-17":
@@ -105,7 +106,7 @@ def check_policy(text: str, kind: PolicyKind, *, is_managed: bool = True) -> Non
 def check_size(text: str, holder: Holder, name: str = "", *, others: int = 0) -> None:
     """Refuse a policy that is too long. `others`: the size of the holder's other inline policies.
 
-    Raises PolicyError LimitExceeded, in IAM's words.
+    Raises PolicyError LimitExceeded with IAM's sentence.
     """
     most = MOST_CHARACTERS[holder]
     if size_of(text) + others <= most:
@@ -132,7 +133,7 @@ def _malformed(message: str) -> PolicyError:
 
 
 def _statements(text: str) -> list[dict[str, Any]]:
-    """Return a policy's statements when its JSON has the grammar's form."""
+    """Return a policy's statements, after checking its JSON against the grammar."""
     document = _parsed(text)
     if set(document) - _TOP or document.get("Version", _VERSIONS[0]) not in _VERSIONS:
         raise _malformed(_SYNTAX)
@@ -179,7 +180,9 @@ def _is_statement(value: Any) -> bool:
 
 def _is_texts(value: Any) -> bool:
     listed = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return all(isinstance(text, str) or text is None for text in listed)  # IAM takes null in a list
+    return all(
+        isinstance(text, str) or text is None for text in listed
+    )  # IAM accepts null in a list
 
 
 def _is_condition(given: Any) -> bool:
@@ -195,7 +198,7 @@ def _is_condition(given: Any) -> bool:
     return True
 
 
-# --- what each element may say --------------------------------------------------------------------
+# --- the values of elements -----------------------------------------------------------------------
 
 
 def _check_legacy(statement: dict[str, Any]) -> None:
@@ -210,7 +213,7 @@ def _check_legacy(statement: dict[str, Any]) -> None:
 
 
 def _is_date(text: str) -> bool:
-    """Whether IAM takes a text for a date: seconds, a year alone, times of any precision; or a variable."""
+    """Whether IAM accepts a text as a date: seconds, a year alone, times of any precision, or a variable."""
     if "${" in text:
         return True
     if text.isascii() and text.isdigit():
@@ -271,7 +274,7 @@ def _is_principal(kind: str, name: str) -> bool:
 
 
 def _is_provider(name: str) -> bool:
-    """Whether a text is the ARN of a provider of IAM's, or the domain of one that IAM knows by itself."""
+    """Whether a text is the ARN of an identity provider in IAM, or the domain of a built-in one."""
     if not name.startswith("arn:"):
         return bool(_DOMAIN.fullmatch(name))
     parts = name.split(":", 5)
@@ -299,14 +302,14 @@ def _check_action(action: str) -> None:
 
 
 def _check_keys(statement: dict[str, Any]) -> None:
-    """Refuse condition keys of a form that IAM does not take. Raises PolicyError.
+    """Refuse malformed condition keys, as IAM does. Raises PolicyError.
 
-    Keys that no service has are taken, as IAM takes them: that they are unknown, only its Access Analyzer says
+    IAM accepts keys that no service has; only its Access Analyzer reports them
     (access-analyzer-reference-policy-checks.html, "Invalid service condition key", "Invalid global condition key").
     """
     for keys in cast("dict[str, dict[str, Any]]", statement.get("Condition", {})).values():
         for key in keys:
-            # kms:EncryptionContext:aws:s3:arn and tags' keys have more colons, and are taken.
+            # kms:EncryptionContext:aws:s3:arn and tag keys have more colons, and are accepted.
             if "://" in key:
                 raise _malformed(_KEY_OF_COLONS)
 
@@ -315,9 +318,9 @@ def _check_keys(statement: dict[str, Any]) -> None:
 
 
 def _problem_of_resources(statements: list[dict[str, Any]]) -> str:
-    """Return the sentence about the first resource that is no ARN; empty if all are. Raises PolicyError.
+    """Return the sentence about the first resource that is not an ARN; empty when all are. Raises PolicyError.
 
-    IAM finds resources that its old parser cannot read before it says what is wrong with others.
+    IAM first reports resources that its legacy parser cannot read, then problems of other resources.
     """
     for statement in statements:
         resources = sorted(_listed(statement, "Resource", "NotResource"))

@@ -1,4 +1,4 @@
-"""The smallest policy for what a role did, grouped as a person writes it, and the statements that nobody used."""
+"""Makes the smallest policy for a role's accesses, grouped as people write policies, and finds unused statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.core.wildcards import glob_matches
 from headrace.permissions.evaluate import evaluate
 from headrace.permissions.model import Access, NamedPolicy, Policies, Principal
 
-# Keys whose value is part of the permission: without them passing a role would pass it to everybody.
+# Condition keys that belong to the permission: without iam:PassedToService a role could be passed to every service.
 _KEPT_KEYS = {"iam:passedtoservice": "iam:PassedToService"}
 _Conditions = tuple[tuple[str, str], ...]
 _PARTITION = "arn:${AWS::Partition}:"
@@ -21,7 +21,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]*|[a-z]+|\d+")
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A statement that decided nothing: its policy, its place counted from 1, its Sid, and the actions without use."""
+    """A statement that allowed no access: its policy, its number from 1, its Sid, and its unused actions."""
 
     policy: str
     number: int
@@ -35,9 +35,9 @@ def least_policy(
 ) -> dict[str, Any]:
     """Return the smallest identity policy that allows the accesses, as its JSON document.
 
-    Actions on the same resources stand in one statement, resources of one kind with the same actions too; S3's objects
-    below one prefix and versions of a name that only ids tell apart become one wildcard. `with_variables`: account
-    and region as `${AWS::AccountId}` and `${AWS::Region}`, for Fn::Sub in templates.
+    Actions on the same resources share a statement, and so do resources of one kind with the same actions. S3 objects
+    below one prefix, and names that differ only in an id, become one wildcard. `with_variables` writes account and
+    region as `${AWS::AccountId}` and `${AWS::Region}`, for Fn::Sub in templates.
     """
     by_place: dict[tuple[str, str, _Conditions], set[str]] = defaultdict(set)
     for access in accesses:
@@ -60,10 +60,10 @@ def least_policy(
 def unused_statements(
     principal: Principal, accesses: Iterable[Access], policies: Policies
 ) -> tuple[Unused, ...]:
-    """Return the statements of the principal's own policies that allowed no access, or not for all of their actions.
+    """Return the statements of the principal's own policies that no access used, or not with all of their actions.
 
-    Only what the statement spells out is looked at: an action with a wildcard counts as used if one access needed it.
-    Denials are left out; that nobody ran into them is what they are for.
+    An action with a wildcard counts as used when one access needed it. Denials are left out, since they are meant to
+    stay unused.
     """
     used: dict[tuple[NamedPolicy, int], set[str]] = defaultdict(set)
     for access in _distinct(accesses):
@@ -84,7 +84,7 @@ def unused_statements(
 
 
 def _distinct(accesses: Iterable[Access]) -> list[Access]:
-    """Return the accesses, those that are the same once."""
+    """Return the accesses without duplicates."""
     seen = {(a.action, a.resource, tuple(sorted(a.context.items()))): a for a in accesses}
     return list(seen.values())
 
@@ -121,7 +121,7 @@ def _statement(
 
 
 def _covering(resources: list[str]) -> Any:
-    """Return the resources without those that others of them match."""
+    """Return the resources without those that other resources in the list match."""
     if "*" in resources:
         return "*"
     wide = [resource for resource in resources if resource.endswith("*")]
@@ -130,7 +130,7 @@ def _covering(resources: list[str]) -> Any:
 
 
 def _general(resource: str) -> str:
-    """Return a resource as a person would write it: the folder of an object, all ids of a stack, a group's streams."""
+    """Return a resource with wildcards as people write it: an object's folder, a stack's ids, a group's streams."""
     if ":s3:::" in resource and "/" in resource:
         bucket, _, key = resource.partition("/")
         folder, slash, _ = key.partition("/")
@@ -147,7 +147,7 @@ def _general(resource: str) -> str:
 
 
 def _variables(resource: str, account: str, region: str) -> str:
-    """Return an ARN with pseudo parameters in the places of its partition, its region and its account."""
+    """Return an ARN with pseudo parameters for its partition, region and account."""
     parts = resource.split(":", 5)
     if len(parts) != 6 or parts[0] != "arn":
         return resource
@@ -158,7 +158,7 @@ def _variables(resource: str, account: str, region: str) -> str:
 
 
 def _sid(actions: tuple[str, ...], taken: dict[str, int]) -> str:
-    """Return a name for a statement: its service and its verbs (`KinesisGetList`), numbered where it comes again."""
+    """Return a Sid: the service and the verbs (`KinesisGetList`), with a number when it is used already."""
     service = next(iter(actions)).partition(":")[0].replace("-", " ").title().replace(" ", "")
     verbs = dict.fromkeys(_verb(action) for action in actions)
     name = service + "".join(list(verbs)[:3])

@@ -1,4 +1,4 @@
-"""Who calls, what the call touches, which policies apply, and what was decided. Frozen values; no rules."""
+"""The data classes of permissions: principal, access, policies and decision. Frozen values; no rules."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Context = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls.
+    """The caller of an operation.
 
-    `arn` is what GetCallerIdentity says, for a role `arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION`; `identity_arn`
-    is the user's or role's own ARN, to which policies are attached, with its path; for a federated user
-    (`arn:aws:sts::ACCOUNT:federated-user/NAME`) that of the user who asked for the session. For a service, `arn` is
-    its name (`lambda.amazonaws.com`) and `account` is empty; so too for an identity provider, which vouches for
-    whom IAM does not have: `arn` is what trust policies name as Federated. `name` is the user's or the role's name.
-    `tags` are the user's or role's; `session_tags` win over them. `source_identity` is the session's, or empty.
+    `arn` is what GetCallerIdentity says, for a role `arn:aws:sts::ACCOUNT:assumed-role/ROLE/SESSION`; `identity_arn` is
+    the user's or role's own ARN, to which policies are attached, with its path; for a federated user
+    (`arn:aws:sts::ACCOUNT:federated-user/NAME`) the ARN of the user who requested the session. For a service, `arn` is
+    its name (`lambda.amazonaws.com`) and `account` is empty; also for a user of an identity provider, whose `arn` is
+    the name of the provider in trust policies (Federated). `name` is the user's or the role's name. `tags` are the
+    user's or role's; `session_tags` win over them. `source_identity` is the session's, or empty.
     """
 
     kind: PrincipalKind
@@ -46,8 +46,8 @@ class Principal:
 class Access:
     """One action on one resource: `kinesis:PutRecords` on a stream's ARN, or `*` where the action has no resource.
 
-    `account` is that of the resource. `context` has the condition keys that are known beyond those that the
-    principal itself gives (`headrace.permissions.context`), in lower case.
+    `account` is the resource's account. `context` has further condition keys, in lower case, beyond those of the
+    principal (`headrace.permissions.context`).
     """
 
     action: str
@@ -58,7 +58,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class NamedPolicy:
-    """A policy as it is attached: a managed one has an ARN, an inline one and a resource's have none."""
+    """A named policy: a managed policy has an ARN, an inline policy and a resource's policy have none."""
 
     name: str
     document: Document
@@ -66,9 +66,9 @@ class NamedPolicy:
 
     @staticmethod
     def of(name: str, text: str, arn: str = "") -> NamedPolicy:
-        """Return the policy with its document parsed, once for each text.
+        """Return the policy with its parsed document; each text is parsed once.
 
-        Raises UnreadableDocument for a text that is no policy; what a Put may store, `grammar` says.
+        Raises UnreadableDocument for a text that is not a policy; `grammar` checks what AWS would store.
         """
         return _named(name, text, arn)
 
@@ -82,8 +82,8 @@ def _named(name: str, text: str, arn: str) -> NamedPolicy:
 class Policies:
     """The policies that apply to one call.
 
-    `identity`: the user's or role's own, inline and managed, a user's groups' too. `session`: None without a session
-    policy; an empty tuple lets nothing through. `resource`: that of the resource that is touched, where it has one.
+    `identity`: the policies of the user (its groups included) or role, inline and managed. `session`: the session
+    policies, None without any; an empty tuple allows nothing. `resource`: the policy of the resource, if it has one.
     """
 
     identity: tuple[NamedPolicy, ...] = ()
@@ -94,7 +94,7 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A statement that applied: its policy, its place in it counted from 0, and its Sid (empty without one)."""
+    """A statement that applied: its policy, its index there, and its Sid (empty without one)."""
 
     policy: NamedPolicy
     index: int
@@ -104,11 +104,11 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What AWS would decide.
+    """AWS's decision on an access.
 
-    `layer` is the kind of policy that decided: what allowed, what denied, or what did not allow. `matched`: for an
-    allow the statements that allow, for an explicit deny those that deny, else what allowed as far as it went.
-    `sentence` is the reason as AWS words it, which ends its refusal: "because no identity-based policy allows the
+    `layer` is the kind of policy that decided: that allowed, denied, or did not allow. `matched` has the statements
+    that decided: for an allow those that allow, for an explicit deny those that deny, else those that allowed in other
+    layers. `sentence` is AWS's reason, the end of its refusal: "because no identity-based policy allows the
     kinesis:PutRecord action", "with an explicit deny in an identity-based policy"; empty if allowed.
     """
 

@@ -1,9 +1,9 @@
 """Decides whether a statement's Principal or NotPrincipal matches a caller, and how directly. Pure functions.
 
-A caller has several names at once: a role's session is the session, the role and the account. How a resource's policy
-names it matters: what is granted to an account only lets the account's own policies decide, what is granted to a role
-is limited by its boundary, and what is granted to a user, a session, a service or to everybody is granted outright.
-Source: docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html, ..._notprincipal.html and
+A caller has several names: a role's session matches the session, the role and the account. The name in a resource's
+policy matters: a grant to an account only lets the account's own policies decide; a grant to a role is limited by its
+permissions boundary; a grant to a user, a session, a service or everybody takes effect directly. Source:
+docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_principal.html, ..._notprincipal.html and
 reference_policies_evaluation-logic_policy-eval-basics.html.
 """
 
@@ -16,7 +16,7 @@ from headrace.permissions.model import Principal
 
 
 class Grant(IntEnum):
-    """How directly a resource's policy grants; the higher the more directly."""
+    """How directly a resource's policy grants an access; a higher value is more direct."""
 
     NONE = 0
     ACCOUNT = 1
@@ -25,7 +25,7 @@ class Grant(IntEnum):
 
 
 def grant_of(statement: Statement, principal: Principal) -> Grant:
-    """Return how directly the statement speaks of the caller; NONE if it does not."""
+    """Return how directly the statement names the caller; NONE when it does not."""
     if statement.principals is None:
         return Grant.NONE
     if not statement.not_principals:
@@ -50,7 +50,7 @@ def _named(named: Principals, principal: Principal) -> Grant:
 
 
 def _is_wholly_named(named: Principals, principal: Principal) -> bool:
-    """Whether each of the caller's names is in the list: a Deny with NotPrincipal spares nobody else."""
+    """Whether all of the caller's names are in the list; only then does a Deny with NotPrincipal not apply."""
     if named.is_everyone:
         return True
     if principal.kind == "service":
@@ -63,7 +63,7 @@ def _is_wholly_named(named: Principals, principal: Principal) -> bool:
 
 
 def _names(principal: Principal) -> list[tuple[Grant, tuple[str, ...]]]:
-    """Return the caller's names, each in all its spellings."""
+    """Return the caller's names, each in all its forms."""
     partition = principal.arn.split(":", 2)[1] if principal.arn.count(":") > 1 else "aws"
     account = (principal.account, f"arn:{partition}:iam::{principal.account}:root")
     names: list[tuple[Grant, tuple[str, ...]]] = [(Grant.ACCOUNT, account)]
@@ -72,7 +72,7 @@ def _names(principal: Principal) -> list[tuple[Grant, tuple[str, ...]]]:
         names.append((Grant.ROLE, _spellings(principal.identity_arn, role_id)))
         names.append((Grant.DIRECT, _spellings(principal.arn, principal.user_id)))
     elif principal.kind == "federated":
-        # What is granted to the user who asked for the session, its session policies limit, as with a role.
+        # The session policies limit a grant to the user who requested the session, as with a role.
         if principal.identity_arn:
             names.append((Grant.ROLE, (principal.identity_arn,)))
         names.append((Grant.DIRECT, _spellings(principal.arn, principal.user_id)))

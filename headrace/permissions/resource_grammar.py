@@ -1,7 +1,7 @@
 """Refuses policies of resources that AWS would refuse to store: each service's code, sentences and limits.
 
-Pure functions. IAM's grammar is one; how a service says that a policy breaks it is its own. Sources stand beside each
-service; what none has published is marked assumed.
+Pure functions. All services use IAM's grammar, but each has its own errors for policies that break it. Sources are
+named beside each service; sentences without a source are marked assumed.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any, cast
 
 from headrace.permissions.grammar import PolicyError, check_policy
 
-# Whether a principal's ARN or unique id is one that IAM has; one of another account is.
+# Returns whether IAM has a principal, by ARN or unique id; principals of other accounts count as existing.
 Exists = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a service refuses.
+    """The errors with which a service refuses policies.
 
     Attributes:
-        code: of every refusal but that of a long policy.
-        syntax: the sentence about a policy of another form.
-        principal: about one that is not there, or is none.
-        vendor: what the service's actions begin with; empty where it does not look.
-        action: the sentence about actions of others.
-        most_bytes: a policy's most size; `too_long` and `long_code` say it is over.
+        code: the code of all errors but the one for a long policy.
+        syntax: the sentence about a malformed policy.
+        principal: the sentence about a principal that does not exist or is invalid.
+        vendor: the prefix of the service's actions; empty when the service does not check it.
+        action: the sentence about actions of other services.
+        most_bytes: the largest size of a policy; `too_long` and `long_code` are the error for a larger one.
         needs_whole_statements: whether a statement without Action or Resource is refused.
     """
 
@@ -42,7 +42,7 @@ class Wording:
     needs_whole_statements: bool = True
 
 
-# SQS says one thing of whatever is wrong (github.com/aws/aws-cdk/issues/15602; the answer itself is in
+# SQS has one sentence for all problems (github.com/aws/aws-cdk/issues/15602; the answer itself is in
 # github.com/hashicorp/terraform-provider-aws/pull/42209); 8,192 bytes: quotas-policies.html of its developer guide.
 _SQS = "Invalid value for the parameter Policy."
 # SNS: github.com/serverless/serverless/issues/5519 (a misspelled element), github.com/aws/aws-cli/issues/3143
@@ -80,7 +80,7 @@ WORDINGS: dict[str, Wording] = {
         "This policy has invalid syntax.",
         "This resource policy contains an unsupported principal.",
     ),
-    # ECR: as moto has it of AWS; its policies have no Resource.
+    # ECR: from moto, which has it from AWS; its policies have no Resource.
     "ecr": Wording(
         "InvalidParameterException",
         "Invalid parameter at 'PolicyText' failed to satisfy constraint: 'Invalid repository policy provided'",
@@ -100,8 +100,8 @@ WORDINGS: dict[str, Wording] = {
         "The resource policy document is not valid.",
         "The resource policy document contains an invalid principal.",
     ),
-    # EventBridge: the sentence about JSON as moto has it of AWS, of principals assumed; 10,240 characters:
-    # eb-quota.html.
+    # EventBridge: the sentence about JSON is from moto, which has it from AWS; the one about principals is assumed;
+    # 10,240 characters: eb-quota.html.
     "events": Wording(
         "ValidationException",
         "This policy contains invalid Json",
@@ -114,7 +114,7 @@ WORDINGS: dict[str, Wording] = {
 
 
 def check_resource_policy(service: str, text: str, exists: Exists) -> None:
-    """Refuse a policy of a resource of `service`, one of WORDINGS. Raises PolicyError, in the service's words."""
+    """Refuse an invalid resource policy of `service`, one of WORDINGS. Raises PolicyError, with its sentence."""
     wording = WORDINGS[service]
     if wording.most_bytes and len(text.encode()) > wording.most_bytes:
         raise PolicyError(wording.long_code or wording.code, wording.too_long)
@@ -133,7 +133,7 @@ def check_resource_policy(service: str, text: str, exists: Exists) -> None:
 
 
 def missing_principal(text: str, exists: Exists) -> str:
-    """Return the first principal of a policy that IAM does not have; empty if it has all. The policy is well formed."""
+    """Return the first principal of a well-formed policy that IAM does not have; empty when IAM has all."""
     for statement in statements_of(text):
         value = statement.get("Principal", statement.get("NotPrincipal"))
         if isinstance(value, dict):
@@ -149,13 +149,13 @@ def statements_of(text: str) -> list[dict[str, Any]]:
 
 
 def actions_of(statement: dict[str, Any]) -> Iterator[str]:
-    """Yield what a statement has as Action and NotAction."""
+    """Yield the values of a statement's Action and NotAction."""
     for name in ("Action", "NotAction"):
         yield from (str(one) for one in listed(statement.get(name, [])))
 
 
 def listed(value: Any) -> list[Any]:
-    """Return a list as it is, and all else as a list of one."""
+    """Return a list unchanged, and any other value as a list of one."""
     return cast("list[Any]", value) if isinstance(value, list) else [value]
 
 

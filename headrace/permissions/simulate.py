@@ -1,7 +1,7 @@
-"""SimulatePrincipalPolicy, SimulateCustomPolicy and GetContextKeysFor...: what IAM's policy simulator answers. Pure.
+"""Computes the answers of IAM's policy simulator: SimulatePrincipalPolicy, SimulateCustomPolicy, GetContextKeysFor...
 
 Shapes and defaults: docs.aws.amazon.com/IAM/latest/APIReference/API_SimulateCustomPolicy.html and
-API_SimulatePrincipalPolicy.html. What the simulator calls a policy that it was given (`PolicyInputList.1`) is from
+API_SimulatePrincipalPolicy.html. The simulator's names for the policies of a request (`PolicyInputList.1`) are from
 their examples; the sentences of refusals are assumed.
 """
 
@@ -29,7 +29,7 @@ class BadSimulation(Exception):
 
 
 def given_policies(texts: Iterable[str], name: str, kind: PolicyKind) -> tuple[NamedPolicy, ...]:
-    """Return policies that the request gives, named as the simulator names them. Raises BadSimulation."""
+    """Return the policies in the request, with the simulator's names for them. Raises BadSimulation."""
     named: list[NamedPolicy] = []
     for number, text in enumerate(texts, start=1):
         try:
@@ -43,9 +43,9 @@ def given_policies(texts: Iterable[str], name: str, kind: PolicyKind) -> tuple[N
 def simulate(
     principal: Principal, policies: Policies, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the answer: each action on each resource, a page of them. `parameters` are the operation's.
+    """Return one page of results, for each action on each resource. `parameters` are the operation's.
 
-    Raises BadSimulation for what IAM calls invalid input.
+    Raises BadSimulation for input that IAM refuses.
     """
     actions = cast("list[str]", parameters["ActionNames"])
     for action in actions:
@@ -137,7 +137,7 @@ def _result(principal: Principal, access: Access, policies: Policies) -> dict[st
 
 
 def _matched(decision: Decision) -> list[dict[str, Any]]:
-    """Return the statements that decided; of an implicit denial none did."""
+    """Return the statements that decided; an implicit denial has none."""
     if decision.effect == "implicit deny":
         return []
     return [_statement(match) for match in decision.matched]
@@ -159,7 +159,7 @@ def _statement(match: Match) -> dict[str, Any]:
 
 
 def _missing(access: Access, policies: Policies, values: Values) -> list[str]:
-    """Return the keys that statements about the access ask for and nobody gave."""
+    """Return the condition keys that statements about the access use and the request does not give."""
     asked = {key for key in keys_asked(access, policies) if not values(key)}
     value = {
         key.lower(): key
@@ -169,7 +169,7 @@ def _missing(access: Access, policies: Policies, values: Values) -> list[str]:
 
 
 def position_of(text: str, index: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Return line and column, counted from 1, of a statement's start and of the place after its end."""
+    """Return line and column, counted from 1, of a statement's start and of the position after its end."""
     starts_and_ends = _spans(text)
     start, end = starts_and_ends[index] if index < len(starts_and_ends) else (0, len(text))
     return _place(text, start), _place(text, end)
@@ -181,7 +181,7 @@ def _place(text: str, offset: int) -> dict[str, int]:
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
-    """Return where each statement of a policy, which is valid JSON, begins and ends."""
+    """Return the start and end of each statement of a policy, which is valid JSON."""
     decoder = json.JSONDecoder()
     place = _past_white(text, text.index("{") + 1)
     while text[place] == '"':

@@ -1,4 +1,4 @@
-"""A text of a policy, compiled: wildcards, variables (`${aws:username, 'nobody'}`), and `${*}` for a literal `*`."""
+"""Compiles and matches texts of policies: wildcards, variables (`${aws:username, 'nobody'}`), and `${*}` for `*`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from functools import lru_cache
 
 from headrace.core.wildcards import Glob, Wildcard, compile_glob
 
-# The values of a condition key; None or nothing where the request does not have the key.
+# Returns the values of a condition key; None or nothing when the request does not have the key.
 Values = Callable[[str], tuple[str, ...]]
 
-# Stand for `*` and `?` while values are put in, in which both are ordinary characters. IAM refuses policies with them.
+# Marks for `*` and `?` while values are inserted, in which both are ordinary characters. IAM refuses policies with
+# these marks.
 _RUN, _ONE = "\x00", "\x01"
 _SIGNS = {"*": _RUN, "?": _ONE}
 _NO_SIGNS: Mapping[str, str] = {}
@@ -20,7 +21,7 @@ _LITERALS = ("*", "?", "$")
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A condition key whose value stands here; `default` where the request has none, None for no default."""
+    """A condition key whose value is inserted; `default` is used when the request has none (None: no default)."""
 
     key: str
     default: str | None
@@ -37,11 +38,11 @@ class Text:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The keys that the text takes its value from, in lower case."""
+        """The condition keys of the text's variables, in lower case."""
         return tuple(part.key for part in self.parts if isinstance(part, Variable))
 
     def matches(self, text: str, values: Values) -> bool:
-        """Whether `text` is what the policy says. A variable without a value matches nothing."""
+        """Whether `text` matches. A variable without a value matches nothing."""
         if self.is_literal:
             return self.parts[0] == text
         if self._glob is not None:
@@ -50,7 +51,7 @@ class Text:
         return pattern is not None and field_matches(pattern, text)
 
     def resolved(self, values: Values) -> str | None:
-        """Return the text with its variables' values, wildcards as marks; None if one has no single value."""
+        """Return the text with its variables' values and marks for wildcards; None when one has no single value."""
         row: list[str] = []
         for part in self.parts:
             if isinstance(part, str):
@@ -66,7 +67,7 @@ class Text:
         return "".join(row)
 
     def fields(self, values: Values) -> tuple[str, ...] | None:
-        """Return the text's parts between colons, six at most as an ARN has; None where a value is missing."""
+        """Return the text's parts between colons (at most six, as in an ARN); None when a value is missing."""
         pattern = self.resolved(values)
         return None if pattern is None else tuple(pattern.split(":", 5))
 
@@ -80,7 +81,7 @@ def field_matches(pattern: str, text: str) -> bool:
 def compile_text(
     source: str, *, has_variables: bool, has_wildcards: bool, in_lower_case: bool = False
 ) -> Text:
-    """Return a policy's text, ready to match. `in_lower_case`: for what is compared without regard to case."""
+    """Compile a policy's text. `in_lower_case` is for texts that are compared case-insensitively."""
     given = source.lower() if in_lower_case else source
     signs = _SIGNS if has_wildcards else _NO_SIGNS
     parts = _parts(given, signs) if has_variables else (_marked(given, signs),)

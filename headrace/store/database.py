@@ -103,7 +103,7 @@ class Database:
         try:
             return self._connection.execute(sql, args)
         except sqlite3.OperationalError as error:
-            raise _in_words_of_the_system(error) from error
+            raise _system_error(error) from error
 
     def migrate(self, component: str, statements: Sequence[str]) -> None:
         """Run the migrations in `statements` that this file has not run yet. Append to them, never edit them.
@@ -142,7 +142,7 @@ class Database:
             try:
                 self._connection.executemany(sql, rows)
             except sqlite3.OperationalError as error:
-                raise _in_words_of_the_system(error) from error
+                raise _system_error(error) from error
 
     def query(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a SELECT."""
@@ -154,7 +154,7 @@ class Database:
         return Documents(self, name)
 
 
-def _in_words_of_the_system(error: sqlite3.OperationalError) -> Exception:
+def _system_error(error: sqlite3.OperationalError) -> Exception:
     """Return the OSError that caused an SQLite error; the SQLite error itself when the system is not the cause."""
     # The low byte of an extended error code is the primary code.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF

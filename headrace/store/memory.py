@@ -33,7 +33,7 @@ def keep_freed_memory() -> bool:
 _CONTAINERS_BETWEEN_LOOKS = 50_000
 
 
-def leave_the_program_alone() -> None:
+def tune_garbage_collector() -> None:
     """Exclude all objects that exist now from garbage collection, and make it run less often.
 
     Modules and service models are half a million objects that are never freed; scanning them stops every request for

@@ -161,7 +161,7 @@ def _copy_rows(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> 
     keys = [f'"{column[1]}"' for column in sorted(info, key=lambda c: c[5]) if column[5]]
     if _has_rowid(old, table):
         copy = _Copy(old, new, table, ["rowid", *names])
-        whole = copy.run("rowid ASC") or copy.go_on_behind_damage()
+        whole = copy.run("rowid ASC") or copy.copy_behind_damage()
     else:
         copy = _Copy(old, new, table, names)
         # Text keys give no way to skip a damaged page, so copy again from the other end.
@@ -199,7 +199,7 @@ class _Copy:
             return False
         return True
 
-    def go_on_behind_damage(self) -> bool:
+    def copy_behind_damage(self) -> bool:
         """Find rows behind each damaged page by increasing steps of the rowid. Returns False."""
         step = 1
         while step < 1 << 62:

@@ -296,7 +296,7 @@ def test_pages_of_the_clouds_own_origin_may_be_allowed(door: Door):
     posted = HttpRequest("POST", "/_headrace/faults", "", page)
     assert front.refusal_of(posted) is None
     answer = HttpResponse(200, [("Content-Type", "text/html")])
-    front.dress(HttpRequest("GET", "/bucket/app.html", "", page), answer)
+    front.add_browser_headers(HttpRequest("GET", "/bucket/app.html", "", page), answer)
     assert answer.headers == [("Content-Type", "text/html")]
     elsewhere = {**page, "host": "127.0.0.1:4566"}
     assert front.refusal_of(HttpRequest("POST", "/_headrace/faults", "", elsewhere)) is None

@@ -134,5 +134,8 @@ def test_a_cluster_that_has_ended_is_named(able: ServerProcess, job: str) -> Non
     before = left(able)
     code, said = submit(able.endpoint_url, "--cluster", cluster_id, job)
     assert code == 1
-    assert said == f"Error: The cluster {cluster_id} is TERMINATED, and takes no more steps.\n"
+    assert (
+        said
+        == f"Error: The cluster {cluster_id} is TERMINATED, and takes no more steps; name another with --cluster.\n"
+    )
     assert left(able) == before

@@ -1,1 +1,1 @@
-"""Which actions and resources a request stands for, service by service; `accesses.py` above puts them together."""
+"""The actions and resources that requests need, service by service; `headrace.permissions.accesses` uses them."""

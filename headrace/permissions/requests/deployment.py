@@ -16,7 +16,7 @@ Needs = tuple[Need, ...] | None
 
 
 def cloudformation_needs(request: Request) -> Needs:
-    """A stack that is not there yet, or whose id is not known, has `*` for it."""
+    """A stack that does not exist yet, or whose id is unknown, has `*` for its id."""
     name = request.text("StackName")
     change_set = request.text("ChangeSetName")
     if not name and change_set.startswith("arn:"):
@@ -45,7 +45,7 @@ def cloudformation_needs(request: Request) -> Needs:
 
 
 def emr_needs(request: Request) -> Needs:
-    """Tags are on clusters, studios and the like, by ids that say what they are; steps may name the role to run as."""
+    """Tags are on clusters, studios and so on, whose ids tell their type; steps may name a role to run as."""
     action = f"elasticmapreduce:{request.operation}"
     tagged = request.text("ResourceId")
     if tagged:
@@ -66,7 +66,7 @@ def emr_needs(request: Request) -> Needs:
 
 
 def glue_needs(request: Request) -> Needs:
-    """An action on a table needs leave of the catalog, the database and the table, each by its ARN."""
+    """An action on a table needs permission on the catalog, the database and the table, each by its ARN."""
     prefix = prefix_named("glue")
     assert prefix is not None
     action = prefix.actions.get(request.operation.lower())

@@ -1,4 +1,4 @@
-"""What a request needs beside its own action: to tag what it makes, and to pass the roles that it names.
+"""Permissions that a request needs beside its own action: to tag resources that it creates, and to pass roles.
 
 Sources: each service's documentation of creation with tags (named beside it), and for roles
 docs.aws.amazon.com/IAM/latest/UserGuide/id_roles_use_passrole.html.
@@ -13,10 +13,10 @@ from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system
 from headrace.permissions.requests.request import Need, Request
 
-# How operations that do nothing but set tags begin.
+# The prefixes of operations that only set tags.
 _TAGS_ONLY = ("Tag", "AddTags", "CreateTags", "PutBucketTagging")
-# The action that a creation with tags needs too; `Tags` or `tags` in the request. The services' references of the
-# operations say it (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
+# The further action that a creation with tags (`Tags` or `tags` in the request) needs, by the services' references
+# (CreateStream: "you must also have the kinesis:AddTagsToStream permission").
 _TAGGING: dict[tuple[str, str], str] = {
     ("kinesis", "CreateStream"): "kinesis:AddTagsToStream",
     ("kinesis", "RegisterStreamConsumer"): "kinesis:TagResource",
@@ -47,7 +47,7 @@ _TAGGING: dict[tuple[str, str], str] = {
     ("cloudwatch", "PutMetricAlarm"): "cloudwatch:TagResource",
     ("pipes", "CreatePipe"): "pipes:TagResource",
 }
-# Whom a service's requests pass roles to.
+# The service principals to which a service's requests pass roles.
 PASSED_TO = {
     "cloudformation": "cloudformation.amazonaws.com",
     "cloudwatch": "streams.metrics.cloudwatch.amazonaws.com",
@@ -68,7 +68,7 @@ PASSED_TO = {
 _PROFILE = "JobFlowRole"
 _TO_EC2 = "ec2.amazonaws.com"
 # Roles in requests that are not passed: EMR's runtime roles are assumed by the cluster (emr-steps-runtime-roles.html),
-# and an alarm's or a parameter's member of this name is none.
+# and the members of this name of alarms and parameters are not roles.
 _NOT_PASSED = {
     ("emr", "AddJobFlowSteps"), ("emr", "GetClusterSessionCredentials"), ("emr", "GetOnClusterAppUIPresignedURL"),
     ("emr", "GetPersistentAppUIPresignedURL"), ("emr", "StartSession"),
@@ -80,14 +80,14 @@ _BY_NAME = {
 
 
 def tag_needs(request: Request, resources: tuple[str, ...]) -> Iterator[Need]:
-    """Yield what a creation with tags needs, on what it makes."""
+    """Yield the permission to tag the resources that a request creates with tags."""
     action = _TAGGING.get((request.service, request.operation))
     if action is not None and tags_of(request):
         yield Need(action, _tagged(request, resources))
 
 
 def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the ARNs that tags are put on; with `*` for the id that what is made does not have yet."""
+    """Return the ARNs of the tagged resources, with `*` for ids that new resources do not have yet."""
     made = {
         ("kinesis", "RegisterStreamConsumer"): f"{request.text('StreamARN')}/consumer/{request.text('ConsumerName')}:*",
         ("lambda", "CreateEventSourceMapping"): request.arn("lambda", "event-source-mapping:*"),
@@ -104,13 +104,13 @@ def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def tags_of(request: Request) -> dict[str, str]:
-    """Return the tags that a request gives, whatever their form; CloudFormation's own ask nobody for leave."""
+    """Return the tags in a request, in any form, without CloudFormation's system tags, which need no permission."""
     given = _tags_of(request.parameters)
     return {key: value for key, value in given.items() if not is_system(key)}
 
 
 def only_system_tags(request: Request) -> bool:
-    """Whether a request does nothing but set tags that are CloudFormation's own."""
+    """Whether a request only sets CloudFormation's system tags."""
     if not request.operation.startswith(_TAGS_ONLY):
         return False
     given = _tags_of(request.parameters)
@@ -139,7 +139,7 @@ def _pair(tag: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def role_needs(request: Request) -> Iterator[Need]:
-    """Yield iam:PassRole for each role that the request hands to a service."""
+    """Yield iam:PassRole for each role that the request passes to a service."""
     service = PASSED_TO.get(request.service)
     if service is None or (request.service, request.operation) in _NOT_PASSED:
         return
@@ -153,7 +153,7 @@ def role_needs(request: Request) -> Iterator[Need]:
 
 
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:
-    # Every call of a role comes by here, mostly with nothing but texts.
+    # This runs for every call of a role; most requests have only texts.
     if isinstance(value, dict | Mapping):
         for name, member in cast("Mapping[str, Any]", value).items():
             if isinstance(member, str):
@@ -167,7 +167,7 @@ def _role_members(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _role_arn(request: Request, name: str, value: str) -> str:
-    """Return the ARN of a role in a request; empty for what is no role."""
+    """Return the ARN of a role in a request; empty when the value is not a role."""
     if value.startswith("arn:"):
         return value if ":role/" in value else ""
     if name == _PROFILE:

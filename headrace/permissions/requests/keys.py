@@ -1,4 +1,4 @@
-"""The KMS actions that a request needs because what it touches is encrypted with a customer's key.
+"""The KMS actions that a request needs because its resource is encrypted with a customer's key.
 
 Sources: streams/latest/dev/permissions-user-key-KMS.html, AmazonS3/latest/userguide/UsingKMSEncryption.html,
 AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html, sns/latest/dg/sns-key-management.html,
@@ -20,7 +20,7 @@ ENCRYPTION_CONTEXT = "kms:encryptioncontext:"
 _READS = ("kms:Decrypt",)
 _WRITES = ("kms:GenerateDataKey",)
 _BOTH = ("kms:GenerateDataKey", "kms:Decrypt")
-# What a service does with the key for its caller; `find(service, "key", resource)` says which key that is.
+# The KMS actions that a service does for its caller; `find(service, "key", resource)` finds the key.
 _NEEDS: dict[str, tuple[str, ...]] = {
     "kinesis:PutRecord": _WRITES,
     "kinesis:PutRecords": _WRITES,
@@ -48,7 +48,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
         _READS,
     ),
 }  # fmt: skip
-# What a service tells KMS that it uses a key for, by the service: the name of the resource in the encryption context.
+# By service: the name of the resource in the encryption context that the service passes to KMS.
 _CONTEXTS = {
     "kinesis": "aws:kinesis:arn",
     "s3": "aws:s3:arn",
@@ -57,14 +57,14 @@ _CONTEXTS = {
     "secretsmanager": "SecretARN",
     "ssm": "PARAMETER_ARN",
 }
-# A table is made with leave to describe the key and to grant its use (encryption.usagenotes.html).
+# Creating a table needs permission to describe the key and to create a grant (encryption.usagenotes.html).
 _ON_NEW_TABLES = ("kms:DescribeKey", "kms:CreateGrant")
-# S3 reads back the parts of an upload that it puts together.
+# S3 decrypts the parts of a multipart upload when it completes it.
 _OF_PARTS = ("UploadPart", "UploadPartCopy", "CreateMultipartUpload", "CompleteMultipartUpload")
 
 
 def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
-    """Yield what the needs bring with them on keys, each once."""
+    """Yield the permissions on keys that `needs` imply, each once."""
     seen: set[tuple[str, str]] = set()
     yield from _table_key_needs(request)
     for need in needs:
@@ -80,7 +80,7 @@ def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
 
 
 def _table_key_needs(request: Request) -> Iterator[Need]:
-    """Yield what it takes to encrypt a table with a customer's key."""
+    """Yield the permissions that encrypting a table with a customer's key needs."""
     if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
         return
     given: Any = request.parameters.get("SSESpecification")
@@ -96,12 +96,12 @@ def _table_key_needs(request: Request) -> Iterator[Need]:
 
 
 def actions_on_key(action: str) -> tuple[str, ...]:
-    """Return what a service does with the key of a resource for whoever does `action` on it."""
+    """Return the KMS actions on a resource's key that a service does for a caller of `action`."""
     return _NEEDS.get(action, ())
 
 
 def kind_of_key(action: str) -> str:
-    """Return the kind of key to look for: an object is read with the key that it was written with."""
+    """Return the kind of key to find: an object is read with the key with which it was written."""
     return "object key" if action in ("s3:GetObject", "s3:GetObjectVersion") else "key"
 
 
@@ -122,7 +122,7 @@ def keys_of_service(
 
 
 def context_of(service: str, resource: str) -> dict[str, str]:
-    """Return the encryption context in which a service uses the key of a resource; {} where none is published."""
+    """Return the encryption context in which a service uses a resource's key; {} when none is documented."""
     if service == "dynamodb" and ":table/" in resource:
         account, name = resource.split(":")[4], resource.partition(":table/")[2].partition("/")[0]
         return {"aws:dynamodb:tableName": name, "aws:dynamodb:subscriberId": account}
@@ -131,7 +131,7 @@ def context_of(service: str, resource: str) -> dict[str, str]:
 
 
 def _key_of(request: Request, need: Need, resource: str) -> str:
-    """Return the ARN of the customer's key of a resource; empty for AWS's own keys and for none."""
+    """Return the ARN of the customer's key of a resource; empty for AWS's own keys and without encryption."""
     upload_id = request.text("UploadId")
     if need.action == "s3:PutObject" and upload_id:
         return request.find("s3", "upload key", f"{resource} {upload_id}") or ""
@@ -140,7 +140,7 @@ def _key_of(request: Request, need: Need, resource: str) -> str:
     if need.action == "s3:PutObject" and (
         request.text("ServerSideEncryption") or request.text("SSECustomerAlgorithm")
     ):
-        return ""  # S3's own key, the account's own for S3, or one that the request brings
+        return ""  # SSE-S3, the AWS managed key aws/s3, or SSE-C with a key in the request
     return request.find(need.action.partition(":")[0], kind_of_key(need.action), resource) or ""
 
 

@@ -1,4 +1,4 @@
-"""Lambda and Kinesis: qualifiers, layers, code in S3, mappings without a resource; opaque iterators, consumers' names.
+"""Lambda and Kinesis: qualifiers, layers, code in S3, mappings without a resource; shard iterators, consumers by name.
 
 Sources: docs.aws.amazon.com/lambda/latest/dg/lambda-api-permissions-ref.html, the Service Authorization Reference's
 pages of both, and the references of CreateFunction and CreateStream.
@@ -21,7 +21,7 @@ _ON_MAPPING = {
 
 
 def function_arn(request: Request, name: str, qualifier: str = "") -> str:
-    """Return the ARN of a function named as Lambda lets one: name, `account:function:name`, ARN; qualified."""
+    """Return the ARN of a function from any form of its name (name, `account:function:name`, ARN; with a qualifier)."""
     account, region, bare = request.account, request.region, name
     if name.startswith("arn:"):
         parts = name.split(":", 6)
@@ -34,7 +34,7 @@ def function_arn(request: Request, name: str, qualifier: str = "") -> str:
 
 
 def lambda_needs(request: Request) -> tuple[Need, ...] | None:
-    """Return what a Lambda operation needs; None for what the table alone says."""
+    """Return the permissions that a Lambda operation needs; None when the table is sufficient."""
     operation = request.operation
     if operation == "GetLayerVersionByArn":
         return (Need("lambda:GetLayerVersion", (request.text("Arn"),)),)
@@ -63,7 +63,7 @@ _CONDITIONS = {
 
 
 def _mapping_need(request: Request) -> Need:
-    """Creating and listing have no resource, the others a mapping; its function is a condition key."""
+    """Creating and listing mappings has no resource, other operations a mapping; its function is a condition key."""
     uuid, name = request.text("UUID"), request.text("FunctionName")
     resource = request.arn("lambda", f"event-source-mapping:{uuid}") if uuid else "*"
     function = (
@@ -74,7 +74,7 @@ def _mapping_need(request: Request) -> Need:
 
 
 def _with_function(request: Request) -> Iterator[Need]:
-    """Yield what a function's code and layers need; the caller's permissions read them."""
+    """Yield the permissions for a function's code and layers, which are read with the caller's permissions."""
     layers = cast("list[str]", request.parameters.get("Layers") or [])
     for layer in layers:
         yield Need("lambda:GetLayerVersion", (layer,))
@@ -92,8 +92,8 @@ def _with_function(request: Request) -> Iterator[Need]:
 
 # --- Kinesis --------------------------------------------------------------------------------------
 
-# The table gives these no resource; policies of AWS's own examples name the stream (Application Auto Scaling's guide
-# for Kinesis), which a policy with `*` matches too.
+# The table has no resource for these actions; policies in AWS's examples name the stream (Application Auto Scaling's
+# guide for Kinesis), which a policy with `*` matches too.
 _ON_STREAM = {
     "UpdateShardCount", "UpdateStreamMode", "EnableEnhancedMonitoring", "DisableEnhancedMonitoring",
 }  # fmt: skip
@@ -101,7 +101,7 @@ _BY_CONSUMER = {"DescribeStreamConsumer", "DeregisterStreamConsumer"}
 
 
 def kinesis_needs(request: Request) -> tuple[Need, ...] | None:
-    """Return what a Kinesis operation needs; None for what the table alone says."""
+    """Return the permissions that a Kinesis operation needs; None when the table is sufficient."""
     operation, action = request.operation, f"kinesis:{request.operation}"
     stream = request.text("StreamARN") or _stream_named(request)
     if operation == "GetRecords" and not stream:
@@ -125,13 +125,13 @@ def _stream_named(request: Request) -> str:
 
 
 def _encryption_needs(request: Request, action: str, stream: str) -> tuple[Need, ...]:
-    """Return what encryption needs: the action on the stream, and on the key."""
+    """Return the permissions that encryption needs: the action on the stream, and on the key."""
     key = key_arn(request, request.text("KeyId"))
     return (Need(action, (stream, *((key,) if key else ()))),)
 
 
 def key_arn(request: Request, key_id: str) -> str:
-    """Return the ARN of a key named by id, ARN or alias; empty for an alias that nobody knows."""
+    """Return the ARN of a key from its id, ARN or alias; empty for an unknown alias."""
     if key_id.startswith("arn:") and ":key/" in key_id:
         return key_id
     alias = key_id.rsplit(":", 1)[-1]

@@ -1,7 +1,7 @@
-"""Services of moto's whose requests need more than the table says: SQS, SNS, DynamoDB, KMS, Logs, IAM, and so on.
+"""Moto's services whose requests need more than the table says: SQS, SNS, DynamoDB, KMS, Logs, IAM, and so on.
 
 Source: each service's page of the Service Authorization Reference (docs.aws.amazon.com/service-authorization/latest/
-reference/list_SERVICE.html); other sources stand where they are used.
+reference/list_SERVICE.html); other sources are named where they are used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sqs_needs(request: Request) -> Needs:
 
 
 def sns_needs(request: Request) -> Needs:
-    """A message goes to a topic, to an endpoint, or to a telephone, which is no resource."""
+    """A message goes to a topic, an endpoint, or a telephone number, which is not a resource."""
     if request.operation in ("Publish", "PublishBatch"):
         target = request.text("TopicArn") or request.text("TargetArn")
         return (Need("sns:Publish", (target or "*",)),)
@@ -50,7 +50,7 @@ def sns_needs(request: Request) -> Needs:
         names = {"Protocol": "sns:protocol", "Endpoint": "sns:endpoint"}
         context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
         return (Need("sns:Subscribe", (request.text("TopicArn"),), context),)
-    if request.text("SubscriptionArn"):  # the topic's ARN and an id
+    if request.text("SubscriptionArn"):  # a subscription's ARN is the topic's ARN and an id
         topic = request.text("SubscriptionArn").rpartition(":")[0]
         return (Need(f"sns:{request.operation}", (topic,)),)
     return None
@@ -65,7 +65,7 @@ _OF_TRANSACTION = {
 
 
 def dynamodb_needs(request: Request) -> Needs:
-    """A batch needs an action for each table, a query of an index the index, PartiQL one for each verb."""
+    """A batch needs an action for each table, a query of an index needs the index, PartiQL needs one for each verb."""
     operation, parameters = request.operation, request.parameters
     if operation in ("BatchGetItem", "BatchWriteItem"):
         tables = cast("Mapping[str, Any]", parameters.get("RequestItems") or {})
@@ -134,7 +134,7 @@ _ON_GROUP_ITSELF = ("TagResource", "UntagResource", "ListTagsForResource")
 
 
 def logs_needs(request: Request) -> Needs:
-    """A group is asked for as `GROUP:log-stream:STREAM` (seen in AWS's refusals), so that policies need `:*`."""
+    """A log group's resource is `GROUP:log-stream:STREAM` (seen in AWS's refusals), so policies need `:*`."""
     if request.operation in _ON_GROUP_ITSELF or not _groups(request):
         return None
     stream = request.text("logStreamName")
@@ -162,7 +162,7 @@ _ON_RULE = {
 
 
 def events_needs(request: Request) -> Needs:
-    """A rule of the default bus has no bus in its ARN; events go to the buses that they name."""
+    """The ARN of a rule on the default bus has no bus name; PutEvents needs the buses that its events name."""
     if request.operation == "PutEvents":
         return _put_events(request)
     if request.operation not in _ON_RULE:
@@ -185,7 +185,7 @@ def _put_events(request: Request) -> tuple[Need, ...]:
 
 
 def kms_needs(request: Request) -> Needs:
-    """A key by its ARN, whatever names it; a re-encryption needs leave of both keys."""
+    """A key is always named by its ARN; ReEncrypt needs permission on both keys."""
     context = _encryption_context(request)
     if request.operation == "ReEncrypt":
         source = key_arn(request, request.text("SourceKeyId"))
@@ -231,7 +231,8 @@ _STS_FREE = (
 def sts_needs(request: Request) -> Needs:
     """GetCallerIdentity needs no permission (its reference); tags and a source identity need their own.
 
-    For whom another vouches, the role's trust policy is asked, and nobody who calls (`headrace.fallback.sts_sessions`).
+    For users of an identity provider, the role's trust policy decides, and the caller needs nothing
+    (`headrace.fallback.sts_sessions`).
     """
     if request.operation in _STS_FREE:
         return ()
@@ -244,7 +245,7 @@ def sts_needs(request: Request) -> Needs:
     }
     context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
     if request.text("TokenCode"):
-        # Whether it is the device's, STS says; a wrong one gets nobody a role.
+        # STS checks the device's code; with a wrong one it returns no session.
         context |= {"aws:multifactorauthpresent": ("true",), "aws:multifactorauthage": ("0",)}
     role = (request.text("RoleArn"),)
     row = [Need(f"sts:{request.operation}", role, context)]
@@ -255,7 +256,7 @@ def sts_needs(request: Request) -> Needs:
     return tuple(row)
 
 
-# The kind of what an operation of IAM's is about, by the parameter that names it; the first that is there.
+# The type of an IAM operation's resource, by the parameter that names it; the first parameter in the request counts.
 _IAM_KINDS = (
     ("RoleName", "role"),
     ("UserName", "user"),
@@ -265,7 +266,7 @@ _IAM_KINDS = (
 
 
 def iam_needs(request: Request) -> Needs:
-    """What is there has its path in its ARN, which the request does not say; a role in a profile is passed."""
+    """The ARN of an existing resource has a path, which the request lacks; a role in a profile is passed."""
     action = f"iam:{request.operation}"
     names = {"PolicyArn": "iam:policyarn", "PermissionsBoundary": "iam:permissionsboundary"}
     context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
@@ -296,7 +297,7 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
 
 
 def secrets_needs(request: Request) -> Needs:
-    """A secret's ARN ends in six letters that its name does not say; unknown, they stand as `??????`."""
+    """A secret's ARN ends in six random letters; when they are unknown, `??????` stands for them."""
     given = request.text("SecretId") or (
         request.text("Name") if request.operation == "CreateSecret" else ""
     )
@@ -308,7 +309,7 @@ def secrets_needs(request: Request) -> Needs:
 
 
 def cloudwatch_needs(request: Request) -> Needs:
-    """Metrics have no resource; their name space is a condition key."""
+    """Metrics have no resource; their namespace is a condition key."""
     if request.operation == "PutMetricData":
         context = {"cloudwatch:namespace": (request.text("Namespace"),)}
         return (Need("cloudwatch:PutMetricData", ("*",), context),)
@@ -316,7 +317,7 @@ def cloudwatch_needs(request: Request) -> Needs:
 
 
 def redshift_data_needs(request: Request) -> Needs:
-    """Both forms of a result are one action (service-authorization/latest/reference/list_redshift-data.html)."""
+    """Both forms of a result need one action (service-authorization/latest/reference/list_redshift-data.html)."""
     if request.operation != "GetStatementResultV2":
         return None
     return (Need("redshift-data:GetStatementResult"),)

@@ -1,4 +1,4 @@
-"""A request as the rules of this package see it, and what a rule answers. No rules."""
+"""The data classes of this package: a request, and a permission that it needs. No rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Find = Callable[[str, str, str], str | None]
 
 
 def find_nothing(service: str, kind: str, name: str) -> str | None:
-    """Find nothing: for requests without a cloud around them."""
+    """Find nothing: the `Find` for requests without a cloud."""
     return None
 
 
@@ -35,7 +35,7 @@ class Request:
     find: Find = find_nothing
 
     def text(self, name: str) -> str:
-        """Return a parameter that is a text; empty without one."""
+        """Return a text parameter; empty when it is absent."""
         value = self.parameters.get(name)
         return value if isinstance(value, str) else ""
 
@@ -46,7 +46,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """An action that a request needs. `resources` None: those that the action's types and the parameters give."""
+    """An action that a request needs. `resources` is None when the action's types and the parameters give them."""
 
     action: str
     resources: tuple[str, ...] | None = None

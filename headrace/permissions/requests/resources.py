@@ -1,4 +1,4 @@
-"""The ARNs that a request's parameters name, by the forms of the action's resource types."""
+"""Finds the ARNs that a request's parameters name, by the ARN templates of the action's resource types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from headrace.permissions.requests.request import Request
 from headrace.permissions.requests.table import Action, Prefix, ResourceType
 
-# The parameters that give a variable of an ARN's form, where they are named otherwise; by service and type of resource.
+# The parameters for a variable of an ARN template, when their names differ; by service and resource type.
 _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("athena", "workgroup"): {"WorkGroupName": ("WorkGroup", "WorkGroupName")},
     ("cloudwatch", "alarm"): {"AlarmName": ("AlarmName", "AlarmNames")},
@@ -40,7 +40,7 @@ _NAMES: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
     ("pipes", "pipe"): {"Name": ("Name",)},
     ("redshift", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
     ("redshift-data", "cluster"): {"ClusterName": ("ClusterIdentifier",)},
-    # AWS's ARN has the workgroup's id there, which a request does not say.
+    # AWS's ARN has the workgroup's id there, which a request does not contain.
     ("redshift-data", "workgroup"): {"WorkgroupId": ("WorkgroupName",)},
     ("scheduler", "schedule"): {"GroupName": ("GroupName",), "ScheduleName": ("Name",)},
     ("scheduler", "schedule-group"): {"GroupName": ("Name",)},
@@ -58,10 +58,10 @@ _DEFAULTS = {
 
 
 def resources_of(prefix: Prefix, action: Action, request: Request) -> tuple[str, ...]:
-    """Return the ARNs that the request names: those of its ARNs that fit, else forms filled with its names.
+    """Return the ARNs that the request names: its ARNs of a matching type, else templates filled with its names.
 
-    Where the action must have a resource and the request does not name one, the form with `*` for what is missing;
-    for an action without resources `*`.
+    When the action requires a resource and the request names none, the template has `*` for missing values; for an
+    action without resources the result is `*`.
     """
     kinds = [prefix.resources[name] for name in (*action.required, *action.optional)]
     texts = _texts(request)
@@ -99,7 +99,7 @@ def _named(
 def _values(
     prefix: Prefix, kind: ResourceType, texts: dict[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Return what the request says of each variable of the form; a name that is an ARN of something else is none."""
+    """Return the request's value for each variable of the template; an ARN of another type is no value."""
     names = _NAMES.get((prefix.name, kind.name), {})
     found: dict[str, list[str]] = {}
     for variable in kind.variables:
@@ -117,7 +117,7 @@ def _values(
 
 
 def _bare(variable: str, value: str) -> str:
-    """Return a name as it stands in ARNs."""
+    """Return a name in the form that ARNs have."""
     if variable == "ParameterNameWithoutLeadingSlash":
         return value.lstrip("/")
     return value

@@ -1,4 +1,4 @@
-"""S3: operations and actions have different names, and one request can need several.
+"""S3: the names of operations and actions differ, and one request can need several actions.
 
 Source: docs.aws.amazon.com/AmazonS3/latest/userguide/using-with-s3-policy-actions.html ("Required permissions for
 Amazon S3 API operations"), and for condition keys list_amazons3.html of the Service Authorization Reference.
@@ -71,7 +71,7 @@ _ON_OBJECT = {
     "CompleteMultipartUpload": "PutObject",
     "ListParts": "ListMultipartUploadParts",
 }
-# Reads and writes that have an action of their own for one version.
+# Reads and writes with a separate action for object versions.
 _OF_VERSIONS = {
     "GetObject": "GetObjectVersion",
     "HeadObject": "GetObjectVersion",
@@ -87,14 +87,14 @@ _EVERYWHERE = {
     "ListBuckets": "s3:ListAllMyBuckets",
     "ListDirectoryBuckets": "s3express:ListAllMyDirectoryBuckets",
 }
-# Of directory buckets, which belong to another service.
+# Operations of directory buckets, whose actions belong to another service prefix.
 _EXPRESS = ("CreateSession", "RenameObject")
 _SPECIAL = ("DeleteObjects", "CopyObject", "UploadPartCopy", "WriteGetObjectResponse")
-# Operations that no action has the name of.
+# Operations without an action of their name.
 RENAMED = frozenset({*_ON_BUCKET, *_ON_OBJECT, *_EVERYWHERE, *_EXPRESS, *_SPECIAL})
 _WRITES = ("PutObject", "CopyObject", "CreateMultipartUpload")
 _GRANTS = ("GrantFullControl", "GrantRead", "GrantReadACP", "GrantWriteACP")
-# The condition key that a parameter gives.
+# The condition key for a parameter.
 _KEYS = {
     "Prefix": "s3:prefix",
     "Delimiter": "s3:delimiter",
@@ -113,7 +113,7 @@ _KEYS = {
 
 
 def needs(request: Request) -> tuple[Need, ...] | None:
-    """Return what an operation needs; None for one whose action has its name."""
+    """Return the permissions that an operation needs; None when its action has its name."""
     operation = request.operation
     if operation in _EVERYWHERE:
         return (Need(_EVERYWHERE[operation], ("*",)),)
@@ -185,7 +185,7 @@ def _writes(request: Request) -> tuple[Need, ...]:
 
 
 def _copied(request: Request) -> tuple[Need, ...]:
-    """Return what reading the source of a copy needs."""
+    """Return the permissions that reading the source of a copy needs."""
     source, version = _source(request)
     if not source:
         return ()

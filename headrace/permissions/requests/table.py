@@ -1,4 +1,4 @@
-"""AWS's actions and resource types, from `authorization.json` (scripts/service_authorization.py says from where)."""
+"""AWS's actions and resource types, from `authorization.json` (scripts/service_authorization.py names its source)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OF_EVERY_ARN = ("Partition", "Region", "Account")
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """A type of resource, and the form of its ARNs: `arn:${Partition}:sqs:${Region}:${Account}:${QueueName}`."""
+    """A type of resource, and the template of its ARNs: `arn:${Partition}:sqs:${Region}:${Account}:${QueueName}`."""
 
     name: str
     form: str
@@ -26,14 +26,14 @@ class ResourceType:
     literal_length: int
 
     def fill(self, values: Mapping[str, str], account: str, region: str) -> str:
-        """Return the ARN with these values, `*` for those that are missing."""
+        """Return the ARN with these values, and `*` for missing ones."""
         known = {"Partition": "aws", "Region": region, "Account": account, **values}
         return _VARIABLE.sub(lambda found: known.get(found[1]) or "*", self.form)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action, and the types of resource that it acts on; it needs one of `required` where there are such."""
+    """An action and its resource types; it needs a resource of one of `required`, if there are any."""
 
     name: str
     required: tuple[str, ...]
@@ -42,28 +42,28 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """What stands before the colon of actions, and all that belongs to it. `actions` by name in lower case."""
+    """A service prefix (before the colon of actions), with its actions, by name in lower case, and resource types."""
 
     name: str
     actions: Mapping[str, Action]
     resources: Mapping[str, ResourceType]
 
     def type_of(self, arn: str) -> str | None:
-        """Return the type of resource that an ARN names: the one whose form says most of it."""
+        """Return the resource type of an ARN: the one with the most specific matching template."""
         fitting = [kind for kind in self.resources.values() if kind.pattern.fullmatch(arn)]
         return max(fitting, key=lambda kind: kind.literal_length).name if fitting else None
 
 
 @functools.cache
 def prefix_of(service: str) -> Prefix | None:
-    """Return what belongs to a service (by botocore's name); None for one that the table does not have."""
+    """Return the prefix of a service (by botocore's name); None when the table does not have the service."""
     name = _read()["services"].get(service)
     return None if name is None else prefix_named(name)
 
 
 @functools.cache
 def prefix_named(name: str) -> Prefix | None:
-    """Return what belongs to the actions that begin with `name`; None where the table has none."""
+    """Return the prefix `name` of actions; None when the table does not have it."""
     found = _read()["prefixes"].get(name)
     if found is None:
         return None
@@ -80,7 +80,7 @@ def prefix_named(name: str) -> Prefix | None:
 
 
 def services() -> tuple[str, ...]:
-    """Return botocore's names of the services that the table has."""
+    """Return botocore's names of the services in the table."""
     return tuple(_read()["services"])
 
 

@@ -59,7 +59,10 @@ def test_prints_where_it_listens_and_ends_when_asked(
 
 
 def test_says_in_a_sentence_what_is_missing(home: Path, data_dir: Path) -> None:
-    assert _refusal(home, data_dir) == f"Error: There is no data directory {data_dir}.\n"
+    assert (
+        _refusal(home, data_dir)
+        == f"Error: There is no data directory {data_dir}; name it with --data-dir.\n"
+    )
     data_dir.mkdir()
     (home / "broken").touch()
     assert "it is broken" in _refusal(home, data_dir, "--port", "0")

@@ -246,10 +246,10 @@ def test_a_detached_ephemeral_cloud_that_cannot_start_leaves_a_sentence_and_noth
 
 PASSED_ON = """
 import os, signal, subprocess, sys
-from headrace.cli.interrupts import pass_interrupts_on
+from headrace.cli.interrupts import let_children_be_interrupted
 
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-pass_interrupts_on()
+let_children_be_interrupted()
 os.kill(os.getpid(), signal.SIGINT)
 child = "import os, signal; print('child', flush=True); os.kill(os.getpid(), signal.SIGINT); print('deaf')"
 subprocess.run([sys.executable, "-c", child], stderr=subprocess.DEVNULL)

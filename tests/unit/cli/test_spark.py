@@ -45,7 +45,10 @@ def test_a_spark_is_made_ahead_listed_and_removed(cache: Path) -> None:
     assert lines["emr-spark-8.0.0"].endswith("not made yet")
     assert run("remove", "3.5.6") == (0, f"removed {folder}\n")
     code, said = run("remove", "emr-7.12.0")
-    assert (code, said) == (1, f"Error: There is no Spark 3.5.6 in {cache}.\n")
+    assert (code, said) == (
+        1,
+        f"Error: There is no Spark 3.5.6 in {cache}; see: headrace spark list\n",
+    )
 
 
 @pytest.mark.parametrize("arguments", [("install", "emr-7.99.0"), ("remove", "mine")])

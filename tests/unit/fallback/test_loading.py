@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.aws.http import HttpRequest
-from headrace.cli.health_words import moto_in_words
+from headrace.cli.health_words import moto_phrase
 from headrace.fallback import moto_requests, moto_services
 from headrace.fallback.kept.state import KeptState
 from tests.support.cloud import InProcessCloud
@@ -53,7 +53,7 @@ def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path
         page = health(cloud)
         assert (page["status"], page["moto"]) == ("loading", "loading")
         assert page["moto_loading"] == {"done": 1_200, "all": 50_000}
-        assert moto_in_words(page) == "loading, 1,200 of 50,000"
+        assert moto_phrase(page) == "loading, 1,200 of 50,000"
         answers = list[Any]()
         waiting = threading.Thread(
             target=lambda: answers.append(cloud.client("sqs").create_queue(QueueName="q")),
@@ -68,7 +68,7 @@ def test_health_says_loading_with_a_count_and_a_call_waits_and_succeeds(tmp_path
         assert answers[0]["QueueUrl"].endswith("/q")
         page = wait_until(lambda: (found := health(cloud))["status"] == "ok" and found)
         assert page["moto"] == "ready"
-        assert moto_in_words(page) == "ready"
+        assert moto_phrase(page) == "ready"
 
 
 def test_a_call_does_not_wait_for_ever(tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch):
@@ -109,7 +109,7 @@ def test_a_load_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(KeptState, "load", broken)
     with InProcessCloud(tmp_path / "data") as cloud:
         page = wait_until(lambda: (found := health(cloud))["status"] == "failed" and found)
-        assert moto_in_words(page) == "failed: OSError: the file is no database"
+        assert moto_phrase(page) == "failed: OSError: the file is no database"
         with pytest.raises(ClientError, match="the file is no database"):
             cloud.client("sqs").list_queues()
 
