@@ -94,7 +94,7 @@ def test_a_warehouse_is_never_deleted_to_be_made_again():
     (warehouse,) = [each for each in DECLARED if each.type == "AWS::Redshift::Cluster"]
     kind = resource_type(warehouse.type)
     assert kind is not None
-    assert not warehouse.remade
+    assert not warehouse.can_be_recreated
     assert not kind.replaces("NumberOfNodes")
     assert kind.replaces("MasterUsername")
 
