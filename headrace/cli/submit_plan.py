@@ -108,10 +108,6 @@ def upload_commands(uris: dict[Path, str], region: str) -> list[str]:
 
 
 def _uri(bucket: str, path: Path) -> str:
-<<<<<<< HEAD
-    """Return a file's URI. It contains the file's hash, so an upload never changes a file that a step reads."""
-=======
     """Return a file's URI, which contains its hash, so that no upload changes a file that a running step reads."""
->>>>>>> worda
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     return f"s3://{bucket}/code/{digest}/{path.name}"
