@@ -14,7 +14,7 @@ import click
 from headrace.cli.interrupts import INTERRUPTED, StopAsked
 from headrace.cli.lines import LineTooLong, lines_as_they_come
 from headrace.cli.options import client, endpoint_option, fail, sentence
-from headrace.cli.putting import PutFailed, Putter, batches, check_stream
+from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
 
 # The largest record in any stream (API_PutRecordsRequestEntry).
 LONGEST_DATA_BYTES = 10 * 1024 * 1024

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.options import client, endpoint_option, explain, fail
-from headrace.cli.redriving import (
+from headrace.cli.redrive_records import (
     Bucket,
     DeliveryStreamTarget,
     FileTarget,

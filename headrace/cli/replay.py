@@ -27,7 +27,7 @@ from headrace.cli.interrupts import INTERRUPTED
 from headrace.cli.lateness import Lateness, arrivals, event_time, parse_lateness
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.pacing import due_s, parse_speed
-from headrace.cli.putting import PutFailed, Putter, batches, check_stream
+from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
 from headrace.core.clock import SystemClock
 
 IN_FLIGHT = 4

@@ -12,7 +12,7 @@ from headrace.composition.services import Services
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.fallback import MotoServices
-from headrace.fallback.iam_people import MotoPeople
+from headrace.fallback.iam_callers import MotoPeople
 from headrace.fallback.iam_records import trust_policy_of
 from headrace.iam.judge import Judge
 from headrace.resource_keys import ResourceKeys

@@ -13,7 +13,7 @@ import threading
 from collections import defaultdict, deque
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 # Documented: how long GetActivityTask waits for a task.
 WAITS_S = 60.0

@@ -15,7 +15,7 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.parameter_types import fitted
 
 SESSION = "headrace-stepfunctions"

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 log = logging.getLogger(__name__)
 # The most events that wait to be written; AWS delivers within seconds, and promises nothing.

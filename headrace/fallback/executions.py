@@ -20,7 +20,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.activities import Activities
 from headrace.fallback.asl import RUNTIME_ERROR, ExecutionInput, Outcome, Run
-from headrace.fallback.current import RunningExecutions
+from headrace.fallback.current_cloud import RunningExecutions
 from headrace.fallback.jsonata import EVALUATOR
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept.touched import MOTO_LOCK
 from headrace.fallback.outside_http import exchange, request
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback import iam_records
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 from headrace.permissions.resource_grammar import listed
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headrace.aws.http import HttpResponse
 from headrace.core.clock import Clock
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.services.sqs import ASKED
 
 LONG_POLLS = frozenset({("sqs", "ReceiveMessage"), ("stepfunctions", "GetActivityTask")})

@@ -30,7 +30,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, Guard, NoGuard
 from headrace.core.warehouse import Warehouses
 from headrace.fallback.access_keys import account_of
-from headrace.fallback.current import CURRENT, Apis, FunctionTarget, SearchHome
+from headrace.fallback.current_cloud import CURRENT, Apis, FunctionTarget, SearchHome
 from headrace.fallback.executions import Executions
 from headrace.fallback.iam_answers import answer_without_moto
 from headrace.fallback.in_process import ANSWERED, InProcessCalls
@@ -47,6 +47,7 @@ from headrace.fallback.moto_requests import (
     run_entry,
     service_of,
 )
+from headrace.fallback.moto_start import start_empty
 from headrace.fallback.moto_state import MotoState
 from headrace.fallback.outbox import OUTBOX, OutboxWorker
 from headrace.fallback.outside_http import post
@@ -62,7 +63,6 @@ from headrace.fallback.request_kinds import (
 )
 from headrace.fallback.request_members import check_members, without_nulls
 from headrace.fallback.resource_policy_checks import check_put
-from headrace.fallback.starting import start_empty
 from headrace.fallback.strictness import FallbackStrictness
 from headrace.fallback.table_streams import TableStreams
 from headrace.store.database import Database

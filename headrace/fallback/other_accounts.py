@@ -18,7 +18,7 @@ from typing import Any
 from headrace.aws.permits import is_restricted
 from headrace.core.arn import is_account_id
 from headrace.fallback import iam_records
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.moto_policies import policy_in_moto
 from headrace.iam.refusals import refused
 from headrace.permissions.document import UnreadableDocument

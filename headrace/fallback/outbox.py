@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.http_targets import HttpCall, is_final, send
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 
 def queue_is_empty(account: str, region: str, name: str) -> bool:

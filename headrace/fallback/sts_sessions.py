@@ -23,7 +23,7 @@ from headrace.aws.validate import validate
 from headrace.core.arn import is_account_id
 from headrace.core.ports import Acting
 from headrace.fallback import federation, iam_records
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.mfa import check_code
 from headrace.fallback.session_identity import user_id_of
 from headrace.permissions.grammar import PolicyError, check_policy

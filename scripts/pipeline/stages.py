@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from rich.progress import Progress
 
 from headrace.cli import flights
-from headrace.cli.putting import Putter
+from headrace.cli.record_batches import Putter
 from headrace.cli.replay import replay_events
 from headrace.cli.running_cloud import LOG_FILE, health
 from headrace.services.firehose.aggregates import taken_apart

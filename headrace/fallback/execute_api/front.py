@@ -61,7 +61,7 @@ class ExecuteApi:
     def answer_call(
         self, api_id: str, *, method: str, url: str, headers: dict[str, str], body: bytes, by: str
     ) -> tuple[int, bytes]:
-        """See `headrace.fallback.current.Apis`."""
+        """See `headrace.fallback.current_cloud.Apis`."""
         path, _, query = url.partition("?")
         request = HttpRequest(
             method,

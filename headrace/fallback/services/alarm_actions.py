@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from headrace.core.values import iso_of
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.outbox import OUTBOX, Delivery
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept import pickles
 
 # How long a value waits for others of its minute; then they become one point.

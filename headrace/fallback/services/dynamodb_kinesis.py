@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn, InvalidArn
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.outbox import OUTBOX, Delivery
 
 _PRECISIONS = ("MILLISECOND", "MICROSECOND")

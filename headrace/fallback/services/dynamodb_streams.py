@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
 # Documented: records are kept for 24 hours. The two limits are headrace's, for one stream: records are in memory.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.http_targets import HttpCall, http_call, is_http
 from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services.event_inputs import at_path, input_of

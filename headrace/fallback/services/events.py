@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept import pickles
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import (

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.aws.errors import AwsError
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.other_accounts import patch_buses
 from headrace.fallback.services import bus_policies, code_updates, partial_creations, updates
 

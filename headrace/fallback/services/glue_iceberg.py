@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.core.values import listed, mapped
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.services.hive_types import NoIcebergType, columns_of, hive_name
 
 _VERSIONS = ("1", "2")

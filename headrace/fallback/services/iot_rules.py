@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.iot_sql import IotSqlError, Message, filled, parsed
 from headrace.fallback.outbox import OUTBOX, Delivery
 

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.moto_keys import state_of_key
 
 # The actions of the documented key policy that a log group needs.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 
 def patch(module: Any) -> None:

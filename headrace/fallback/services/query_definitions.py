@@ -11,7 +11,7 @@ import json
 import uuid
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 # The quota for an account in a region (documented: CloudWatch Logs quotas).
 MOST = 1_000

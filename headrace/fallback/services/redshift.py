@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.core.warehouse import ClusterSpec, WarehouseError, WarehouseUnavailable
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 
 def patch(module: Any) -> None:

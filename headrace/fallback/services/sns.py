@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from headrace.core.ports import Acting
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services import sns_checks
 from headrace.fallback.services.sns_signatures import now, post_data, signed

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from headrace.core.values import iso_of
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept.touched import TOUCHED
 
 # Certificates from earlier starts that can still be downloaded.

@@ -13,7 +13,7 @@ import functools
 import threading
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.other_accounts import patch_queues
 from headrace.fallback.services import queue_permissions, sqs_checks
 from headrace.fallback.services.sqs_messages import FifoMessages, Messages, State

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.fallback.activities import WAITS_S
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.services.sqs import ASKED
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.asl import ExecutionInput, Outcome, Run
 from headrace.fallback.asl_checks import MOST_DIAGNOSTICS, problems_of, sentence_of
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.executions import end, settle, trim
 from headrace.fallback.services import state_activities, state_aliases, state_tests
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import ModuleType
 from typing import Any
 
-from headrace.fallback.current import CURRENT
+from headrace.fallback.current_cloud import CURRENT
 
 
 def utcnow() -> datetime:

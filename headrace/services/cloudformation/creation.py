@@ -6,7 +6,7 @@ import functools
 
 from headrace.services.cloudformation.alias_deployments import ALIAS
 from headrace.services.cloudformation.definitions import EvaluatedResource
-from headrace.services.cloudformation.making import INITIATED, make
+from headrace.services.cloudformation.resource_maker import INITIATED, make
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.signals import (
     SIGNALLED,

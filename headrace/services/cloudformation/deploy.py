@@ -16,7 +16,7 @@ from headrace.core.workers import WorkerDone
 from headrace.services.cloudformation import graph
 from headrace.services.cloudformation.custom_responses import CloudStopped
 from headrace.services.cloudformation.errors import log_defect, reason_of
-from headrace.services.cloudformation.interrupted import find_interrupted
+from headrace.services.cloudformation.interrupted_creations import find_interrupted
 from headrace.services.cloudformation.live_state import give_back
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.provision import Provisioner

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.existing import owner_of
+from headrace.services.cloudformation.existing_resources import owner_of
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, Made
 from headrace.services.cloudformation.resources.schemas import named_in

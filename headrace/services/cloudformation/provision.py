@@ -14,13 +14,13 @@ from headrace.services.cloudformation.creation import create
 from headrace.services.cloudformation.definitions import EvaluatedResource, evaluated, outline
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.intrinsics import Scope
-from headrace.services.cloudformation.making import INITIATED, make
 from headrace.services.cloudformation.outputs import evaluated_outputs
 from headrace.services.cloudformation.parallel import run_in_order
 from headrace.services.cloudformation.parameters import effective_values
 from headrace.services.cloudformation.references import dependencies
 from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_import import import_resource
+from headrace.services.cloudformation.resource_maker import INITIATED, make
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Made, changed_properties
 from headrace.services.cloudformation.resources.property_types import with_texts

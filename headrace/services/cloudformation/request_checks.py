@@ -12,9 +12,9 @@ from headrace.core.values import listed
 from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
-from headrace.services.cloudformation.expanding import StackRequest
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_expansion import StackRequest
 
 
 def check_settings(template: Template, request: StackRequest) -> None:

@@ -10,11 +10,11 @@ from headrace.aws.shapes.cloudformation import (
 )
 from headrace.core.values import listed
 from headrace.services.cloudformation import graph
-from headrace.services.cloudformation.expanding import StackRequest
 from headrace.services.cloudformation.fidelity import log_ignored
 from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.store import resource_document
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_expansion import StackRequest
 
 NO_CHANGES = (
     "The submitted information didn't contain changes."

@@ -22,7 +22,7 @@ from headrace.services.cloudformation.errors import (
     log_defect,
     reason_of,
 )
-from headrace.services.cloudformation.existing import means_existing
+from headrace.services.cloudformation.existing_resources import means_existing
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import (

@@ -23,14 +23,14 @@ from typing import Any
 from headrace.core.ports import StreamRecord
 from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.carry import Pending, carry, objects_of
+from headrace.services.firehose.delivery_plan import intend, renamed
 from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.intending import intend, renamed
+from headrace.services.firehose.execution import Pending, carry, objects_of
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import Intake, Reading
+from headrace.services.firehose.recovery import read_again, still_beyond, with_marks
 from headrace.services.firehose.reports import Reports
-from headrace.services.firehose.rereading import read_again, still_beyond, with_marks
 from headrace.services.firehose.sorting import Sorter
 from headrace.services.firehose.sources import READ_BYTES, Source, read_shards
 from headrace.services.firehose.state import DeliveryStream, Intent, Progress, as_held

@@ -24,12 +24,12 @@ from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.failures import Failed
 from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
+from headrace.services.firehose.metric_counts import Tally
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
 from headrace.services.firehose.permits import Denied, may_log
 from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
-from headrace.services.firehose.tally import Tally
 
 log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from headrace.core.ids import Ids
 from headrace.core.ports import Acting, EventBusSender, Guard
 from headrace.core.warehouse import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor
-from headrace.services.redshift_data.active import Active
-from headrace.services.redshift_data.announcing import LateAnnouncer, announce
+from headrace.services.redshift_data.active_statements import Active
 from headrace.services.redshift_data.errors import invalid, no_target, not_found
+from headrace.services.redshift_data.event_notifications import LateAnnouncer, announce
+from headrace.services.redshift_data.execution import Run
 from headrace.services.redshift_data.limits import STATEMENT_BYTES
-from headrace.services.redshift_data.running import Run
 from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
 from headrace.services.redshift_data.store import Statements

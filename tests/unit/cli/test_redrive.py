@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from headrace.cli import redrive as command
 from headrace.cli.commands import headrace
-from headrace.cli.redriving import Bucket, FileTarget, Line, Place, Redriven, redrive_object
+from headrace.cli.redrive_records import Bucket, FileTarget, Line, Place, Redriven, redrive_object
 from headrace.testing.clock import MovableClock
 from headrace.testing.waiting import until
 from tests.support.cloud import InProcessCloud

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.redriving import Unreadable, lines_of
+from headrace.cli.redrive_records import Unreadable, lines_of
 from headrace.services.firehose.compress import compressed
 
 LINES = b"".join(b'{"n":%d,"text":"%s"}\n' % (number, b"word " * 20) for number in range(8000))

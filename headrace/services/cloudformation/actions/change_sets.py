@@ -9,7 +9,12 @@ from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.arn import make_arn
 from headrace.core.values import listed, moment, present
-from headrace.services.cloudformation import expanding, imports, preparing, requests
+from headrace.services.cloudformation import (
+    imports,
+    request_preparation,
+    requests,
+    template_expansion,
+)
 from headrace.services.cloudformation.actions.describe import parameter_list, start_of, tag_list
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.change_details import without_values
@@ -41,13 +46,13 @@ def create_change_set(
     name, kind = request["ChangeSetName"], request.get("ChangeSetType") or "UPDATE"
     if kind != "IMPORT" and request.get("ResourcesToImport"):  # the words are assumed
         raise validation_error("ResourcesToImport can only be given with the ChangeSetType IMPORT")
-    expanding.check_name(request["StackName"])
+    template_expansion.check_name(request["StackName"])
     mode = request.get("DeploymentMode") or ""
     if mode and kind == "IMPORT":  # the words are assumed
         raise validation_error(
             f"DeploymentMode {mode} cannot be given with the ChangeSetType IMPORT"
         )
-    expanded = expanding.expand(cfn, call, request)
+    expanded = template_expansion.expand(cfn, call, request)
     live = _live(cfn, call, request) if mode else LiveState()
     with cfn.lock:
         stack = _stack_for(cfn, call, request, kind)
@@ -62,7 +67,7 @@ def create_change_set(
         template, values = (
             (Template.empty(request.get("TemplateBody") or "{}"), dict[str, Any]())
             if failure
-            else preparing.prepare(cfn, stack, request, expanded)
+            else request_preparation.prepare(cfn, stack, request, expanded)
         )
         tags = requests.tags_of(request, stack)
         change_set = ChangeSet(

@@ -4,7 +4,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import cloudformation as shapes
 from headrace.core.values import listed
-from headrace.services.cloudformation import expanding, preparing, requests
+from headrace.services.cloudformation import request_preparation, requests, template_expansion
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import ResourceChanges, has_changes
 from headrace.services.cloudformation.deploy import Deployment
@@ -32,8 +32,8 @@ def create_stack(
 ) -> shapes.CreateStackOutput:
     """Create a stack in the background. Source: API_CreateStack."""
     name, token = request["StackName"], request.get("ClientRequestToken") or ""
-    expanding.check_name(name)
-    expanded = expanding.expand(cfn, call, request)
+    template_expansion.check_name(name)
+    expanded = template_expansion.expand(cfn, call, request)
     with cfn.lock:
         present = cfn.stacks.find(call.account, call.region, name)
         if present is not None and present.status != "REVIEW_IN_PROGRESS":
@@ -43,7 +43,7 @@ def create_stack(
         stack = present or cfn.stacks.new(
             name, call.account, call.region, "CREATE_IN_PROGRESS", call.now_ms
         )
-        template, values = preparing.prepare(cfn, stack, request, expanded)
+        template, values = request_preparation.prepare(cfn, stack, request, expanded)
         check_topics(cfn, stack, request)
         stack.policy = policy_of(cfn, request) or ""
         stack.request_token = token
@@ -68,14 +68,14 @@ def update_stack(
     cfn: CloudFormation, call: Call, request: shapes.UpdateStackInput
 ) -> shapes.UpdateStackOutput:
     """Update a stack in the background. Source: API_UpdateStack."""
-    expanded = expanding.expand(cfn, call, request)
+    expanded = template_expansion.expand(cfn, call, request)
     with cfn.lock:
         stack = living(cfn, call, request["StackName"])
         if stack.status not in requests.UPDATABLE:
             raise validation_error(
                 f"Stack:{stack.stack_id} is in {stack.status} state and can not be updated."
             )
-        template, values = preparing.prepare(cfn, stack, request, expanded)
+        template, values = request_preparation.prepare(cfn, stack, request, expanded)
         tags = requests.tags_of(request, stack)
         found = ResourceChanges(cfn.lookups, stack, template, values, tags)
         if not has_changes(stack, template, found, tags):

@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.aws.errors import AwsError
-from headrace.cli.redriving import lines_of
+from headrace.cli.redrive_records import lines_of
 from headrace.services.firehose.destinations.iceberg_commit import DELIVERY_ID
 from tests.unit.firehose.iceberg.lab import PLAIN, ROUTE, IcebergLab, query, table
 from tests.unit.firehose.lab import FUNCTION, processing

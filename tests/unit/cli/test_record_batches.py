@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 
-from headrace.cli.putting import MOST_TRIES, PutFailed, Putter, batches
+from headrace.cli.record_batches import MOST_TRIES, PutFailed, Putter, batches
 from tests.support.clock import FakeClock
 
 THROTTLED = {

@@ -11,8 +11,8 @@ from collections import deque
 
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.errors import too_many_statements
+from headrace.services.redshift_data.execution import Run
 from headrace.services.redshift_data.limits import ACTIVE_STATEMENTS, RUNNING_STATEMENTS
-from headrace.services.redshift_data.running import Run
 from headrace.services.redshift_data.state import Statement
 
 # The cluster or workgroup whose quota a statement counts against.

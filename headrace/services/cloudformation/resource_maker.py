@@ -10,7 +10,7 @@ from typing import Any
 from headrace.core.commit_notes import stored_with_commit
 from headrace.core.ports import Acting
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.existing import already_exists, means_existing
+from headrace.services.cloudformation.existing_resources import already_exists, means_existing
 from headrace.services.cloudformation.resource_states import ResourceStates
 from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts

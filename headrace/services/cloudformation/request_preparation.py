@@ -9,7 +9,6 @@ from headrace.core.values import listed
 from headrace.services.cloudformation import graph, parameters
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.capabilities import check_capabilities
-from headrace.services.cloudformation.expanding import Expanded, StackRequest, given_parameters
 from headrace.services.cloudformation.outputs import check_exports
 from headrace.services.cloudformation.references import all_dependencies
 from headrace.services.cloudformation.request_checks import check_settings
@@ -17,6 +16,11 @@ from headrace.services.cloudformation.rules import check_rules
 from headrace.services.cloudformation.scope import decide, scope_of
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import Template
+from headrace.services.cloudformation.template_expansion import (
+    Expanded,
+    StackRequest,
+    given_parameters,
+)
 from headrace.services.cloudformation.type_checks import check_types
 
 
