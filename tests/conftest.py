@@ -169,7 +169,7 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 10, 20)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def nightly(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is wanted."""
     return bool(request.config.getoption("--nightly"))

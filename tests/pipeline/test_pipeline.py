@@ -22,7 +22,7 @@ SEED = 20130101
 KILLS = 3
 BATCH = 500
 # Of January's 27,004 flights; all of them nightly.
-FLIGHTS = 8_000
+FLIGHTS = 5_000
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 

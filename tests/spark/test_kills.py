@@ -39,6 +39,7 @@ class Driver:
         self.stream = stream
         self.job = job
         conf = "--conf spark.ui.enabled=false --conf spark.driver.host=127.0.0.1"
+        conf += " --conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"
         self._environment = {
             **os.environ,
             "AWS_ENDPOINT_URL": server.endpoint_url,
