@@ -138,6 +138,7 @@ def test_a_query_that_was_away_for_less_than_retention_loses_nothing(
     assert numbers(spark, places[0]) == list(range(200))
 
 
+@pytest.mark.slow
 def test_a_shard_that_was_closed_and_has_expired_unread_is_named(
     spark: Any, stream: Any, clock: ShiftedClock, places: tuple[str, str]
 ) -> None:

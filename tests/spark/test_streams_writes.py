@@ -42,6 +42,7 @@ def test_a_frame_is_appended_every_key_in_order(spark: Any, make_stream: Any) ->
         assert found[f"key-{n}"] == once + once
 
 
+@pytest.mark.slow
 def test_a_stream_is_copied_by_a_query_and_by_a_foreach_batch(
     spark: Any, make_stream: Any, tmp_path: Any
 ) -> None:

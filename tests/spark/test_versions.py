@@ -227,6 +227,7 @@ def test_available_now_is_whole_with_and_without_its_option(
 
 @pytest.mark.spark
 @one_batch_only
+@pytest.mark.slow
 def test_a_restart_with_the_wrapper_is_refused_and_loses_nothing(
     spark: Any, make_stream: Any, places: tuple[str, str]
 ) -> None:

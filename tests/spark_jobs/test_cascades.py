@@ -37,10 +37,11 @@ def test_a_day_without_a_flight_ends_a_streak() -> None:
     assert cascades.advance(streak, (25 * HOUR_MS + 1, "b", 20))[2] == 1
 
 
+@pytest.mark.slow
 def test_cascades_of_a_stream_out_of_order_are_those_of_pandas_in_order(
-    spark: SparkSession, tmp_path: Path, nightly: bool
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    count = 4000 if nightly else 2000
+    count = 4000
     batches = cut(late(flights(count)), count // 4)
     expected = reference.kept(batches, DELAY)
     feed = Feed(spark, tmp_path / "input")

@@ -163,6 +163,7 @@ def test_a_field_fewer_is_null_or_quarantined(spark: SparkSession) -> None:
     assert [row["reason"] for row in refused.collect()] == ["missing: dest"]
 
 
+@pytest.mark.slow
 def test_every_micro_batch_is_counted_however_few_spark_remembers(
     spark: SparkSession, tmp_path: Path
 ) -> None:

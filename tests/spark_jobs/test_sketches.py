@@ -124,10 +124,11 @@ def test_merged_heavy_hitters_are_those_of_theory_in_whatever_order() -> None:
         within_theory(merged, Counter(items))
 
 
+@pytest.mark.slow
 def test_the_job_finds_the_frequent_aircraft_of_all_its_micro_batches(
-    spark: SparkSession, tmp_path: Path, nightly: bool
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    some = flights(3000 if nightly else 1500)
+    some = flights(3000)
     # Three aircraft fly more than theory demands; the rest are as they were.
     often: list[Event] = [
         event | {"tailnum": f"HEAVY{place % 30 // 10}"}
@@ -249,6 +250,7 @@ def test_the_sample_is_of_the_smallest_draws_and_merges(spark: SparkSession) -> 
     assert set(drawn) != set(names(sketches.sample(whole, seed=1)))
 
 
+@pytest.mark.slow
 def test_quantiles_are_within_their_rank_error(spark: SparkSession) -> None:
     # 40,000 different values in four parts, far more than a sketch holds: the rank is the value.
     values = spark.range(40_000).selectExpr("'JFK' AS origin", "id AS dep_delay", "id % 4 AS part")

@@ -21,6 +21,7 @@ pytestmark = [
 WATERMARK, DELAY = "2 hours", pd.Timedelta(hours=2)
 
 
+@pytest.mark.slow
 def test_rolling_windows_of_late_flights_are_those_of_pandas_and_of_no_dropped_one(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -50,6 +50,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_spark_reads_objects_and_writes_objects(lab: S3Lab, s3: Any, tmp_path: Path):
     parquet = pytest.importorskip("pyarrow.parquet")
     arrow = pytest.importorskip("pyarrow")
