@@ -1,6 +1,4 @@
-"""Serves all of moto's services behind the gateway.
-
-Outside this package, only `aws/codec_moto.py` imports moto.
+"""Serves all of moto's services behind the gateway; outside this package only `aws/codec_moto.py` imports moto.
 
 The state is moto's, in memory; a request's changes are in the database before the request is answered. Requests that
 may change state run one at a time; reads run concurrently, and wait until the changes that they may have seen are

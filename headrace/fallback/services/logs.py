@@ -342,9 +342,7 @@ def _send_to_subscriber(
     if service == "logs":
         found = _destination(destination_arn)
         if found is None:
-            log.warning(
-                "%s has a subscription to %s, which does not exist", group.arn, destination_arn
-            )
+            log.warning("%s: the subscription's %s does not exist", group.arn, destination_arn)
             return
         # A destination delivers to its own target with its own role.
         destination_arn, role_arn = str(found.target_arn), str(found.role_arn or "")
@@ -382,11 +380,7 @@ def _send_to_subscriber(
     elif service == "firehose":
         params = {"DeliveryStreamName": name, "Record": {"Data": packed}}
     else:
-        log.warning(
-            "%s has a subscription to %s, which headrace does not support",
-            group.arn,
-            destination_arn,
-        )
+        log.warning("%s: headrace does not deliver logs to %s", group.arn, destination_arn)
         return
     OUTBOX.add(
         Delivery(
