@@ -93,9 +93,9 @@ _SLOW_PLACES = (
     "conformance", "lambdas/test_convergence.py", "unit/testing", "unit/lint/test_known_defects.py",
     "unit/fallback/test_dynamodb", "unit/fallback/test_executions.py", "unit/store/test_losses.py",
     "unit/store/test_repair_database.py", "unit/cli/test_other_answers.py", "spark/test_versions.py",
-    "api/cloudformation/test_declared.py", "api/cloudformation/test_drift.py", "api/cloudformation/test_existing.py",
-    "api/cloudformation/test_kinesis_resources.py", "api/cloudformation/test_lifecycles.py",
-    "api/cloudformation/test_signals.py", "api/firehose/test_destinations.py",
+    "api/cloudformation", "api/redshift", "api/lambda_/test_concurrency.py", "api/firehose/test_bad_input.py",
+    "api/kinesis/test_addressing.py", "api/kinesis/test_subscribe_live.py", "unit/aws/test_body_bounds.py",
+    "api/lambda_/test_functions.py", "api/lambda_/test_event_source_sources.py", "api/firehose/test_destinations.py",
     "api/lambda_/test_bounds.py", "api/lambda_/test_event_source_mappings.py", "api/lambda_/test_invoke.py",
     "api/lambda_/test_isolation.py", "api/lambda_/test_urls.py", "api/s3/test_keys.py", "api/test_strict.py",
 )  # fmt: skip
