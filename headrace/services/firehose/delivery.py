@@ -25,7 +25,7 @@ from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.delivery_plan import intend, renamed
 from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.execution import Pending, carry, objects_of
+from headrace.services.firehose.execution import Pending, execute, objects_of
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.reading import Intake, Reading
@@ -40,7 +40,6 @@ from headrace.services.firehose.store import DeliveryStreams, StreamProgress
 LOOK_EVERY_S = 0.25
 # The memory for all buffers of a stream with dynamic partitioning; above it the largest is delivered early.
 MOST_HELD_BYTES = 512 * MIB
-_NONE = Buffer()
 
 
 class Delivery:
@@ -64,9 +63,9 @@ class Delivery:
         self._is_current = is_current
         self._progress = StreamProgress(streams, stream.stream_id, is_current)
         self._pending: Pending | None = None
-        self._reading = Reading(source, self._progress.now.positions)
+        self._reading = Reading(source, self._progress.saved.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
-        self._as_of = as_held(self._stream, self._progress.now)
+        self._as_of = as_held(self._stream, self._progress.saved)
         self._sorter = self._made_sorter()
 
     def _made_sorter(self) -> Sorter:
@@ -76,7 +75,7 @@ class Delivery:
     @property
     def progress(self) -> Progress:
         """The stored progress of the deliveries."""
-        return self._progress.now
+        return self._progress.saved
 
     def status(self) -> dict[str, Any]:
         """Return the progress of the deliveries as plain JSON.
@@ -84,7 +83,7 @@ class Delivery:
         `behind_ms` is the age of the oldest waiting record. `is_drained` is whether all records of the source are
         delivered.
         """
-        progress, intent = self._progress.now, self._progress.now.intent
+        progress, intent = self._progress.saved, self._progress.saved.intent
         buffered, oldest_ms = self._reading.waiting(list(self._sorter.buffers.values()))
         if intent is not None:
             oldest_ms = min(oldest_ms or intent.oldest_ms, intent.oldest_ms)
@@ -103,7 +102,7 @@ class Delivery:
 
     def _has_unread(self) -> bool:
         """Return whether the source has records after the stored positions."""
-        found = read_shards(self._source, self._progress.now.positions, READ_BYTES)
+        found = read_shards(self._source, self._progress.saved.positions, READ_BYTES)
         return any(read.records for read in found)
 
     # --- the worker ---------------------------------------------------------------------------
@@ -125,7 +124,7 @@ class Delivery:
     def _step(self) -> float:
         self.reports.send()
         check_source(self._ports.guard, self._stream)
-        intent = self._progress.now.intent
+        intent = self._progress.saved.intent
         if intent is not None:
             wait_s = self._finish(intent)
             if wait_s > 0:
@@ -136,7 +135,7 @@ class Delivery:
         more = self._fill()
         intake, now_s = self._reading.intake, self._ports.clock.monotonic_s()
         if intake.records and (
-            self._sorter.is_batch(intake, self._hints().interval_s, now_s)
+            self._sorter.is_batch_due(intake, self._hints().interval_s, now_s)
             or self._is_changed
             or self._room_bytes() <= 0
         ):
@@ -146,9 +145,9 @@ class Delivery:
         if not self._reading.intake.records and not self._sorter.buffers:
             if self._is_changed and self._settle_change():
                 return 0.0
-            if self._reading.read_to != self._progress.now.positions:
+            if self._reading.read_to != self._progress.saved.positions:
                 # Only ends of shards, or records that were all dropped: there is nothing to write.
-                self._advance(self._progress.now, dict(self._reading.read_to))
+                self._advance(self._progress.saved, dict(self._reading.read_to))
                 return 0.0
             return 0.0 if more else math.inf
         due, wait_s = self._next()
@@ -172,7 +171,7 @@ class Delivery:
 
     def _settle_change(self) -> bool:
         """Go over to the stream's changed destination, once nothing waits for that of before; return whether it did."""
-        if self._progress.now.passed:
+        if self._progress.saved.passed:
             return False
         self._as_of = replace(self._stream)
         self._sorter = self._made_sorter()
@@ -181,7 +180,7 @@ class Delivery:
     def _fill(self) -> bool:
         """Read new records; return whether there are more."""
         if self._is_changed and self._sorter.has_several:
-            if not self._progress.now.passed:
+            if not self._progress.saved.passed:
                 return False
         elif self._is_changed and not self._sorter.buffers:
             self._settle_change()
@@ -198,10 +197,9 @@ class Delivery:
     def _room_bytes(self) -> int:
         if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
-        buffers = self._sorter.buffers
-        rooms = [self._hints().size_bytes - buffers.get(WHOLE, _NONE).size_bytes]
+        rooms = [self._hints().size_bytes - self._sorter.size_of(WHOLE)]
         if self._sorter.has_own_backup:
-            rooms.append(self._hints(BACKUP).size_bytes - buffers.get(BACKUP, _NONE).size_bytes)
+            rooms.append(self._hints(BACKUP).size_bytes - self._sorter.size_of(BACKUP))
         return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _next(self) -> tuple[str | None, float]:
@@ -233,7 +231,7 @@ class Delivery:
         buffer, held = self._sorter.buffers[partition], self._held()
         intent = self._intend(partition, buffer)
         # Only when the intent is stored does the buffer leave the others.
-        self._progress.save(replace(self._progress.now, intent=intent, held=held))
+        self._progress.save(replace(self._progress.saved, intent=intent, held=held))
         self._sorter.pop(partition)
         self._pending = Pending(buffer, buffer.records, again=False)
         self._finish(intent)
@@ -246,8 +244,8 @@ class Delivery:
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
         stream = self._as_of if self._sorter.has_several else self._stream
         others = [other for name, other in self._sorter.buffers.items() if name != partition]
-        after, _ = self._reading.before(others)
-        starts = {**self._progress.now.positions, **self._reading.starts}
+        after = self._reading.positions_before(others)
+        starts = {**self._progress.saved.positions, **self._reading.starts}
         return intend(stream, partition, buffer, starts, after, self._ports)
 
     def _finish(self, intent: Intent) -> float:
@@ -262,7 +260,7 @@ class Delivery:
         # Waiting records are encrypted: AWS cannot read them without the key either, and waits.
         self._ports.keys.check(self._stream)
         try:
-            again = carry(
+            again = execute(
                 self._stream,
                 intent,
                 pending,
@@ -276,7 +274,7 @@ class Delivery:
             self._rename(intent)
             raise
         if again is not None:
-            self._progress.save(replace(self._progress.now, intent=again))
+            self._progress.save(replace(self._progress.saved, intent=again))
             # Documented: a retry goes to the current destination.
             self._rename(again)
             return max(0.001, pending.retry_at_s - self._ports.clock.monotonic_s())
@@ -284,7 +282,7 @@ class Delivery:
         return 0.0
 
     def _done(self, intent: Intent, pending: Pending) -> None:
-        buffer, done = pending.buffer, self._progress.now
+        buffer, done = pending.buffer, self._progress.saved
         if not pending.is_empty:
             self._sorter.exceeded = 0
             failed = len(buffer.failed) + len(pending.refused)
@@ -297,7 +295,8 @@ class Delivery:
             )
         marks = {**buffer.refused, intent.partition: intent.last}
         # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
-        after, oldest_ms = self._reading.before(self._sorter.buffers.values())
+        buffers = self._sorter.buffers.values()
+        after, oldest_ms = self._reading.positions_before(buffers), self._reading.oldest_ms(buffers)
         self._advance(done, after, marks)
         self._pending = None
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms
@@ -318,7 +317,7 @@ class Delivery:
             keys=keys,
             renamed=[*intent.renamed, *objects_of(self._stream, intent)],
         )
-        self._progress.save(replace(self._progress.now, intent=moved))
+        self._progress.save(replace(self._progress.saved, intent=moved))
 
     # --- reading again ------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ class Pending:
         return not (self.buffer.records or self.buffer.failed or self.buffer.sources)
 
 
-def carry(
+def execute(
     stream: DeliveryStream,
     intent: Intent,
     pending: Pending,
@@ -64,7 +64,6 @@ def carry(
         partitions: the number of active partitions.
         exceeded: whether records needed more partitions than the limit allows.
     """
-    is_empty = pending.is_empty
     stream = replace(
         stream,
         destination=intent.destination,
@@ -104,7 +103,7 @@ def carry(
     failed = [*pending.buffer.failed, *pending.refused]
     if failed:
         reports.refused(failed)
-    if not is_empty:
+    if not pending.is_empty:
         reports.delivered(
             Delivered(
                 records=len(pending.buffer.records) - len(pending.refused),

@@ -93,12 +93,17 @@ class Sorter:
             self.must_empty = False
         return buffer
 
+    def size_of(self, partition: str) -> int:
+        """Return the size of a partition's buffer in bytes, 0 when it has none."""
+        buffer = self.buffers.get(partition)
+        return 0 if buffer is None else buffer.size_bytes
+
     def largest(self) -> str:
         """Return the partition with the largest buffer."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
 
-    def is_batch(self, intake: Intake, interval_s: float, now_s: float) -> bool:
-        """Whether what was read is as much, or waits as long, as the function asks for; without one anything is."""
+    def is_batch_due(self, intake: Intake, interval_s: float, now_s: float) -> bool:
+        """Return whether the records fill the function's batch or have waited long enough; True without a function."""
         function = self.function
         if function is None or intake.size_bytes >= function.batch_bytes:
             return True
@@ -122,7 +127,7 @@ class Sorter:
         return made
 
     def _sort(self, made: Processed, since_s: float) -> None:
-        has_passed = bool(self._progress.now.passed)
+        has_passed = bool(self._progress.saved.passed)
         for record in self._not_passed(BACKUP, made.sources):
             self._back_up(record, since_s)
         # A failed record whose function's earlier answer gave it a partition counts as delivered with that partition.
@@ -194,11 +199,11 @@ class Sorter:
         return buffer
 
     def _not_passed(self, partition: str, records: Sequence[Record]) -> Sequence[Record]:
-        if not self._progress.now.passed:
+        if not self._progress.saved.passed:
             return records
         return [record for record in records if not self._is_passed(partition, record)]
 
     def _is_passed(self, partition: str, record: Record) -> bool:
-        shards = self._progress.now.passed.get(partition)
+        shards = self._progress.saved.passed.get(partition)
         last = shards.get(record.shard_id) if shards else None
         return last is not None and not is_past(record.source.sequence_number, last)

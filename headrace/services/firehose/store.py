@@ -64,13 +64,13 @@ class StreamProgress:
     """The progress of one delivery stream, in memory never ahead of the disk. One thread at a time saves.
 
     Attributes:
-        now: what was saved last.
+        saved: the progress that was saved last.
     """
 
     def __init__(
         self, streams: DeliveryStreams, stream_id: str, is_current: Callable[[], bool]
     ) -> None:
-        self.now = streams.progress(stream_id)
+        self.saved = streams.progress(stream_id)
         self._streams = streams
         self._stream_id = stream_id
         self._is_current = is_current
@@ -80,7 +80,7 @@ class StreamProgress:
         if not self._is_current():
             raise WorkerDone
         self._streams.save_progress(self._stream_id, progress)
-        self.now = progress
+        self.saved = progress
 
 
 class StreamRoutes:
