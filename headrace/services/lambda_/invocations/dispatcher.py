@@ -10,7 +10,7 @@ from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionThrottled, InvokeResult, LogSink, MetricSink
 from headrace.services.lambda_.invocations.concurrency import Concurrency
-from headrace.services.lambda_.invocations.measures import Measures, of_invocation
+from headrace.services.lambda_.invocations.metrics import FunctionMetrics, invocation_metrics
 from headrace.services.lambda_.invocations.pools import Pools
 from headrace.services.lambda_.names import FunctionRef, parse_function
 from headrace.services.lambda_.permits import EVERYTHING, Permits
@@ -55,7 +55,7 @@ class Dispatcher:
         self._pools = pools
         self._logs = logs
         self._permits = permits
-        self._measures = Measures(clock, metrics)
+        self._metrics = FunctionMetrics(clock, metrics)
         self.concurrency = Concurrency(functions)
 
     def find(self, ref: FunctionRef) -> Target:
@@ -109,9 +109,9 @@ class Dispatcher:
                         region=function.region,
                     )
         except FunctionThrottled:
-            self._measures.send(function, target.qualifier, {"Throttles": 1.0})
+            self._metrics.send(function, target.qualifier, {"Throttles": 1.0})
             raise
-        self._measures.send(function, target.qualifier, of_invocation(outcome, slot))
+        self._metrics.send(function, target.qualifier, invocation_metrics(outcome, slot))
         return InvokeResult(
             payload=outcome.payload,
             function_error=outcome.function_error,
@@ -130,7 +130,7 @@ class Dispatcher:
         """Send metrics of a function; `values` is by metric name."""
         function = self._functions.find(ref)
         if function is not None:
-            self._measures.send(function, None, values)
+            self._metrics.send(function, None, values)
 
 
 class Invoker:

@@ -1,4 +1,4 @@
-"""Tells CloudWatch of invocations: how many there were, how long they took, and how many failed or were refused."""
+"""Sends CloudWatch metrics of invocations: their number, duration, errors, throttles and concurrency."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.services.lambda_.runtime.outcome import Outcome
 from headrace.services.lambda_.state import Function
 
 
-class Measures:
+class FunctionMetrics:
     """Sends functions' metrics. Thread-safe, as its sink is."""
 
     def __init__(self, clock: Clock, metrics: MetricSink) -> None:
@@ -36,7 +36,7 @@ class Measures:
         )
 
 
-def of_invocation(outcome: Outcome, slot: Slot) -> dict[str, float]:
+def invocation_metrics(outcome: Outcome, slot: Slot) -> dict[str, float]:
     """Return the metrics of an invocation that has ended."""
     values = {
         "Invocations": 1.0,
