@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes.lambda_ import (
     DeleteFunctionEventInvokeConfigInput,
@@ -20,7 +22,7 @@ from headrace.services.lambda_.backend import Lambda
 from headrace.services.lambda_.destinations import EVERYWHERE
 from headrace.services.lambda_.errors import invalid_parameter, not_found
 from headrace.services.lambda_.names import LATEST, FunctionRef, parse_function
-from headrace.services.lambda_.state import EventInvokeConfig, Function
+from headrace.services.lambda_.state import AsyncSettings, EventInvokeConfig, Function
 
 _Writes = PutFunctionEventInvokeConfigInput | UpdateFunctionEventInvokeConfigInput
 
@@ -42,16 +44,17 @@ def _find(function: Function | None, ref: FunctionRef) -> EventInvokeConfig:
 
 def _output(ref: FunctionRef, config: EventInvokeConfig) -> FunctionEventInvokeConfig:
     sides: DestinationConfig = {"OnSuccess": {}, "OnFailure": {}}
-    output: FunctionEventInvokeConfig = {
+    return {
         "FunctionArn": _arn(ref),
         "LastModified": moment(config["last_modified_ms"]),
+        **_settings(config),
         "DestinationConfig": {**sides, **config.get("DestinationConfig", {})},
     }
-    if "MaximumRetryAttempts" in config:
-        output["MaximumRetryAttempts"] = config["MaximumRetryAttempts"]
-    if "MaximumEventAgeInSeconds" in config:
-        output["MaximumEventAgeInSeconds"] = config["MaximumEventAgeInSeconds"]
-    return output
+
+
+def _settings(given: _Writes | EventInvokeConfig) -> AsyncSettings:
+    """Return the members that configure retries and destinations."""
+    return cast("AsyncSettings", {name: value for name, value in given.items() if name in _MEMBERS})
 
 
 def _check(lambda_: Lambda, ref: FunctionRef, request: _Writes) -> None:
@@ -105,15 +108,12 @@ def _store(
     if not _is_function(lambda_, ref.qualified_arn):
         raise not_found(_NO_FUNCTION)
     with lambda_.functions.changing(ref) as function:
-        config: EventInvokeConfig = {"last_modified_ms": call.now_ms}
-        if keep:
-            config = {**_find(function, ref), **config}
-        if "MaximumRetryAttempts" in request:
-            config["MaximumRetryAttempts"] = request["MaximumRetryAttempts"]
-        if "MaximumEventAgeInSeconds" in request:
-            config["MaximumEventAgeInSeconds"] = request["MaximumEventAgeInSeconds"]
-        if "DestinationConfig" in request:
-            config["DestinationConfig"] = request["DestinationConfig"]
+        kept = _settings(_find(function, ref)) if keep else AsyncSettings()
+        config: EventInvokeConfig = {
+            **kept,
+            **_settings(request),
+            "last_modified_ms": call.now_ms,
+        }
         function.event_invoke[ref.qualifier or LATEST] = config
         return _output(ref, config)
 
