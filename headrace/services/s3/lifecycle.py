@@ -202,6 +202,6 @@ def storage_class_due(stored: StoredObject, bucket: Bucket, now_ms: int) -> str:
             for transition in rule.get("Transitions") or ():
                 when = due_ms(transition, stored.last_modified_ms)
                 if when is not None and when <= now_ms:
-                    due.append((when, str(transition.get("StorageClass"))))
+                    due.append((when, transition.get("StorageClass", "")))
     wanted = max(due, default=(0, ""))[1]
     return "" if wanted == stored.storage_class else wanted
