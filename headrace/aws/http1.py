@@ -263,8 +263,9 @@ class Http1Connection(asyncio.Protocol):
         """
         self._since_s = self._server.now_s
         reader = self._reader
-        request = usual_request(data)
-        if request is None or reader.is_arriving or self._held:
+        is_begun = reader.is_arriving or self._held
+        request = None if is_begun else usual_request(data)
+        if request is None:
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data
                 return True
