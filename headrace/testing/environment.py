@@ -57,47 +57,23 @@ def pointing_at(endpoint_url: str, *, account: str, region: str) -> dict[str, st
     }
 
 
-class Variables:
-    """Environment variables to set again and again; a value of None removes the variable.
-
-    They are encoded once and compared with the encoded values in `os.environ`; a variable that is right already stays.
-    """
-
-    def __init__(self, values: Mapping[str, str | None]) -> None:
-        environ: Any = os.environ
-        self._kept: dict[Any, Any] = environ._data  # noqa: SLF001 - its own look-up encodes and decodes each time
-        self._wanted: list[tuple[Any, Any]] = [
-            (environ.encodekey(name), None if value is None else environ.encodevalue(value))
-            for name, value in values.items()
-        ]
-
-    @contextlib.contextmanager
-    def entered(self) -> Generator[None]:
-        """Set these variables inside the block, and restore the former values after it."""
-        look = self._kept.get
-        before = [(name, look(name)) for name, _ in self._wanted]
-        self._put(self._wanted)
-        try:
-            yield
-        finally:
-            self._put(before)
-
-    def _put(self, values: list[tuple[Any, Any]]) -> None:
-        kept = self._kept
-        for name, value in values:
-            if kept.get(name) == value:
-                continue
-            if value is None:
-                os.unsetenv(name)
-                del kept[name]
-            else:
-                os.putenv(name, value)
-                kept[name] = value
-
-
-def variables(values: Mapping[str, str | None]) -> contextlib.AbstractContextManager[None]:
+@contextlib.contextmanager
+def variables(values: Mapping[str, str | None]) -> Generator[None]:
     """Set variables inside the block, and restore the former values after it; None removes a variable."""
-    return Variables(values).entered()
+    before = {name: os.environ.get(name) for name in values}
+    _set(values)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @contextlib.contextmanager

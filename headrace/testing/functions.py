@@ -1,7 +1,7 @@
 """Runs Python functions in the test's own process: breakpoints, coverage and patches work in the user's files.
 
 Each execution environment loads its own modules from the function's folder, as each process on AWS does. One function
-runs at a time, because the environment variables belong to the process.
+runs at a time, because modules and standard output belong to the process.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from headrace.services.lambda_.runtime.platform_log import (
     timed_out,
 )
 from headrace.testing import environment as variables_of
+from headrace.testing.function_variables import FunctionVariables, default_session_of
 from headrace.testing.handlers import (
     FunctionNotLoadable,
     LambdaContext,
@@ -53,8 +54,7 @@ from headrace.testing.handlers import (
 )
 from headrace.testing.modules import Modules
 
-# One lock for the process, because environment variables and modules are shared. Reentrant: a function may invoke
-# another one.
+# One lock for the process, because modules and standard output are shared. Reentrant: a function may invoke another.
 _RUNNING = threading.RLock()
 # Set by build_environment for a process of its own.
 _OF_A_PROCESS = (
@@ -87,7 +87,7 @@ def try_import(handler: str, folder: Path, environment: Mapping[str, str]) -> No
     with (
         _RUNNING,
         Modules([folder]).entered(),
-        variables_of.variables(environment),
+        FunctionVariables(environment).entered(),
         variables_of.fresh_default_session(),
     ):
         try:
@@ -307,7 +307,7 @@ class InProcessEnvironment:
             _RUNNING,
             self._modules.entered(),
             self._variables.entered(),
-            variables_of.default_session(self._session),
+            default_session_of(self._session),
         ):
             handler.begin(request_id)
             root.addHandler(handler)
@@ -322,7 +322,7 @@ class InProcessEnvironment:
                 root.removeHandler(handler)
 
     @functools.cached_property
-    def _variables(self) -> variables_of.Variables:
+    def _variables(self) -> FunctionVariables:
         built = build_environment(
             self.spec,
             runtime_api="",
@@ -339,7 +339,7 @@ class InProcessEnvironment:
         if not self._credentials.session_token:
             kept.pop("AWS_SESSION_TOKEN", None)
         astray = dict.fromkeys(("AWS_PROFILE", "AWS_DEFAULT_PROFILE"))
-        return variables_of.Variables({**astray, **kept})
+        return FunctionVariables({**astray, **kept})
 
 
 def _set_level(logger: logging.Logger, level: int) -> None:
