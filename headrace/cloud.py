@@ -139,11 +139,11 @@ class Cloud:
             ids=self.ids,
         )
         self.moto.apis = apis.answer_call
-        addresses = OwnAddresses((self.lambda_, self.lambda_.url_rules()), (apis, apis))
+        addresses = OwnAddresses(self.lambda_.url_endpoints(), apis.endpoints())
         door = FrontDoor(
             hosts=self._hosts,
             origins=AllowedOrigins(config.allow_origins),
-            function_urls=addresses,
+            own_addresses=addresses,
             buckets=BucketRules(self.s3, self.gateway.service_of_head),
             exposed_headers=self.gateway.exposed_headers,
         )
@@ -160,7 +160,7 @@ class Cloud:
         self.entrance = Entrance(
             door,
             gateway=self.gateway,
-            function_urls=addresses,
+            own_addresses=addresses,
             pages=pages.answer,
             authentication=authentication,
             page_guard=guard,

@@ -19,27 +19,13 @@ from headrace.aws.front_door import FrontDoor, is_of_a_browser
 from headrace.aws.gateway import Gateway
 from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.operation import Call
+from headrace.aws.own_addresses import OwnAddresses
 from headrace.aws.refusals import error_answer, refuse_large
 from headrace.aws.server_errors import internal_failure
 from headrace.aws.service_names import scope_of
 from headrace.core.clock import Clock
 
 log = logging.getLogger(__name__)
-
-# The largest body of a request to a function URL, as on AWS.
-MOST_FUNCTION_URL_BYTES = 6 * 1024 * 1024
-
-
-class FunctionUrls(Protocol):
-    """The URLs of functions. Thread-safe."""
-
-    def is_function_url(self, request: HttpRequest) -> bool:
-        """Whether a request is for a function's URL; the request's head is enough."""
-        ...
-
-    def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to a function's URL."""
-        ...
 
 
 class PageGuard(Protocol):
@@ -71,7 +57,7 @@ class Entrance:
         door: FrontDoor,
         *,
         gateway: Gateway,
-        function_urls: FunctionUrls,
+        own_addresses: OwnAddresses,
         pages: Callable[[HttpRequest], HttpResponse],
         authentication: Authentication | None,
         page_guard: PageGuard | None,
@@ -80,7 +66,7 @@ class Entrance:
         self._door = door
         self._hosts = door.hosts
         self._gateway = gateway
-        self._function_urls = function_urls
+        self._own_addresses = own_addresses
         self._pages = pages
         self._authentication = authentication
         self._page_guard = page_guard
@@ -101,8 +87,9 @@ class Entrance:
             return refusal  # a browser's preflight is not signed, and has no body
         if not is_whole and "authorization" not in headers:
             return None  # the query may hold a signature
-        if self._function_urls.is_function_url(request):
-            return refuse_large(request, MOST_FUNCTION_URL_BYTES)
+        endpoints = self._own_addresses.endpoints_of(request)
+        if endpoints is not None:
+            return refuse_large(request, endpoints.most_bytes)
         if is_admin(path):
             return guard.head_refusal_of(request, self._clock.now_ms())
         return self._gateway.refusal_of(request)
@@ -175,16 +162,18 @@ class Entrance:
         return answered
 
     def _answer(self, request: HttpRequest) -> Answer:
-        if self._function_urls.is_function_url(request):
-            return self._caller_refusal(request) or self._function_urls.answer_url(request)
+        endpoints = self._own_addresses.endpoints_of(request)
+        if endpoints is not None:
+            refusal = self._caller_refusal(request, endpoints.signing_name)
+            return refusal or endpoints.answer(request)
         if is_admin(request.path):
             guard = self._page_guard
             early = None if guard is None else guard.answer_of(request, self._clock.now_ms())
             return early or self._pages(request)
         return self._gateway.handle(request)
 
-    def _caller_refusal(self, request: HttpRequest) -> HttpResponse | None:
-        """Refuse a wrongly signed request to a function URL; its AuthType decides about unsigned requests."""
+    def _caller_refusal(self, request: HttpRequest, service: str) -> HttpResponse | None:
+        """Refuse a wrongly signed request to a resource's endpoint, which itself decides about unsigned requests."""
         if self._authentication is None or self._page_guard is None:
             return None
         self._page_guard.hide_cookie(request)
@@ -192,11 +181,11 @@ class Entrance:
             return None
         now_ms = self._clock.now_ms()
         try:
-            key = self._authentication.verify(request, "lambda", now_ms)
+            key = self._authentication.verify(request, service, now_ms)
         except AwsError as error:
-            return error_answer(request, "lambda", error, "")
+            return error_answer(request, service, error, "")
         account = key.account or self._gateway.account_of(key.id)
-        request.call = Call(account, "", "", now_ms, "lambda", access_key=key.id)
+        request.call = Call(account, "", "", now_ms, service, access_key=key.id)
         return None
 
 

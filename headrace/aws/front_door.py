@@ -67,13 +67,13 @@ class FrontDoor:
         *,
         hosts: Hosts,
         origins: AllowedOrigins,
-        function_urls: OwnRules,
+        own_addresses: OwnRules,
         buckets: OwnRules,
         exposed_headers: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self.hosts = hosts
         self._origins = origins
-        self._function_urls = function_urls
+        self._own_addresses = own_addresses
         self._buckets = buckets
         self._exposed_headers = exposed_headers
         self._logged: set[str] = set()
@@ -105,15 +105,19 @@ class FrontDoor:
 
     def add_browser_headers(self, request: HttpRequest, answer: HttpResponse) -> None:
         """Add the CORS headers for an allowed page, and the headers that sandbox a hostile document."""
-        of_function = self._function_urls.covers(request)
-        if "origin" in request.headers and not of_function and not self._buckets.covers(request):
+        has_own_address = self._own_addresses.covers(request)
+        if (
+            "origin" in request.headers
+            and not has_own_address
+            and not self._buckets.covers(request)
+        ):
             origin = foreign_origin(request.headers)
             if origin is not None and origin in self._origins:
                 service = request.call.service if request.call is not None else ""
                 answer.headers += cors.answer_headers(self._exposed_headers(service))
-        if is_admin(request.path) and not of_function:
+        if is_admin(request.path) and not has_own_address:
             return  # they already have such headers, see `headrace.aws.documents`
-        if self._function_urls.is_alone(request) or self._buckets.is_alone(request):
+        if self._own_addresses.is_alone(request) or self._buckets.is_alone(request):
             return
         if own_origin(request.headers) not in self._origins:
             answer.headers += cors.restraints(request, answer)
@@ -121,12 +125,12 @@ class FrontDoor:
     # --- checks -------------------------------------------------------------------------------
 
     def _has_own_rules(self, request: HttpRequest) -> bool:
-        return self._function_urls.covers(request) or self._buckets.covers(request)
+        return self._own_addresses.covers(request) or self._buckets.covers(request)
 
     def _is_let_in(self, request: HttpRequest, origin: str | None) -> bool:
         """Whether to accept a request of a page of `origin`; None stands for the cloud's own pages and programs."""
-        if self._function_urls.covers(request):
-            return origin is None or self._function_urls.permits(request, origin)
+        if self._own_addresses.covers(request):
+            return origin is None or self._own_addresses.permits(request, origin)
         if self._buckets.is_alone(request):
             return self._may_use_bucket(request, origin)
         if is_admin(request.path):
@@ -166,7 +170,7 @@ class FrontDoor:
         else:
             who, how = f"a page of {shown}", f"--allow-origin {shown} (HEADRACE_ALLOW_ORIGIN)"
         sentence = f"This cloud refuses requests of {who}. To let it in, start the cloud with {how}"
-        if self._function_urls.covers(request):
+        if self._own_addresses.covers(request):
             sentence += ", or give the function's URL a Cors configuration that does"
         elif self._buckets.covers(request):
             sentence += ", or give the bucket a CORS rule that does"

@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from headrace.aws.front_door import OwnRules
 from headrace.aws.http import HttpRequest, HttpResponse
 
 
-class Answering(Protocol):
-    """Answers requests to the endpoints of one kind. Thread-safe."""
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """The endpoints of one kind of resource. Their functions are thread-safe.
 
-    def is_function_url(self, request: HttpRequest) -> bool:
-        """Whether a request is for such an endpoint; the request's head is enough."""
-        ...
+    Attributes:
+        has: whether a request is for such an endpoint; the request's head is enough.
+        answer: answers a request to such an endpoint.
+        rules: the resources' own rules for browsers.
+        signing_name: the service that signed requests to these endpoints name.
+        most_bytes: the largest body of a request, as on AWS.
+    """
 
-    def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to such an endpoint."""
-        ...
+    has: Callable[[HttpRequest], bool]
+    answer: Callable[[HttpRequest], HttpResponse]
+    rules: OwnRules
+    signing_name: str
+    most_bytes: int
 
 
 class OwnAddresses:
     """All kinds of endpoints together, for the entrance and the front door. Thread-safe."""
 
-    def __init__(self, *kinds: tuple[Answering, OwnRules]) -> None:
-        """Take the handlers of each kind of endpoint, and their rules for browsers."""
+    def __init__(self, *kinds: Endpoints) -> None:
         self._kinds = kinds
 
-    def is_function_url(self, request: HttpRequest) -> bool:
-        """See `Answering.is_function_url`."""
-        return any(answering.is_function_url(request) for answering, _ in self._kinds)
-
-    def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """See `Answering.answer_url`."""
-        answering = next(each for each, _ in self._kinds if each.is_function_url(request))
-        return answering.answer_url(request)
+    def endpoints_of(self, request: HttpRequest) -> Endpoints | None:
+        """Return the kind of endpoints that a request is for; None when it is for a service or a page."""
+        return next((kind for kind in self._kinds if kind.has(request)), None)
 
     def covers(self, request: HttpRequest) -> bool:
         """See `OwnRules.covers`."""
-        return any(rules.covers(request) for _, rules in self._kinds)
+        return any(kind.rules.covers(request) for kind in self._kinds)
 
     def permits(self, request: HttpRequest, origin: str) -> bool:
         """See `OwnRules.permits`."""
         return any(
-            rules.permits(request, origin) for _, rules in self._kinds if rules.covers(request)
+            kind.rules.permits(request, origin)
+            for kind in self._kinds
+            if kind.rules.covers(request)
         )
 
     def is_alone(self, request: HttpRequest) -> bool:
         """See `OwnRules.is_alone`."""
-        return any(rules.is_alone(request) for _, rules in self._kinds)
+        return any(kind.rules.is_alone(request) for kind in self._kinds)

@@ -79,6 +79,24 @@ def test_function_urls_ask_their_own_authtype(guarded: Guarded):
     assert (answer.status, header(answer, "x-amzn-errortype")) == (403, "InvalidSignatureException")
 
 
+@pytest.mark.parametrize(
+    ("path", "most_bytes"),
+    [
+        ("/_headrace/function-url/abcdef/", 6 * 2**20),
+        ("/_aws/execute-api/abcdef/prod/", 10 * 2**20),
+    ],
+)
+def test_a_resources_own_address_takes_bodies_of_aws_size(
+    guarded: Guarded, path: str, most_bytes: int
+):
+    """Documented: Lambda's quotas of payloads, and API Gateway's of payloads."""
+    refuse = guarded.cloud.cloud.entrance.refuse
+    assert refuse("POST", f"{path}?", {"content-length": str(most_bytes)}) is None
+    refusal = refuse("POST", f"{path}?", {"content-length": str(most_bytes + 1)})
+    assert refusal is not None
+    assert refusal.status == 413
+
+
 # --- files of keys --------------------------------------------------------------------------------
 
 

@@ -290,7 +290,7 @@ def test_pages_of_the_clouds_own_origin_may_be_allowed(door: Door):
     own = "http://localhost:4566"
     rules = NoRules()
     front = FrontDoor(
-        hosts=Hosts(), origins=AllowedOrigins([own]), function_urls=rules, buckets=rules
+        hosts=Hosts(), origins=AllowedOrigins([own]), own_addresses=rules, buckets=rules
     )
     page = {"host": "localhost:4566", "origin": own, "sec-fetch-site": "same-origin"}
     posted = HttpRequest("POST", "/_headrace/faults", "", page)

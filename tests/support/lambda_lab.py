@@ -258,10 +258,8 @@ class LambdaLab:
         return client_of("lambda", self.handle, account=account, region=region)
 
     def handle(self, request: HttpRequest) -> HttpResponse:
-        if self.lambda_.is_function_url(request):
-            response = self.lambda_.answer_url(request)
-        else:
-            response = self.gateway.handle(request)
+        urls = self.lambda_.url_endpoints()
+        response = urls.answer(request) if urls.has(request) else self.gateway.handle(request)
         assert isinstance(response, HttpResponse)
         if isinstance(response.body, FileSlice):
             response.body = response.body.path.read_bytes()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
+from headrace.aws.own_addresses import Endpoints
 from headrace.aws.signers import signing_account
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
@@ -30,7 +31,7 @@ MOST_BYTES = 10 * 1024 * 1024
 class ExecuteApi:
     """The APIs of one cloud, as their clients call them. Thread-safe; stateless.
 
-    Implements `headrace.aws.entrance.FunctionUrls` and `headrace.aws.front_door.OwnRules`.
+    Implements `headrace.aws.front_door.OwnRules`.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class ExecuteApi:
         self._functions, self._control = functions, control
         self._clock, self._ids = clock, ids
 
-    def is_function_url(self, request: HttpRequest) -> bool:
-        """Whether a request is for an API's own address."""
-        return is_of_an_api(request)
+    def endpoints(self) -> Endpoints:
+        """Return the APIs' addresses, for the entrance and the front door."""
+        return Endpoints(is_of_an_api, self.answer, self, "execute-api", MOST_BYTES)
 
-    def answer_url(self, request: HttpRequest) -> HttpResponse:
+    def answer(self, request: HttpRequest) -> HttpResponse:
         """Answer a request to an API's own address."""
         request_id = self._ids.uuid()
         response = self._answer(request, request_id)
@@ -71,7 +72,7 @@ class ExecuteApi:
             body,
             call=Call(by, "", self._ids.uuid(), self._clock.now_ms(), "execute-api"),
         )
-        response = self.answer_url(request)
+        response = self.answer(request)
         return response.status, response.body if isinstance(response.body, bytes) else b""
 
     def _answer(self, request: HttpRequest, request_id: str) -> HttpResponse:

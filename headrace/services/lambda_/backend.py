@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.own_addresses import Endpoints
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult
@@ -18,6 +18,7 @@ from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher
 from headrace.services.lambda_.invocations.pools import Pools
+from headrace.services.lambda_.limits import SYNC_PAYLOAD_BYTES
 from headrace.services.lambda_.mappings.mappings import Mappings
 from headrace.services.lambda_.names import parse_function
 from headrace.services.lambda_.packages.code import CodeStore
@@ -189,16 +190,10 @@ class Lambda:
 
     # --- function URLs ------------------------------------------------------------------------
 
-    # Called for every request of the cloud.
-    is_function_url = staticmethod(is_function_url)
-
-    def answer_url(self, request: HttpRequest) -> HttpResponse:
-        """Answer a request to a function URL."""
-        return self._urls.answer(request)
-
-    def url_rules(self) -> FunctionUrlRules:
-        """Return the CORS rules of function URLs."""
-        return FunctionUrlRules(is_function_url, has_own_host, self._urls.cors_of)
+    def url_endpoints(self) -> Endpoints:
+        """Return the functions' URLs with their CORS rules, for the entrance and the front door."""
+        rules = FunctionUrlRules(is_function_url, has_own_host, self._urls.cors_of)
+        return Endpoints(is_function_url, self._urls.answer, rules, "lambda", SYNC_PAYLOAD_BYTES)
 
     # --- fidelity -----------------------------------------------------------------------------
 

@@ -294,7 +294,7 @@ def test_answers_carry_the_configured_headers_in_place_of_the_functions(lab: Lam
 
 
 def test_a_page_is_let_in_by_the_configuration_alone(lab: LambdaLab) -> None:
-    rules = lab.lambda_.url_rules()
+    rules = lab.lambda_.url_endpoints().rules
     with_cors = make(lab, "with", ECHO, Cors=CORS)
     every = make(lab, "every", ECHO, Cors={"AllowOrigins": ["*"]})
     without = make(lab, "without", ECHO)
