@@ -11,3 +11,5 @@ KEEP_LOGS_EVERY_S = 2.0
 # How much of the end of stderr is searched for the cause of a failure.
 STDERR_TAIL_BYTES = 64 * 1024
 LONGEST_MESSAGE = 1024
+# How long a job's end waits for processes that were killed: only those that the kernel holds take longer.
+KILLED_GRACE_S = 5

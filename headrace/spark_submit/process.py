@@ -12,12 +12,18 @@ loses its parent is not found; without /proc (macOS), only the session's process
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from headrace.spark_submit.limits import KILLED_GRACE_S
+
+log = logging.getLogger(__name__)
 
 _PROC = Path("/proc")
 _MARK = "HEADRACE_JOB"
@@ -102,10 +108,11 @@ class JobProcess:
         return _members(self.pid, self.folder)
 
     def kill(self) -> None:
-        """Kill the job's remaining processes, and wait for the wrapper, so that no zombie remains."""
+        """Kill the job's remaining processes, and wait until they have ended; no zombie remains."""
         _send(signal.SIGKILL, self.members)
         if self._child is not None:
             self._child.wait()
+        _wait_for_end(self.members())
 
 
 def end_jobs_below(folder: Path) -> None:
@@ -127,6 +134,28 @@ def _send(number: int, members: Callable[[], list[int]], most_rounds: int | None
                 os.kill(pid, number)
         sent |= more
         rounds += 1
+
+
+def _wait_for_end(pids: Sequence[int]) -> None:
+    """Wait until killed processes have ended: a process may run for a moment after SIGKILL. macOS does not wait."""
+    ends = select.poll()
+    running: dict[int, int] = {}
+    try:
+        for pid in pids:
+            # Also where the system lacks pidfd_open, or forbids it.
+            with contextlib.suppress(AttributeError, OSError):
+                running[fd := os.pidfd_open(pid)] = pid
+                ends.register(fd, select.POLLIN)
+        while running and (ended := ends.poll(KILLED_GRACE_S * 1000)):
+            for fd, _ in ended:
+                ends.unregister(fd)
+                os.close(fd)
+                del running[fd]
+        if running:
+            log.warning("these killed processes have not ended: %s", sorted(running.values()))
+    finally:
+        for fd in running:
+            os.close(fd)
 
 
 def _members(session: int | None, folder: Path) -> list[int]:
