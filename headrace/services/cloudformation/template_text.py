@@ -104,6 +104,7 @@ def _refuse_constant(text: str) -> Any:
 
 # --- YAML -------------------------------------------------------------------------------------
 
+_TOO_DEEP_FOR_LIBYAML = "exceeded maximum nesting depth"
 _REFUSED_HERE = ("duplicate key", "a key is no text")
 # libyaml's parser is ten times as fast; PyYAML's own is used where the wheel lacks libyaml.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -115,6 +116,9 @@ def _load_yaml(body: str) -> Any:
         _check_events(body)
         return yaml.load(body, Loader=_Loader)
     except yaml.YAMLError as error:
+        # libyaml reads ahead, and from 0.2.6 on it has a limit of its own.
+        if getattr(error, "problem", None) == _TOO_DEEP_FOR_LIBYAML:
+            raise TemplateError(_TOO_DEEP) from error
         raise TemplateError(
             f"Template format error: YAML not well-formed. ({_place(error)})"
         ) from error
