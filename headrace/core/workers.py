@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
@@ -173,16 +174,20 @@ class Supervisor:
             self._schedule.stop(handle)
             self._forget_ended(handle)
 
-    def stop_all(self, timeout_s: float = 5.0) -> None:
-        """Stop every worker and wait up to `timeout_s` in all for their current steps."""
-        with self._lock:
-            handles = list(self._handles)
+    def stop_each(self, handles: Sequence[WorkerHandle], timeout_s: float = 5.0) -> None:
+        """Stop these workers and wait up to `timeout_s` in all for their current steps."""
         for handle in handles:
             handle.stop()
         deadline_s = self._clock.monotonic_s() + timeout_s
         for handle in handles:
             if not handle.join(max(0.0, deadline_s - self._clock.monotonic_s())):
                 log.warning("worker %s did not stop in time", handle.name)
+
+    def stop_all(self, timeout_s: float = 5.0) -> None:
+        """Stop every worker and wait up to `timeout_s` in all for their current steps."""
+        with self._lock:
+            handles = list(self._handles)
+        self.stop_each(handles, timeout_s)
         with self._lock:
             self._is_closed = True
             self._retire(len(self._parked))

@@ -12,7 +12,7 @@ from headrace.aws.faults import Faults
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink
-from headrace.core.workers import Supervisor, Worker
+from headrace.core.workers import Supervisor, Worker, WorkerHandle
 from headrace.services.kinesis.consumers.pushes import Pushes
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.consumers.subscriptions import Subscriptions
@@ -92,6 +92,7 @@ class Kinesis:
         self.state_delay_ms = state_delay_ms
         self._supervisor = supervisor
         self._workers = workers
+        self._running: list[WorkerHandle] = []
         self._deleting: set[str] = set()
 
     # --- start and stop -----------------------------------------------------------------------
@@ -103,11 +104,11 @@ class Kinesis:
             self.registry.add(stream)
             if stream.latest_status == "DELETING":
                 self._deleting.add(stream.stream_id)
-        for worker in self._workers(self):
-            self._supervisor.start(worker)
+        self._running = [self._supervisor.start(worker) for worker in self._workers(self)]
 
     def stop(self) -> None:
-        """Close the logs."""
+        """Stop the workers, which could open another shard's log, and close the logs."""
+        self._supervisor.stop_each(self._running)
         if self.flusher is not None:
             self.flusher.stop()
         try:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from headrace.services.kinesis.metrics import MinuteMetrics
+from headrace.services.kinesis.state import Stream
+from headrace.services.kinesis.store import StreamStore
 from tests.api.kinesis.conftest import StillClock
 from tests.api.kinesis.streams import Streams, arn_of, failure
 from tests.support.cloud import ACCOUNT, InProcessCloud
@@ -167,3 +171,35 @@ def test_the_command_takes_the_delay(tmp_path: Path):
         )
         kinesis.delete_stream(StreamName="flights")
         wait_until(lambda: not kinesis.list_streams()["StreamNames"], what="the deletion")
+
+
+def test_a_worker_ends_its_step_before_the_logs_close(
+    data_dir: Path, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+):
+    """It could open the log of a new shard when all others were closed and their ends noted."""
+    is_in_step, may_end, order = threading.Event(), threading.Event(), list[str]()
+    close = StreamStore.close
+
+    def step(_worker: MinuteMetrics) -> float:
+        is_in_step.set()
+        assert may_end.wait(30)
+        order.append("stepped")
+        return 3600.0
+
+    def closing(store: StreamStore, streams: Iterable[Stream]) -> None:
+        order.append("closed")
+        close(store, streams)
+
+    monkeypatch.setattr(MinuteMetrics, "step", step)
+    monkeypatch.setattr(StreamStore, "close", closing)
+    cloud = InProcessCloud(data_dir, clock=clock)
+    assert is_in_step.wait(30)
+    (handle,) = (
+        each for each in cloud.cloud.supervisor._handles if each.name == MinuteMetrics.name
+    )
+    stopping = threading.Thread(target=cloud.stop)
+    stopping.start()
+    wait_until(lambda: handle.is_stopping)
+    may_end.set()
+    stopping.join(30)
+    assert order == ["stepped", "closed"]
