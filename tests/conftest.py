@@ -169,6 +169,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(_CONTAINERS_BETWEEN_LOOKS, 10, 20)
 
 
+def pytest_sessionfinish() -> None:
+    """Spare pytest's last collections all that is left: they look for errors in destructors, which it ignores."""
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def nightly(request: pytest.FixtureRequest) -> bool:
     """Whether the long form of a test is wanted."""

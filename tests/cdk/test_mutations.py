@@ -23,6 +23,7 @@ from headrace.iam.report import report_of
 from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
 from tests.cdk.test_permissions import Ran, mutations, own_policies, short
+from tests.support.server import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -274,11 +275,7 @@ Stage = Enriching | Delivering | Computing | Starting
 
 def wait(what: Callable[[], Any]) -> Any:
     """Return what a function gives once it gives something."""
-    ends = time.monotonic() + LONGEST_S
-    while not (found := what()):
-        assert time.monotonic() < ends, "it has not come"
-        time.sleep(0.05)
-    return found
+    return wait_until(what, within_s=LONGEST_S)
 
 
 def run(app: App, stage: Stage, usual: Names) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from headrace.permissions.evaluate import evaluate
 from headrace.permissions.model import NamedPolicy, Policies
 from headrace.testing.served import ServedCloud
 from headrace.testing.stacks import DeployedStacks, deploy
+from tests.support.server import wait_until
 
 FLIGHTS = 20
 _JOB = "no job runs in this test; in `test_mutations.py` one does"
@@ -54,15 +54,6 @@ class Ran:
     entries: list[Entry]
 
 
-def until(what: Callable[[], Any]) -> Any:
-    """Return what a function gives once it gives something."""
-    ends = time.monotonic() + 120
-    while not (found := what()):
-        assert time.monotonic() < ends, "it has not come"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.fixture(scope="module")
 def ran(assembly: Path) -> Iterator[Ran]:
     with ServedCloud() as cloud:
@@ -84,14 +75,14 @@ def ran(assembly: Path) -> Iterator[Ran]:
             status = cloud.cloud.firehose.statuses()[0]
             return status["delivered_records"] >= FLIGHTS and status["failed_records"] == 1
 
-        until(delivered)
+        wait_until(delivered, within_s=120)
         queue = stacks.outputs["FailureQueueUrl"]
 
         def failed() -> Any:
             cloud.advance(seconds=30)
             return cloud.client("sqs").receive_message(QueueUrl=queue).get("Messages")
 
-        until(failed)
+        wait_until(failed, within_s=120)
         yield Ran(cloud, stacks, cloud.cloud.judge.entries())
 
 
@@ -211,7 +202,7 @@ def test_the_report_names_what_is_taken_away(ran: Ran) -> None:
         return set(SAMPLE) <= found
 
     try:
-        until(named)
+        wait_until(named, within_s=120)
     finally:
         for (role, policy), document in before.items():
             name, text = role.rpartition("/")[2], json.dumps(document)

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import os
-import time
 import uuid
 import zipfile
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, WaiterError
 
 from scripts.pipeline.targets import Target
+from tests.support.server import wait_until
 
 LOOK_EVERY_S = 0.1
 # AWS and LocalStack take seconds for what takes headrace milliseconds.
@@ -64,14 +64,7 @@ class CloudUnderTest:
     def until(self, condition: Callable[[], Any], what: str, within_s: float | None = None) -> Any:
         """Return the first true value of `condition()`; fail, naming `what`, when there is none in time."""
         allowed_s = within_s or WITHIN_S.get(self.target.product, ELSEWHERE_WITHIN_S)
-        deadline = time.monotonic() + allowed_s
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() > deadline:
-                raise AssertionError(f"{what}: not within {allowed_s:g} s")
-            time.sleep(LOOK_EVERY_S)
+        return wait_until(condition, within_s=allowed_s, what=what, most_pause_s=LOOK_EVERY_S)
 
     # Streams
 

@@ -1,7 +1,7 @@
 """boto3 clients that hand their requests to a function instead of a socket.
 
 Making a client takes as long as a dozen requests. So each kind is made once a process; what tests get are copies that
-share everything but their events.
+share everything but their HTTP session, and their events once a test registers a handler.
 """
 
 from __future__ import annotations
@@ -37,16 +37,24 @@ def client_of(
     `addressing` is S3's: `path` or `virtual`. `account` may be any access key, with a session's `token`.
     """
 
-    def send(request: Any, **_: Any) -> AWSResponse:
+    return _with_session_of_its_own(
+        _made(service, account, region, endpoint_url, addressing, token), _Session(handle)
+    )
+
+
+class _Session:
+    """Stands in for botocore's HTTP session: a function answers the requests."""
+
+    def __init__(self, handle: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._handle = handle
+
+    def send(self, request: Any) -> AWSResponse:
         ours = http_request_of(request)
         ours.headers.setdefault("host", request.url.split("://")[1].partition("/")[0])
-        return aws_response(request.url, handle(ours))
+        return aws_response(request.url, self._handle(ours))
 
-    client = _with_events_of_its_own(
-        _made(service, account, region, endpoint_url, addressing, token)
-    )
-    client.meta.events.register_first("before-send.*", send)
-    return client
+    def close(self) -> None:
+        """See botocore.httpsession.URLLib3Session."""
 
 
 @functools.cache
@@ -73,13 +81,13 @@ def _made(
     )
 
 
-def _with_events_of_its_own(client: Any) -> Any:
-    """Return a copy; what is registered with one is not heard by the other. The endpoint and the signer emit events."""
-    events = copy.copy(client.meta.events)
+def _with_session_of_its_own(client: Any, session: _Session) -> Any:
+    """Return a copy with another session; what is registered with one is not heard by the other."""
     # Not copy.copy(): a client that has no members yet looks for them in itself without end.
     own = object.__new__(type(client))
     own.__dict__.update(client.__dict__)
     old: Any = client.meta
+    events = _Events(own, old.events)
     own.meta = ClientMeta(
         events,
         old.config,
@@ -88,13 +96,37 @@ def _with_events_of_its_own(client: Any) -> Any:
         old.method_to_api_mapping,
         old.partition,
     )
-    for emitter in ("_endpoint", "_request_signer"):
-        part = copy.copy(getattr(client, emitter))
-        part._event_emitter = events
-        setattr(own, emitter, part)
-    signs = f"request-created.{old.service_model.service_id.hyphenize()}"
-    events.unregister(signs, client._request_signer.handler)
-    events.register(signs, own._request_signer.handler)
+    own._endpoint = copy.copy(client._endpoint)
+    own._endpoint.http_session = session
+    own._endpoint._event_emitter = events
     # Waiters and paginators, which it makes once, call the client that made them.
     own._cache = {}
     return own
+
+
+class _Events:
+    """The events of a client: those of the client that it is a copy of, until a test registers a handler.
+
+    To copy them takes a quarter as long as a cloud's start, and few tests register any.
+    """
+
+    def __init__(self, client: Any, shared: Any) -> None:
+        self._client = client
+        self._emitter = shared
+        self._is_own = False
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("emit") and not self._is_own:
+            self._copy()
+        return getattr(self._emitter, name)
+
+    def _copy(self) -> None:
+        """Give the client events of its own, and a signer that emits them."""
+        self._is_own = True
+        self._emitter = copy.copy(self._emitter)
+        shared = self._client._request_signer
+        signer = self._client._request_signer = copy.copy(shared)
+        signer._event_emitter = self._emitter
+        signs = f"request-created.{self._client.meta.service_model.service_id.hyphenize()}"
+        self._emitter.unregister(signs, shared.handler)
+        self._emitter.register(signs, signer.handler)

@@ -25,16 +25,24 @@ if TYPE_CHECKING:
 REGION = "us-east-1"
 
 
-def wait_until(condition: Any, *, within_s: float = 30.0, what: str = "the condition") -> Any:
+def wait_until(
+    condition: Any,
+    *,
+    within_s: float = 30.0,
+    what: str = "the condition",
+    most_pause_s: float = 0.02,
+) -> Any:
     """Return the first true value of `condition()`; fail when there is none in time."""
     deadline = time.monotonic() + within_s
+    pause_s = 0.001
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"{what} did not come true within {within_s} s")
-        time.sleep(0.02)
+            raise AssertionError(f"{what}: not within {within_s:g} s")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, most_pause_s)
 
 
 class ServerProcess:

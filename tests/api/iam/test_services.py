@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from headrace.pages.s3_access import PATH
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
 from tests.support.lambda_lab import zipped
+from tests.support.server import wait_until
 
 STREAM = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/flights"
 READS = ["kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream", "kinesis:ListShards"]  # fmt: skip
@@ -27,15 +27,6 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCloud]:
         cloud.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
         cloud.client("s3").create_bucket(Bucket="lake")
         yield cloud
-
-
-def until(what: Callable[[], Any]) -> Any:
-    """Return what a function gives once it gives something."""
-    ends = time.monotonic() + 30
-    while not (found := what()):
-        assert time.monotonic() < ends, "it has not come"
-        time.sleep(0.05)
-    return found
 
 
 def put_policy(cloud: InProcessCloud, role: str, *given: dict[str, Any]) -> None:
@@ -105,7 +96,7 @@ def test_a_mapping_reads_with_the_functions_role(cloud: InProcessCloud):
         result = lambda_.get_event_source_mapping(UUID=uuid)["LastProcessingResult"]
         return result if "GetRecords" in result else ""
 
-    assert until(problem).startswith(
+    assert wait_until(problem).startswith(
         f"PROBLEM: User: arn:aws:sts::{ACCOUNT}:assumed-role/blind/awslambda is not authorized"
         f" to perform: kinesis:GetRecords on resource: {STREAM}"
     )
@@ -197,11 +188,11 @@ def test_a_delivery_writes_with_its_role(cloud: InProcessCloud):
     def error() -> str:
         return next((s["last_error"] for s in firehose.statuses()), "")
 
-    assert until(error).startswith("S3.AccessDenied: Access was denied. User: arn:aws:sts::")
+    assert wait_until(error).startswith("S3.AccessDenied: Access was denied. User: arn:aws:sts::")
     s3 = cloud.client("s3")
     assert "Contents" not in s3.list_objects_v2(Bucket="lake")
     put_policy(cloud, "unwriting", allow(READS, STREAM), allow("s3:PutObject", f"{BUCKET}/*"))
-    until(lambda: s3.list_objects_v2(Bucket="lake").get("Contents"))
+    wait_until(lambda: s3.list_objects_v2(Bucket="lake").get("Contents"))
     cloud.client("firehose").delete_delivery_stream(DeliveryStreamName="lake")
 
 
@@ -215,7 +206,7 @@ def stack_of(cloud: InProcessCloud, name: str) -> dict[str, Any]:
         stack = cloud.client("cloudformation").describe_stacks(StackName=name)["Stacks"][0]
         return None if stack["StackStatus"].endswith("_IN_PROGRESS") else stack
 
-    return until(ended)
+    return wait_until(ended)
 
 
 def test_resources_are_made_by_calls_of_the_stacks_role(cloud: InProcessCloud):
@@ -294,7 +285,7 @@ def test_a_cluster_ends_whose_service_role_may_not_have_its_nodes(cloud: InProce
             status = emr.describe_cluster(ClusterId=cluster_id)["Cluster"]["Status"]
             return status if status["State"] in ("WAITING", "TERMINATED_WITH_ERRORS") else None
 
-        found = until(settled)
+        found = wait_until(settled)
         emr.terminate_job_flows(JobFlowIds=[cluster_id])
         return found
 
@@ -329,7 +320,7 @@ def test_a_job_run_fails_whose_role_emr_serverless_may_not_assume(cloud: InProce
         return run if run["state"] == "FAILED" else None
 
     # Reported by users.
-    assert until(ended)["stateDetails"] == (
+    assert wait_until(ended)["stateDetails"] == (
         f"Could not assume runtime role {role} because it does not exist or isn't setup with the required trust"
         " relationship."
     )
