@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.iam.test_services import make_function, put_policy, until
+from tests.api.iam.test_services import make_function, put_policy
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements
+from tests.support.server import wait_until
 
 STREAM = f"arn:aws:kinesis:{REGION}:{ACCOUNT}:stream/secret"
 READS = ["kinesis:GetRecords", "kinesis:GetShardIterator", "kinesis:DescribeStream", "kinesis:ListShards"]  # fmt: skip
@@ -144,7 +145,7 @@ def test_a_delivery_decrypts_with_its_role(cloud: InProcessCloud, key: str, stre
     def error() -> str:
         return next((s["last_error"] for s in cloud.cloud.firehose.statuses()), "")
 
-    assert "kms:GenerateDataKey" in until(error)
+    assert "kms:GenerateDataKey" in wait_until(error)
     cloud.client("firehose").delete_delivery_stream(DeliveryStreamName="secret")
 
 
@@ -383,7 +384,7 @@ def test_a_delivery_asks_for_the_key_that_it_names(cloud: InProcessCloud, key: s
         },
     )
     firehose.put_record(DeliveryStreamName="named", Record={"Data": b"1"})
-    assert until(lambda: s3.list_objects_v2(Bucket="named").get("Contents"))
+    assert wait_until(lambda: s3.list_objects_v2(Bucket="named").get("Contents"))
     firehose.delete_delivery_stream(DeliveryStreamName="named")
 
 

@@ -10,9 +10,10 @@ import pytest
 from botocore.exceptions import ClientError
 
 from headrace.iam.report import report_of
-from tests.api.iam.test_services import BUCKET, make_function, put_policy, until
+from tests.api.iam.test_services import BUCKET, make_function, put_policy
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, make_role, refusal, statements
+from tests.support.server import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_a_bucket_tells_only_queues_that_let_s3_send(cloud: InProcessCloud):
     put(Bucket="lake", NotificationConfiguration=configuration)
     assert "s3:TestEvent" in bodies(cloud, url)[0]
     s3.put_object(Bucket="lake", Key="seen", Body=b"")
-    assert "seen" in until(lambda: bodies(cloud, url))[0]
+    assert "seen" in wait_until(lambda: bodies(cloud, url))[0]
     # Whose policy changes afterwards is told no more.
     queue_of(cloud, "told", lets("sns.amazonaws.com", "sqs:SendMessage", arn))
     s3.put_object(Bucket="lake", Key="unseen", Body=b"")
@@ -102,12 +103,12 @@ def test_a_rule_reaches_only_queues_that_let_it_send(cloud: InProcessCloud):
     events.put_targets(Rule="mine", Targets=[target])
     entry = {"Source": "me", "DetailType": "d", "Detail": "{}"}
     events.put_events(Entries=[entry])
-    assert '"source":"me"' in until(lambda: bodies(cloud, dead_url))[0].replace(" ", "")
+    assert '"source":"me"' in wait_until(lambda: bodies(cloud, dead_url))[0].replace(" ", "")
     assert bodies(cloud, url) == []
     condition = {"ArnEquals": {"aws:SourceArn": rule}}
     queue_of(cloud, "ruled", lets("events.amazonaws.com", "sqs:SendMessage", arn, **condition))
     events.put_events(Entries=[entry])
-    assert until(lambda: bodies(cloud, url))
+    assert wait_until(lambda: bodies(cloud, url))
 
 
 def test_a_delivery_to_http_reads_its_secret_with_its_role(cloud: InProcessCloud):
@@ -138,7 +139,7 @@ def test_a_delivery_to_http_reads_its_secret_with_its_role(cloud: InProcessCloud
     def failed() -> Any:
         return s3.list_objects_v2(Bucket="lake", Prefix="posts/").get("Contents")
 
-    key = until(failed)[0]["Key"]
+    key = wait_until(failed)[0]["Key"]
     line = json.loads(s3.get_object(Bucket="lake", Key=key)["Body"].read().splitlines()[0])
     assert line["errorCode"] == "HttpEndpoint.SecretsManagerFailure"
     assert "secretsmanager:GetSecretValue" in line["errorMessage"]
@@ -173,7 +174,9 @@ def test_a_delivery_to_a_domain_writes_with_its_role(cloud: InProcessCloud):
     firehose.create_delivery_stream(**make)
     firehose.put_record(DeliveryStreamName="indexes", Record={"Data": b"{}"})
     s3 = cloud.client("s3")
-    key = until(lambda: s3.list_objects_v2(Bucket="lake", Prefix="es/").get("Contents"))[0]["Key"]
+    key = wait_until(lambda: s3.list_objects_v2(Bucket="lake", Prefix="es/").get("Contents"))[0][
+        "Key"
+    ]
     text = s3.get_object(Bucket="lake", Key=key)["Body"].read().decode()
     assert "OS.AccessDenied" in text
     assert "es:ESHttpPost" in text
@@ -187,7 +190,9 @@ def error_lines(cloud: InProcessCloud, prefix: str) -> str:
     def keys() -> Any:
         return s3.list_objects_v2(Bucket="lake", Prefix=prefix).get("Contents")
 
-    found = [s3.get_object(Bucket="lake", Key=one["Key"])["Body"].read() for one in until(keys)]
+    found = [
+        s3.get_object(Bucket="lake", Key=one["Key"])["Body"].read() for one in wait_until(keys)
+    ]
     return b"".join(found).decode()
 
 
@@ -220,7 +225,7 @@ def test_a_delivery_to_a_collection_needs_its_role_to_use_collections(cloud: InP
         statuses = cloud.cloud.firehose.statuses()
         return [s for s in statuses if s["name"] == "collects" and not s["buffered_records"]]
 
-    until(found)
+    wait_until(found)
     assert "AccessDenied" not in str(found())
     for name in ("collects-not", "collects"):
         firehose.delete_delivery_stream(DeliveryStreamName=name)
@@ -289,7 +294,7 @@ def test_a_rule_starts_a_machine_with_its_role_and_the_machine_acts_with_its_own
     events.put_targets(Rule="starts", Targets=[target])
     entry = {"Source": "start", "DetailType": "d", "Detail": "{}"}
     events.put_events(Entries=[entry])
-    assert until(lambda: bodies(cloud, dead_url))
+    assert wait_until(lambda: bodies(cloud, dead_url))
     assert states.list_executions(stateMachineArn=machine)["executions"] == []
 
     def let(role: str, action: str, resource: str) -> None:
@@ -303,14 +308,14 @@ def test_a_rule_starts_a_machine_with_its_role_and_the_machine_acts_with_its_own
 
     let("starts-machines", "states:StartExecution", machine)
     events.put_events(Entries=[entry])
-    (failed,) = until(lambda: ended(1))
+    (failed,) = wait_until(lambda: ended(1))
     assert failed["status"] == "FAILED"
     cause = states.describe_execution(executionArn=failed["executionArn"])["cause"]
     assert "assumed-role/machine/" in cause
     assert "kinesis:DescribeStreamSummary" in cause
     let("machine", "kinesis:DescribeStreamSummary", stream)
     events.put_events(Entries=[entry])
-    assert {e["status"] for e in until(lambda: ended(2))} == {"FAILED", "SUCCEEDED"}
+    assert {e["status"] for e in wait_until(lambda: ended(2))} == {"FAILED", "SUCCEEDED"}
 
 
 def test_a_mapping_of_a_table_reads_with_the_functions_role(cloud: InProcessCloud):
@@ -352,14 +357,14 @@ def test_a_log_subscription_puts_with_its_role(cloud: InProcessCloud):
         )
 
     put()
-    until(lambda: any(r["principal"].endswith("role/logs") for r in denied(cloud)))
+    wait_until(lambda: any(r["principal"].endswith("role/logs") for r in denied(cloud)))
     text = json.dumps(statements(allow("kinesis:PutRecord", stream)))
     cloud.client("iam").put_role_policy(RoleName="logs", PolicyName="own", PolicyDocument=text)
     put()
     shard_id = kinesis.list_shards(StreamName="logged")["Shards"][0]["ShardId"]
     start = {"StreamName": "logged", "ShardId": shard_id, "ShardIteratorType": "TRIM_HORIZON"}
     iterator = kinesis.get_shard_iterator(**start)["ShardIterator"]
-    found = until(lambda: kinesis.get_records(ShardIterator=iterator)["Records"])
+    found = wait_until(lambda: kinesis.get_records(ShardIterator=iterator)["Records"])
     assert len(found) == 1
 
 
