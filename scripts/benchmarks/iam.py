@@ -1,9 +1,7 @@
 """Measures the cost of permissions per call: a role's calls with `--iam off`, `report` and `enforce`, in one run.
 
-Clouds of all modes run at once, and the same request goes to each in turn, so that other load on this machine affects
-all of them. Two processes of one program differ by a tenth here, for their whole life: so the benchmark starts the
-clouds several times and takes the median of the ratios of all starts; a second cloud with `off` shows the difference
-between equal clouds. Calls of the account itself need no permission: they are not measured.
+See `interleaved` for how clouds are compared. A second cloud with `off` shows the difference between equal clouds.
+Calls of the account itself need no permission: they are not measured.
 """
 
 from __future__ import annotations
@@ -11,10 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import statistics
-import time
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -22,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.clients import client_of
+from scripts.benchmarks.interleaved import Call, get_records, invoke, medians_of, put_records
 from scripts.benchmarks.lambda_ import package
 from scripts.benchmarks.servers import PROGRAMS, Program, running
 from scripts.benchmarks.wire import Connection
@@ -35,57 +31,12 @@ _NEEDED = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Call:
-    """A repeated request: method, path, body, and the headers that name its service."""
-
-    name: str
-    service: str
-    method: str
-    path: str
-    body: bytes
-    headers: dict[str, str]
-
-    def signed(self, keys: dict[str, Any]) -> bytes:
-        """Return the bytes of a session's request; without `--auth` nobody verifies the signature."""
-        scope = f"{keys['AccessKeyId']}/20260101/us-east-1/{self.service}/aws4_request"
-        lines = {
-            "Host": "127.0.0.1",
-            "X-Amz-Date": "20260101T000000Z",
-            "X-Amz-Security-Token": str(keys["SessionToken"]),
-            "X-Amz-Content-Sha256": "UNSIGNED-PAYLOAD",
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
-            **self.headers,
-            "Content-Length": str(len(self.body)),
-        }
-        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        return f"{self.method} {self.path} HTTP/1.1\r\n{head}\r\n".encode() + self.body
-
-
-def _kinesis(name: str, operation: str, params: dict[str, Any]) -> Call:
-    headers = {
-        "X-Amz-Target": f"Kinesis_20131202.{operation}",
-        "Content-Type": "application/x-amz-json-1.1",
-    }
-    return Call(name, "kinesis", "POST", "/", json.dumps(params).encode(), headers)
-
-
-def _put(count: int) -> Call:
-    records = [{"Data": "MDEyMzQ1Njc4OWFiY2RlZg==", "PartitionKey": str(n)} for n in range(count)]
-    return _kinesis(
-        f"PutRecords, {count}", "PutRecords", {"StreamName": STREAM, "Records": records}
-    )
-
-
 def calls_of(iterator: str) -> list[Call]:
     """Return the calls to measure; `iterator` is the shard iterator for GetRecords."""
-    path = f"/2015-03-31/functions/{FUNCTION}/invocations"
     return [
-        _put(1),
-        _put(100),
-        _put(500),
-        _kinesis("GetRecords, 100", "GetRecords", {"ShardIterator": iterator, "Limit": 100}),
-        Call("Invoke, warm", "lambda", "POST", path, b"{}", {}),
+        *(put_records(STREAM, count) for count in (1, 100, 500)),
+        get_records(iterator, 100),
+        invoke(FUNCTION),
         Call("S3 put, 1 KiB", "s3", "PUT", f"/{BUCKET}/k", b"x" * 1024, {}),
         Call("S3 get, 1 KiB", "s3", "GET", f"/{BUCKET}/k", b"", {}),
     ]
@@ -116,29 +67,12 @@ def prepared(port: int) -> list[tuple[str, bytes]]:
     iterator = kinesis.get_shard_iterator(
         StreamName=STREAM, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
     )["ShardIterator"]
-    return [(call.name, call.signed(keys)) for call in calls_of(iterator)]
+    key_id, token = keys["AccessKeyId"], keys["SessionToken"]
+    return [(call.name, call.signed(key_id, token)) for call in calls_of(iterator)]
 
 
 def _policy(statement: dict[str, Any]) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-
-
-def measured(
-    connections: dict[str, Connection], requests: dict[str, bytes], rounds: int
-) -> dict[str, float]:
-    """Return a call's median seconds by mode; each round calls all modes, each time in another order."""
-    seconds: dict[str, list[float]] = {mode: [] for mode in MODES}
-    warming = max(rounds // 5, 20)
-    # The request before has an influence of a fifth: so each order occurs equally often.
-    shuffled = random.Random(16)
-    for number in range(rounds + warming):
-        for mode in shuffled.sample(MODES, len(MODES)):
-            began_s = time.perf_counter()
-            connections[mode].exchange(requests[mode])
-            took_s = time.perf_counter() - began_s
-            if number >= warming:
-                seconds[mode].append(took_s)
-    return {mode: statistics.median(values) for mode, values in seconds.items()}
 
 
 def one_start(rounds: int) -> dict[str, dict[str, float]]:
@@ -147,19 +81,7 @@ def one_start(rounds: int) -> dict[str, dict[str, float]]:
         servers = {mode: stack.enter_context(running(f"headrace, {mode}")) for mode in MODES}
         prepared_of = {mode: prepared(server.port) for mode, server in servers.items()}
         connections = {mode: Connection(server.port) for mode, server in servers.items()}
-        medians: dict[str, dict[str, float]] = {}
-        for place, (name, _) in enumerate(prepared_of["off"]):
-            requests = {mode: prepared_of[mode][place][1] for mode in MODES}
-            _check(connections, requests, name)
-            medians[name] = measured(connections, requests, rounds)
-        return medians
-
-
-def _check(connections: dict[str, Connection], requests: dict[str, bytes], name: str) -> None:
-    for mode, connection in connections.items():
-        answer = connection.call(requests[mode])
-        if b"Denied" in answer or b"__type" in answer or b"<Error>" in answer:
-            raise click.ClickException(f"{name} fails with --iam {mode}: {answer[:300]!r}")
+        return medians_of(connections, prepared_of, rounds)
 
 
 @click.command()

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.clients import ACCOUNT, client_of
-from scripts.benchmarks.servers import PROGRAMS, Program, Running, running
+from scripts.benchmarks.servers import PROGRAMS, Running, checkout, running
 
 FUNCTION = "idle"
 BEFORE = "headrace-before"
@@ -117,12 +117,7 @@ def main(mappings: str, source: tuple[str, ...], seconds: float, against: str | 
     """Measure idle clouds."""
     targets = ["headrace"]
     if against is not None:
-        path = str(Path(against).resolve())
-        PROGRAMS[BEFORE] = Program(
-            "headrace",
-            PROGRAMS["headrace"].command,
-            lambda _port: {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-        )
+        PROGRAMS[BEFORE] = checkout(against)
         targets.insert(0, BEFORE)
     table = Table("mappings", "of", "target", "threads", "of one processor", "resident")
     for count in map(int, mappings.split(",")):

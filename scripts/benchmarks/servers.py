@@ -89,6 +89,13 @@ PROGRAMS = {
 }
 
 
+def checkout(folder: str) -> Program:
+    """Return headrace as another checkout has it (`git worktree add FOLDER COMMIT`), on this environment's packages."""
+    path = str(Path(folder).resolve())
+    environment = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
+    return Program("headrace", PROGRAMS["headrace"].command, lambda _port: environment)
+
+
 def version(name: str) -> str:
     """Return the version of a target's package, or `not installed`."""
     program = PROGRAMS[name]

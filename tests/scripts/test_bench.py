@@ -9,13 +9,17 @@ from typing import Any
 
 import pytest
 
-from scripts.benchmarks import firehose, report, slow_clients
+from scripts.benchmarks import checkouts, firehose, report, slow_clients
+from scripts.benchmarks.interleaved import medians_of
+from scripts.benchmarks.interleaved import put_records as put_records_call
 from scripts.benchmarks.kinesis import RESIDENT, WORKLOADS, measure
 from scripts.benchmarks.report import Line
-from scripts.benchmarks.servers import PROGRAMS, CannotStart, Running, version
+from scripts.benchmarks.servers import PROGRAMS, CannotStart, Running, checkout, version
+from scripts.benchmarks.wire import Connection
 from scripts.benchmarks.workloads import Load, drain, put_record, put_records, readers_of_one_shard
 from tests.support.server import ServerProcess
 
+ROOT = Path(__file__).parents[2]
 RATES = {"headrace": 100.0, "moto": 4.0, "ministack": 8.0, "kinesis-mock": 1.0}
 
 
@@ -117,3 +121,19 @@ def test_firehoses_records_are_of_the_size_that_is_said_and_of_each_key():
     assert json.loads(records[1])["c"] == "c7"
     body, _ = firehose.bodies(firehose.RECORDS_PER_PUT + 1)
     assert b"Firehose_20150804.PutRecordBatch" in body
+
+
+def test_a_checkout_is_compared_with_another_call_by_call(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(PROGRAMS, checkouts.BEFORE, checkout(str(ROOT)))
+    medians = checkouts.one_start(rounds=20)
+    assert {"PutRecord", "PutRecords, 500", "GetRecords, 500", "Invoke, warm"} <= medians.keys()
+    for name, seconds in medians.items():
+        assert seconds.keys() == {checkouts.BEFORE, checkouts.HERE}, name
+        assert min(seconds.values()) > 0, name
+
+
+def test_a_call_that_a_cloud_refuses_is_not_timed(tmp_path: Path):
+    with ServerProcess(tmp_path / "data") as server:
+        calls = [("PutRecords, 1", put_records_call("missing", 1).signed("test"))]
+        with pytest.raises(RuntimeError, match="Stream missing under account"):
+            medians_of({"one": Connection(server.port)}, {"one": calls}, rounds=20)
