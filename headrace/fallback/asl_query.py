@@ -30,22 +30,22 @@ _FREE = ("Arguments", "Output", "Assign", "ItemSelector")
 
 def evaluated(environment: Any, expression: Expression) -> Any:
     """Return an expression's value in a state. On failure writes the event and raises moto's FailureEventException."""
-    said = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
+    subject = f"The JSONata expression '{expression.text}' specified for the field '{expression.location}'"
     try:
         value = EVALUATOR.value(expression.text, _variables(environment, expression))
     except QueryFailed as error:
         how = f". {error.code}: {error.message}" if error.code else f": {error.message}"
         raise failure(
-            environment, f"{said} threw an error during evaluation{how}", expression
+            environment, f"{subject} threw an error during evaluation{how}", expression
         ) from error
     if isinstance(value, NoValue):
         what = "returned nothing (undefined)" if value.is_nothing else None
         raise failure(
-            environment, f"{said} {what or 'returned an unsupported result type'}.", expression
+            environment, f"{subject} {what or 'returned an unsupported result type'}.", expression
         )
     problem = _misfit(value, expression.location)
     if problem:
-        raise failure(environment, f"{said} {problem}", expression)
+        raise failure(environment, f"{subject} {problem}", expression)
     return value
 
 

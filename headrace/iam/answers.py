@@ -43,10 +43,10 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
         raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
     access = at(access, found[1], judge.clock.now_ms(), identity)[0]
     access = with_tags(access, found[1], judge.tags_of)[0]
-    told = explain(found[0], access, found[1])
+    explanation = explain(found[0], access, found[1])
     return {
-        "allowed": told.decision.allowed,
-        "lines": [*told.lines(), *_doubts(action)],
+        "allowed": explanation.decision.allowed,
+        "lines": [*explanation.lines(), *_doubts(action)],
         "statements": [
             {
                 "layer": each.layer,
@@ -56,7 +56,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
                 "verdict": each.verdict,
                 "reason": each.reason,
             }
-            for each in told.statements
+            for each in explanation.statements
         ],
     }
 

@@ -11,17 +11,22 @@ from typing import Any
 
 from headrace.permissions.model import Access
 from headrace.permissions.requests import deployment, others, s3
-from headrace.permissions.requests.extras import only_system_tags, role_needs, tag_needs, tags_of
-from headrace.permissions.requests.keys import key_needs
-from headrace.permissions.requests.lambda_ import kinesis_needs, lambda_needs
-from headrace.permissions.requests.request import Find, Need, Request, find_nothing
+from headrace.permissions.requests.extras import (
+    only_system_tags,
+    role_permissions,
+    tag_permissions,
+    tags_of,
+)
+from headrace.permissions.requests.keys import key_permissions
+from headrace.permissions.requests.lambda_ import kinesis_permissions, lambda_permissions
+from headrace.permissions.requests.request import Find, Request, RequiredPermission, find_nothing
 from headrace.permissions.requests.resources import resources_of
 from headrace.permissions.requests.table import prefix_of
 
-_RULES: dict[str, Callable[[Request], tuple[Need, ...] | None]] = {
-    "kinesis": kinesis_needs,
-    "lambda": lambda_needs,
-    "s3": s3.needs,
+_RULES: dict[str, Callable[[Request], tuple[RequiredPermission, ...] | None]] = {
+    "kinesis": kinesis_permissions,
+    "lambda": lambda_permissions,
+    "s3": s3.s3_permissions,
     **others.RULES,
     **deployment.RULES,
 }
@@ -57,9 +62,14 @@ def accesses_of(
     request = Request(service, operation, parameters, account, region, find)
     shared = {"aws:requestedregion": (region,)}
     return tuple(
-        Access(need.action, resource, _account_of(resource, request), {**shared, **need.context})
-        for need in _needs(request)
-        for resource in need.resources or ("*",)
+        Access(
+            permission.action,
+            resource,
+            _account_of(resource, request),
+            {**shared, **permission.context},
+        )
+        for permission in _required_permissions(request)
+        for resource in permission.resources or ("*",)
     )
 
 
@@ -75,13 +85,13 @@ def why_unknown(service: str, operation: str) -> str:
     return f"No source says which action {service}'s {operation} needs."
 
 
-def _needs(request: Request) -> Iterator[Need]:
+def _required_permissions(request: Request) -> Iterator[RequiredPermission]:
     if only_system_tags(request):
         return
     rule = _RULES.get(request.service)
-    needs = rule(request) if rule is not None else None
-    if needs is None:
-        needs = _by_table(request)
+    permissions = rule(request) if rule is not None else None
+    if permissions is None:
+        permissions = _by_table(request)
     tags = tags_of(request)
     context = {f"aws:requesttag/{key.lower()}": (value,) for key, value in tags.items()}
     keys: Any = (
@@ -89,21 +99,25 @@ def _needs(request: Request) -> Iterator[Need]:
     )
     if keys:
         context["aws:tagkeys"] = tuple(keys)
-    own = tuple(Need(n.action, n.resources, {**context, **n.context}) for n in needs)
+    own = tuple(
+        RequiredPermission(n.action, n.resources, {**context, **n.context}) for n in permissions
+    )
     yield from own
     if own:
-        for need in tag_needs(request, own[0].resources or ()):
-            yield Need(need.action, need.resources, context)
-        yield from role_needs(request)
-        yield from key_needs(request, own)
+        for permission in tag_permissions(request, own[0].resources or ()):
+            yield RequiredPermission(permission.action, permission.resources, context)
+        yield from role_permissions(request)
+        yield from key_permissions(request, own)
 
 
-def _by_table(request: Request) -> tuple[Need, ...]:
+def _by_table(request: Request) -> tuple[RequiredPermission, ...]:
     prefix = prefix_of(request.service)
     action = prefix.actions.get(request.operation.lower()) if prefix else None
     if prefix is None or action is None:
         return ()
-    return (Need(f"{prefix.name}:{action.name}", resources_of(prefix, action, request)),)
+    return (
+        RequiredPermission(f"{prefix.name}:{action.name}", resources_of(prefix, action, request)),
+    )
 
 
 def _account_of(resource: str, request: Request) -> str:

@@ -43,22 +43,22 @@ class Explanation:
 
     def lines(self) -> tuple[str, ...]:
         """Return the explanation as lines: the decision, the statements that applied, then the others."""
-        order = sorted(self.statements, key=lambda told: told.verdict == "does not apply")
+        order = sorted(self.statements, key=lambda statement: statement.verdict == "does not apply")
         first = self.sentence or f"Allowed by the {self.decision.layer}."
-        return (first, *(f"  {told.line()}" for told in order))
+        return (first, *(f"  {statement.line()}" for statement in order))
 
 
 def explain(principal: Principal, access: Access, policies: Policies) -> Explanation:
     """Return why the principal may or may not make the access. Pure."""
     decision = evaluate(principal, access, policies)
     values = values_of(principal, access)
-    told = tuple(
+    statements = tuple(
         _verdict(layer, policy, statement, _misfit(layer, statement, principal, access, values))
         for layer, policy in layers_of(policies)
         for statement in policy.document.statements
     )
     sentence = "" if decision.allowed else denial(principal, access, decision)
-    return Explanation(decision, sentence, told)
+    return Explanation(decision, sentence, statements)
 
 
 def _verdict(

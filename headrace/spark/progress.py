@@ -62,8 +62,8 @@ def of_progress(progress: Mapping[str, Any]) -> list[StreamProgress]:
         if not {"v", "stream", "shards"} <= set(end):
             continue
         # Spark 4.0 and 4.1 have no latest offset; there the lag is in the batch's end.
-        told: Any = _value(source.get("latestOffset")).get(BEHIND) or end.get(BEHIND)
-        behind = cast("dict[str, int]", told or {})
+        latest: Any = _value(source.get("latestOffset")).get(BEHIND) or end.get(BEHIND)
+        behind = cast("dict[str, int]", latest or {})
         shards = cast("dict[str, dict[str, Any]]", end["shards"])
         found.append(
             StreamProgress(

@@ -192,7 +192,7 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
         """Return a partition for each shard that has records between two offsets, or for a shard and its children."""
         stream = self._options.stream
         first, last = as_offset(start, stream), as_offset(end, stream)
-        if not HAS_READ_LIMITS and self._place.told(start, end):
+        if not HAS_READ_LIMITS and self._place.is_repeated(start, end):
             log.warning(
                 "A batch of stream %s that was interrupted is done again. On Spark %d.%d a run with the trigger "
                 "AvailableNow has one batch only: if this is one, start the query once more for what came since.",

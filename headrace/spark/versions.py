@@ -106,7 +106,7 @@ class Place:
         self._initial = initial
         self._found: dict[str, Any] | None = None
         self._guessed = self._planned = False
-        self._told = False
+        self._has_been_asked = False
 
     def next_start(self) -> dict[str, Any]:
         """Return the offset, as Spark's JSON, at which the next batch begins."""
@@ -120,13 +120,13 @@ class Place:
         self._planned = True
         self._found = end
 
-    def told(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
+    def is_repeated(self, start: dict[str, Any], end: dict[str, Any]) -> bool:
         """Note that Spark asked for the partitions between two offsets.
 
         Return whether that is an interrupted batch of an earlier run, which is repeated.
         Raises AskedTooEarly.
         """
-        restarted = start == end and not self._told and end != self._initial
+        restarted = start == end and not self._has_been_asked and end != self._initial
         if restarted and self._guessed:
             raise AskedTooEarly(
                 f"Spark {pyspark.__version__} asked for the end of a batch of stream {self._stream} before it said "
@@ -135,7 +135,7 @@ class Place:
                 "then takes all that the stream holds in one batch. Nothing was read or lost."
             )
         again = start != end and self._found == end and not self._planned
-        self._told = True
+        self._has_been_asked = True
         if self._found is None or self._offset(end).reaches(self._offset(self._found)):
             self._found = end
         return again

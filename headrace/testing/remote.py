@@ -70,12 +70,12 @@ def _speaks_as_aws(url: str) -> bool:
     asked = urllib.request.Request(url, _WHO_AM_I, _UNSIGNED)
     try:
         with urllib.request.urlopen(asked, timeout=_ANSWER_WITHIN_S) as answer:
-            said: bytes = answer.read(100_000)
+            body: bytes = answer.read(100_000)
     except urllib.error.HTTPError as error:
-        said = error.read(100_000)
+        body = error.read(100_000)
     except OSError:
         return False
-    return any(word in said for word in _OF_AWS_FORM)
+    return any(word in body for word in _OF_AWS_FORM)
 
 
 def _json(url: str) -> Any:

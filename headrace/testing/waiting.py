@@ -154,15 +154,15 @@ def _check_losses(cloud: Watched, may_lose: int) -> None:
     expired = sum(one.get("expired", 0) for one in mappings)
     if expired + sum(one.get("dropped", 0) for one in mappings) <= may_lose:
         return
-    said = [f"{'; '.join(sentence for one in mappings for sentence in _losses(one))}."]
+    sentences = [f"{'; '.join(sentence for one in mappings for sentence in _losses(one))}."]
     if may_lose:
-        said.append(f"The test expects {may_lose} to be lost.")
-    raise (RecordsExpired if expired else RecordsLost)(" ".join(said))
+        sentences.append(f"The test expects {may_lose} to be lost.")
+    raise (RecordsExpired if expired else RecordsLost)(" ".join(sentences))
 
 
 def _losses(mapping: dict[str, Any]) -> list[str]:
     source, function = _named(mapping["source"]), mapping["function"].rpartition(":")[2]
-    said = [
+    sentences = [
         f"{mapping['expired']} {source} expired before {function} handled them"
         if mapping.get("expired")
         else "",
@@ -171,7 +171,7 @@ def _losses(mapping: dict[str, Any]) -> list[str]:
         if mapping.get("dropped")
         else "",
     ]
-    return [f"{one} ({mapping['lastProcessingResult']})" for one in said if one]
+    return [f"{one} ({mapping['lastProcessingResult']})" for one in sentences if one]
 
 
 def deliveries_waiting(cloud: Watched) -> list[str]:

@@ -60,12 +60,12 @@ def _down(installation: Installation, _port: int) -> int:
 
 def _status(installation: Installation, _port: int) -> int:
     found = host.running(installation)
-    said = None if found is None else host.health(found.endpoint_url)
-    if found is None or said is None:
+    health = None if found is None else host.health(found.endpoint_url)
+    if found is None or health is None:
         print("LocalStack is not up")
         return 1
-    used = sorted(name for name, state in said["services"].items() if state == "running")
-    print(f"LocalStack {said['version']} is up: {found.endpoint_url}, process {found.pid}")
+    used = sorted(name for name, state in health["services"].items() if state == "running")
+    print(f"LocalStack {health['version']} is up: {found.endpoint_url}, process {found.pid}")
     print(f"services in use: {', '.join(used) or 'none yet'}; log: {installation.log}")
     return 0
 

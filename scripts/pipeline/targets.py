@@ -105,9 +105,9 @@ def identify(endpoint_url: str) -> Target:
             continue
         except (OSError, urllib.error.URLError):
             continue
-        said = _json(body)
-        if said is not None:
-            return Target(product, endpoint_url, _version(said))
+        health = _json(body)
+        if health is not None:
+            return Target(product, endpoint_url, _version(health))
     if reached:
         raise TargetError(
             f"What listens at {endpoint_url} is none of {', '.join(name for name, _ in PRODUCT_PAGES)}."
@@ -131,9 +131,9 @@ def _json(body: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _version(said: dict[str, Any]) -> str:
+def _version(health: dict[str, Any]) -> str:
     for key in _VERSION_KEYS:
-        value = said.get(key)
+        value = health.get(key)
         if isinstance(value, str) and re.fullmatch(r"[\w.+-]{1,40}", value):
             return value
     return ""

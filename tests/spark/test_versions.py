@@ -50,30 +50,30 @@ def test_a_first_start_begins_at_the_initial_offset_and_goes_on_from_plan_to_pla
     place = Place("s", offset(0))
     assert place.next_start() == offset(0)
     place.planned(offset(5))
-    assert not place.told(offset(0), offset(5))
+    assert not place.is_repeated(offset(0), offset(5))
     assert place.next_start() == offset(5)
 
 
 def test_a_restart_begins_at_the_last_planned_offset() -> None:
     place = Place("s", offset(0))
-    assert not place.told(offset(7), offset(7))
-    assert place.told(offset(5), offset(7))  # that batch was not committed
+    assert not place.is_repeated(offset(7), offset(7))
+    assert place.is_repeated(offset(5), offset(7))  # that batch was not committed
     assert place.next_start() == offset(7)
     place.planned(offset(9))
-    assert not place.told(offset(7), offset(9))
+    assert not place.is_repeated(offset(7), offset(9))
 
 
 def test_a_place_never_goes_back() -> None:
     place = Place("s", offset(0))
-    place.told(offset(7), offset(7))
-    place.told(offset(0), offset(5))
+    place.is_repeated(offset(7), offset(7))
+    place.is_repeated(offset(0), offset(5))
     assert place.next_start() == offset(7)
 
 
 def test_an_empty_stream_is_no_restart() -> None:
     place = Place("s", offset(0))
     place.planned(place.next_start())
-    place.told(offset(0), offset(0))
+    place.is_repeated(offset(0), offset(0))
     assert place.next_start() == offset(0)
 
 
@@ -85,7 +85,7 @@ def test_a_restart_that_asks_first_is_refused_whatever_was_planned(planned: int)
     with pytest.raises(
         AskedTooEarly, match=r"triggerAvailableNowWrapper.*Nothing was read or lost"
     ):
-        place.told(offset(7), offset(7))
+        place.is_repeated(offset(7), offset(7))
 
 
 # --- a batch that is whole ------------------------------------------------------------------------

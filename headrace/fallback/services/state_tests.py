@@ -131,11 +131,11 @@ def _answer(
     ]
     error = failures[-1].get("error") if failures else outcome.error
     cause = failures[-1].get("cause") if failures else outcome.cause
-    said = {key: each for key, each in (("error", error), ("cause", cause)) if each is not None}
+    failure = {key: each for key, each in (("error", error), ("cause", cause)) if each is not None}
     if (failures or outcome.status != "SUCCEEDED") and _is_retried(str(error), retriers):
-        return {"status": "RETRIABLE", **said}
+        return {"status": "RETRIABLE", **failure}
     if outcome.status != "SUCCEEDED":
-        return {"status": "FAILED", **said}
+        return {"status": "FAILED", **failure}
     if after is None:
         return {"status": "SUCCEEDED", "output": outcome.output}
     answer = {
@@ -144,7 +144,7 @@ def _answer(
     }
     is_caught = bool(failures) and state.get("Catch")
     return (
-        {"status": "CAUGHT_ERROR", **said, **answer}
+        {"status": "CAUGHT_ERROR", **failure, **answer}
         if is_caught
         else {"status": "SUCCEEDED", **answer}
     )

@@ -187,12 +187,12 @@ def elasticache(module: Any) -> None:
     def modify_cache_subnet_group(self: Any) -> ActionResult:
         backend, name = self.elasticache_backend, self._get_param("CacheSubnetGroupName")
         (before,) = backend.describe_cache_subnet_groups(cache_subnet_group_name=name)
-        said = self._get_param("CacheSubnetGroupDescription")
+        description = self._get_param("CacheSubnetGroupDescription")
         given = {
             "CacheSubnetGroupName": name,
             "CacheSubnetGroupDescription": before.cache_subnet_group_description
-            if said is None
-            else said,
+            if description is None
+            else description,
             "SubnetIds": self._get_param("SubnetIds") or before.subnet_ids,
             "Tags": before.tags,
         }

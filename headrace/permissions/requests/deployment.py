@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 from headrace.permissions.requests.table import prefix_named
 
-Needs = tuple[Need, ...] | None
+RequiredPermissions = tuple[RequiredPermission, ...] | None
 
 
-def cloudformation_needs(request: Request) -> Needs:
+def cloudformation_permissions(request: Request) -> RequiredPermissions:
     """A stack that does not exist yet, or whose id is unknown, has `*` for its id."""
     name = request.text("StackName")
     change_set = request.text("ChangeSetName")
@@ -41,10 +41,10 @@ def cloudformation_needs(request: Request) -> Needs:
     types = cast("list[str]", request.parameters.get("ResourceTypes") or [])
     if types:
         context["cloudformation:resourcetypes"] = tuple(types)
-    return (Need(f"cloudformation:{action.name}", (name,), context),)
+    return (RequiredPermission(f"cloudformation:{action.name}", (name,), context),)
 
 
-def emr_needs(request: Request) -> Needs:
+def emr_permissions(request: Request) -> RequiredPermissions:
     """Tags are on clusters, studios and so on, whose ids tell their type; steps may name a role to run as."""
     action = f"elasticmapreduce:{request.operation}"
     tagged = request.text("ResourceId")
@@ -56,16 +56,20 @@ def emr_needs(request: Request) -> Needs:
             if tagged.startswith("e-")
             else "cluster"
         )
-        return (Need(action, (request.arn("elasticmapreduce", f"{kind}/{tagged}"),)),)
+        return (RequiredPermission(action, (request.arn("elasticmapreduce", f"{kind}/{tagged}"),)),)
     role = request.text("ExecutionRoleArn")
     cluster = request.text("JobFlowId") or request.text("ClusterId")
     if role and cluster:
         context = {"elasticmapreduce:executionrolearn": (role,)}
-        return (Need(action, (request.arn("elasticmapreduce", f"cluster/{cluster}"),), context),)
+        return (
+            RequiredPermission(
+                action, (request.arn("elasticmapreduce", f"cluster/{cluster}"),), context
+            ),
+        )
     return None
 
 
-def glue_needs(request: Request) -> Needs:
+def glue_permissions(request: Request) -> RequiredPermissions:
     """An action on a table needs permission on the catalog, the database and the table, each by its ARN."""
     prefix = prefix_named("glue")
     assert prefix is not None
@@ -75,7 +79,7 @@ def glue_needs(request: Request) -> Needs:
     kinds = (*action.required, *action.optional)
     if not {"catalog", "database", "table", "rootcatalog"} & set(kinds):
         schema = _schemas(request)
-        return (Need(f"glue:{action.name}", schema),) if schema else None
+        return (RequiredPermission(f"glue:{action.name}", schema),) if schema else None
     database, table = _database(request, kinds), _table(request, kinds)
     account = request.text("CatalogId") or request.account
     base = f"arn:aws:glue:{request.region}:{account if account.isdigit() else request.account}"
@@ -84,7 +88,7 @@ def glue_needs(request: Request) -> Needs:
         row.append(f"{base}:database/{database or '*'}")
     if "table" in kinds:
         row.append(f"{base}:table/{database or '*'}/{table or '*'}")
-    return (Need(f"glue:{action.name}", tuple(row)),)
+    return (RequiredPermission(f"glue:{action.name}", tuple(row)),)
 
 
 def _database(request: Request, kinds: tuple[str, ...]) -> str:
@@ -127,8 +131,8 @@ def _member(request: Request, parameter: str, name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-RULES: dict[str, Callable[[Request], Needs]] = {
-    "cloudformation": cloudformation_needs,
-    "emr": emr_needs,
-    "glue": glue_needs,
+RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
+    "cloudformation": cloudformation_permissions,
+    "emr": emr_permissions,
+    "glue": glue_permissions,
 }

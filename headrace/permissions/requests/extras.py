@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from headrace.core.arn import make_arn
 from headrace.core.system_tags import is_system
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 
 # The prefixes of operations that only set tags.
 _TAGS_ONLY = ("Tag", "AddTags", "CreateTags", "PutBucketTagging")
@@ -79,11 +79,11 @@ _BY_NAME = {
 }  # fmt: skip
 
 
-def tag_needs(request: Request, resources: tuple[str, ...]) -> Iterator[Need]:
+def tag_permissions(request: Request, resources: tuple[str, ...]) -> Iterator[RequiredPermission]:
     """Yield the permission to tag the resources that a request creates with tags."""
     action = _TAGGING.get((request.service, request.operation))
     if action is not None and tags_of(request):
-        yield Need(action, _tagged(request, resources))
+        yield RequiredPermission(action, _tagged(request, resources))
 
 
 def _tagged(request: Request, resources: tuple[str, ...]) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ def _pair(tag: Mapping[str, Any]) -> tuple[str, str]:
     return str(key), str(lower.get("value", lower.get("tagvalue", "")) or "")
 
 
-def role_needs(request: Request) -> Iterator[Need]:
+def role_permissions(request: Request) -> Iterator[RequiredPermission]:
     """Yield iam:PassRole for each role that the request passes to a service."""
     service = PASSED_TO.get(request.service)
     if service is None or (request.service, request.operation) in _NOT_PASSED:
@@ -149,7 +149,7 @@ def role_needs(request: Request) -> Iterator[Need]:
         arn = _role_arn(request, name, value)
         if arn and arn not in seen:
             seen.add(arn)
-            yield Need("iam:PassRole", (arn,), {"iam:passedtoservice": (to,)})
+            yield RequiredPermission("iam:PassRole", (arn,), {"iam:passedtoservice": (to,)})
 
 
 def _role_members(value: Any) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from headrace.permissions.requests.lambda_ import key_arn
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 
 ENCRYPTION_CONTEXT = "kms:encryptioncontext:"
 _READS = ("kms:Decrypt",)
@@ -63,23 +63,27 @@ _ON_NEW_TABLES = ("kms:DescribeKey", "kms:CreateGrant")
 _OF_PARTS = ("UploadPart", "UploadPartCopy", "CreateMultipartUpload", "CompleteMultipartUpload")
 
 
-def key_needs(request: Request, needs: Iterable[Need]) -> Iterator[Need]:
-    """Yield the permissions on keys that `needs` imply, each once."""
+def key_permissions(
+    request: Request, permissions: Iterable[RequiredPermission]
+) -> Iterator[RequiredPermission]:
+    """Yield the permissions on keys that other permissions imply, each once."""
     seen: set[tuple[str, str]] = set()
-    yield from _table_key_needs(request)
-    for need in needs:
-        actions = _NEEDS.get(need.action, ())
+    yield from _table_key_permissions(request)
+    for permission in permissions:
+        actions = _NEEDS.get(permission.action, ())
         if request.operation in _OF_PARTS:
             actions = _BOTH
-        for resource in need.resources or () if actions else ():
-            key = _key_of(request, need, resource)
+        for resource in permission.resources or () if actions else ():
+            key = _key_of(request, permission, resource)
             for action in actions if key else ():
                 if (action, key) not in seen:
                     seen.add((action, key))
-                    yield Need(action, (key,), _context(request, need, resource))
+                    yield RequiredPermission(
+                        action, (key,), _context(request, permission, resource)
+                    )
 
 
-def _table_key_needs(request: Request) -> Iterator[Need]:
+def _table_key_permissions(request: Request) -> Iterator[RequiredPermission]:
     """Yield the permissions that encrypting a table with a customer's key needs."""
     if request.service != "dynamodb" or request.operation not in ("CreateTable", "UpdateTable"):
         return
@@ -90,7 +94,7 @@ def _table_key_needs(request: Request) -> Iterator[Need]:
     key = "" if not named or "alias/aws/" in named else key_arn(request, named)
     for action in _ON_NEW_TABLES if key else ():
         table = request.arn("dynamodb", f"table/{request.text('TableName')}")
-        yield Need(
+        yield RequiredPermission(
             action, (key,), keys_of_service("dynamodb", request.account, request.region, table)
         )
 
@@ -130,22 +134,27 @@ def context_of(service: str, resource: str) -> dict[str, str]:
     return {} if name is None else {name: resource}
 
 
-def _key_of(request: Request, need: Need, resource: str) -> str:
+def _key_of(request: Request, permission: RequiredPermission, resource: str) -> str:
     """Return the ARN of the customer's key of a resource; empty for AWS's own keys and without encryption."""
     upload_id = request.text("UploadId")
-    if need.action == "s3:PutObject" and upload_id:
+    if permission.action == "s3:PutObject" and upload_id:
         return request.find("s3", "upload key", f"{resource} {upload_id}") or ""
-    if need.action == "s3:PutObject" and request.text("SSEKMSKeyId"):
+    if permission.action == "s3:PutObject" and request.text("SSEKMSKeyId"):
         return key_arn(request, request.text("SSEKMSKeyId"))
-    if need.action == "s3:PutObject" and (
+    if permission.action == "s3:PutObject" and (
         request.text("ServerSideEncryption") or request.text("SSECustomerAlgorithm")
     ):
         return ""  # SSE-S3, the AWS managed key aws/s3, or SSE-C with a key in the request
-    return request.find(need.action.partition(":")[0], kind_of_key(need.action), resource) or ""
+    return (
+        request.find(permission.action.partition(":")[0], kind_of_key(permission.action), resource)
+        or ""
+    )
 
 
-def _context(request: Request, need: Need, resource: str) -> dict[str, tuple[str, ...]]:
-    service = need.action.partition(":")[0]
+def _context(
+    request: Request, permission: RequiredPermission, resource: str
+) -> dict[str, tuple[str, ...]]:
+    service = permission.action.partition(":")[0]
     if service == "s3":
         resource = request.find("s3", "key scope", resource) or resource
     return keys_of_service(service, request.account, request.region, resource)

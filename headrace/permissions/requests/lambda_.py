@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from headrace.core.arn import make_arn
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 
 _INVOKES = ("Invoke", "InvokeWithResponseStream")
 # Operations whose `FunctionName` is not the resource.
@@ -33,25 +33,25 @@ def function_arn(request: Request, name: str, qualifier: str = "") -> str:
     return make_arn("lambda", region, account, f"function:{name}{':' if named else ''}{named}")
 
 
-def lambda_needs(request: Request) -> tuple[Need, ...] | None:
+def lambda_permissions(request: Request) -> tuple[RequiredPermission, ...] | None:
     """Return the permissions that a Lambda operation needs; None when the table is sufficient."""
     operation = request.operation
     if operation == "GetLayerVersionByArn":
-        return (Need("lambda:GetLayerVersion", (request.text("Arn"),)),)
+        return (RequiredPermission("lambda:GetLayerVersion", (request.text("Arn"),)),)
     if operation in _ON_MAPPING:
-        return (_mapping_need(request),)
+        return (_mapping_permission(request),)
     name = request.text("FunctionName")
     if not name or operation == "ListDurableExecutionsByFunction":
         return None
     arn = function_arn(request, name, request.text("Qualifier"))
     if operation in _INVOKES:
-        return (Need("lambda:InvokeFunction", (arn,)),)
+        return (RequiredPermission("lambda:InvokeFunction", (arn,)),)
     context = {
         key: (request.text(parameter),)
         for parameter, key in _CONDITIONS.get(operation, {}).items()
         if request.text(parameter)
     }
-    return (Need(f"lambda:{operation}", (arn,), context), *_with_function(request))
+    return (RequiredPermission(f"lambda:{operation}", (arn,), context), *_with_function(request))
 
 
 _CONDITIONS = {
@@ -62,7 +62,7 @@ _CONDITIONS = {
 }  # fmt: skip
 
 
-def _mapping_need(request: Request) -> Need:
+def _mapping_permission(request: Request) -> RequiredPermission:
     """Creating and listing mappings has no resource, other operations a mapping; its function is a condition key."""
     uuid, name = request.text("UUID"), request.text("FunctionName")
     resource = request.arn("lambda", f"event-source-mapping:{uuid}") if uuid else "*"
@@ -70,14 +70,14 @@ def _mapping_need(request: Request) -> Need:
         function_arn(request, name) if name else request.find("lambda", "mapping", uuid) or ""
     )
     context = {"lambda:functionarn": (function,)} if function else {}
-    return Need(f"lambda:{request.operation}", (resource,), context)
+    return RequiredPermission(f"lambda:{request.operation}", (resource,), context)
 
 
-def _with_function(request: Request) -> Iterator[Need]:
+def _with_function(request: Request) -> Iterator[RequiredPermission]:
     """Yield the permissions for a function's code and layers, which are read with the caller's permissions."""
     layers = cast("list[str]", request.parameters.get("Layers") or [])
     for layer in layers:
-        yield Need("lambda:GetLayerVersion", (layer,))
+        yield RequiredPermission("lambda:GetLayerVersion", (layer,))
     code: Any = (
         request.parameters
         if request.operation == "UpdateFunctionCode"
@@ -87,7 +87,9 @@ def _with_function(request: Request) -> Iterator[Need]:
         named = cast("Mapping[str, Any]", code)
         if named.get("S3Bucket"):
             action = "s3:GetObjectVersion" if named.get("S3ObjectVersion") else "s3:GetObject"
-            yield Need(action, (f"arn:aws:s3:::{named['S3Bucket']}/{named.get('S3Key', '')}",))
+            yield RequiredPermission(
+                action, (f"arn:aws:s3:::{named['S3Bucket']}/{named.get('S3Key', '')}",)
+            )
 
 
 # --- Kinesis --------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ _ON_STREAM = {
 _BY_CONSUMER = {"DescribeStreamConsumer", "DeregisterStreamConsumer"}
 
 
-def kinesis_needs(request: Request) -> tuple[Need, ...] | None:
+def kinesis_permissions(request: Request) -> tuple[RequiredPermission, ...] | None:
     """Return the permissions that a Kinesis operation needs; None when the table is sufficient."""
     operation, action = request.operation, f"kinesis:{request.operation}"
     stream = request.text("StreamARN") or _stream_named(request)
@@ -110,12 +112,16 @@ def kinesis_needs(request: Request) -> tuple[Need, ...] | None:
         stream = request.find("kinesis", "token", request.text("NextToken")) or ""
     if operation in _BY_CONSUMER and not request.text("ConsumerARN"):
         consumer = f"{stream}/consumer/{request.text('ConsumerName')}"
-        return (Need(action, (request.find("kinesis", "consumer", consumer) or f"{consumer}:*",)),)
+        return (
+            RequiredPermission(
+                action, (request.find("kinesis", "consumer", consumer) or f"{consumer}:*",)
+            ),
+        )
     if operation in ("StartStreamEncryption", "StopStreamEncryption"):
-        return _encryption_needs(request, action, stream)
+        return _encryption_permissions(request, action, stream)
     if operation in ("GetRecords", "ListShards", "SubscribeToShard") or operation in _ON_STREAM:
         resource = request.text("ConsumerARN") or stream
-        return (Need(action, (resource,)),) if resource else None
+        return (RequiredPermission(action, (resource,)),) if resource else None
     return None
 
 
@@ -124,10 +130,12 @@ def _stream_named(request: Request) -> str:
     return request.arn("kinesis", f"stream/{name}") if name else ""
 
 
-def _encryption_needs(request: Request, action: str, stream: str) -> tuple[Need, ...]:
+def _encryption_permissions(
+    request: Request, action: str, stream: str
+) -> tuple[RequiredPermission, ...]:
     """Return the permissions that encryption needs: the action on the stream, and on the key."""
     key = key_arn(request, request.text("KeyId"))
-    return (Need(action, (stream, *((key,) if key else ()))),)
+    return (RequiredPermission(action, (stream, *((key,) if key else ()))),)
 
 
 def key_arn(request: Request, key_id: str) -> str:

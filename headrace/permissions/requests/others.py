@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from headrace.permissions.requests.lambda_ import key_arn
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 
-Needs = tuple[Need, ...] | None
+RequiredPermissions = tuple[RequiredPermission, ...] | None
 _PARTIQL = re.compile(r"\s*(select|insert|update|delete|exists)\b", re.IGNORECASE)
 _PARTIQL_TABLE = re.compile(
     r"\b(?:from|into|update)\s+\"?([\w.:/-]+)\"?(?:\.\"?([\w.-]+)\"?)?", re.IGNORECASE
@@ -29,7 +29,7 @@ _SQS_BATCHES = {
 }
 
 
-def sqs_needs(request: Request) -> Needs:
+def sqs_permissions(request: Request) -> RequiredPermissions:
     """A queue's URL ends in its account and its name; batches need the single action (SendMessageBatch's reference)."""
     action = f"sqs:{_SQS_BATCHES.get(request.operation, request.operation)}"
     url = request.text("QueueUrl")
@@ -37,22 +37,22 @@ def sqs_needs(request: Request) -> Needs:
         account, _, name = url.rstrip("/").rpartition("/")
         account = account.rpartition("/")[2]
         owner = account if account.isdigit() else request.account
-        return (Need(action, (f"arn:aws:sqs:{request.region}:{owner}:{name}",)),)
+        return (RequiredPermission(action, (f"arn:aws:sqs:{request.region}:{owner}:{name}",)),)
     return None
 
 
-def sns_needs(request: Request) -> Needs:
+def sns_permissions(request: Request) -> RequiredPermissions:
     """A message goes to a topic, an endpoint, or a telephone number, which is not a resource."""
     if request.operation in ("Publish", "PublishBatch"):
         target = request.text("TopicArn") or request.text("TargetArn")
-        return (Need("sns:Publish", (target or "*",)),)
+        return (RequiredPermission("sns:Publish", (target or "*",)),)
     if request.operation == "Subscribe":
         names = {"Protocol": "sns:protocol", "Endpoint": "sns:endpoint"}
         context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
-        return (Need("sns:Subscribe", (request.text("TopicArn"),), context),)
+        return (RequiredPermission("sns:Subscribe", (request.text("TopicArn"),), context),)
     if request.text("SubscriptionArn"):  # a subscription's ARN is the topic's ARN and an id
         topic = request.text("SubscriptionArn").rpartition(":")[0]
-        return (Need(f"sns:{request.operation}", (topic,)),)
+        return (RequiredPermission(f"sns:{request.operation}", (topic,)),)
     return None
 
 
@@ -64,12 +64,16 @@ _OF_TRANSACTION = {
 }  # fmt: skip
 
 
-def dynamodb_needs(request: Request) -> Needs:
+def dynamodb_permissions(request: Request) -> RequiredPermissions:
     """A batch needs an action for each table, a query of an index needs the index, PartiQL needs one for each verb."""
     operation, parameters = request.operation, request.parameters
     if operation in ("BatchGetItem", "BatchWriteItem"):
         tables = cast("Mapping[str, Any]", parameters.get("RequestItems") or {})
-        return (Need(f"dynamodb:{operation}", tuple(_table(request, name) for name in tables)),)
+        return (
+            RequiredPermission(
+                f"dynamodb:{operation}", tuple(_table(request, name) for name in tables)
+            ),
+        )
     if operation in ("TransactGetItems", "TransactWriteItems"):
         entries = cast("list[Mapping[str, Any]]", parameters.get("TransactItems") or [])
         return _of_transaction(request, entries)
@@ -82,17 +86,21 @@ def dynamodb_needs(request: Request) -> Needs:
         "DescribeContributorInsights",
         "UpdateContributorInsights",
     ):
-        return (Need(f"dynamodb:{operation}", (f"{_table(request, name)}/index/{index}",)),)
+        return (
+            RequiredPermission(
+                f"dynamodb:{operation}", (f"{_table(request, name)}/index/{index}",)
+            ),
+        )
     return None
 
 
-def dynamodbstreams_needs(request: Request) -> Needs:
+def dynamodbstreams_permissions(request: Request) -> RequiredPermissions:
     """A shard iterator begins with its stream's ARN and a bar (observed of AWS's); ListStreams has no resource."""
     if request.operation == "GetRecords":
         iterator = request.text("ShardIterator")
         stream, bar, _ = iterator.partition("|")
         arn = stream if bar else request.find("dynamodbstreams", "iterator", iterator)
-        return (Need("dynamodb:GetRecords", (arn,)),) if arn else None
+        return (RequiredPermission("dynamodb:GetRecords", (arn,)),) if arn else None
     return None
 
 
@@ -100,22 +108,24 @@ def _table(request: Request, name: str) -> str:
     return name if name.startswith("arn:") else request.arn("dynamodb", f"table/{name}")
 
 
-def _of_transaction(request: Request, entries: Iterable[Mapping[str, Any]]) -> tuple[Need, ...]:
-    row: dict[tuple[str, str], Need] = {}
+def _of_transaction(
+    request: Request, entries: Iterable[Mapping[str, Any]]
+) -> tuple[RequiredPermission, ...]:
+    row: dict[tuple[str, str], RequiredPermission] = {}
     for entry in entries:
         for kind, given in entry.items():
             if kind in _OF_TRANSACTION and isinstance(given, Mapping):
                 table = _table(request, str(cast("Mapping[str, Any]", given).get("TableName", "")))
                 action = f"dynamodb:{_OF_TRANSACTION[kind]}"
-                row[(action, table)] = Need(action, (table,))
+                row[(action, table)] = RequiredPermission(action, (table,))
     return tuple(row.values())
 
 
-def _of_partiql(request: Request) -> Needs:
+def _of_partiql(request: Request) -> RequiredPermissions:
     listed: Any = request.parameters.get("Statements") or request.parameters.get("TransactStatements") or [
         request.parameters
     ]  # fmt: skip
-    row: list[Need] = []
+    row: list[RequiredPermission] = []
     for given in cast("list[Mapping[str, Any]]", listed):
         text = str(given.get("Statement", ""))
         verb, table = _PARTIQL.match(text), _PARTIQL_TABLE.search(text)
@@ -123,7 +133,7 @@ def _of_partiql(request: Request) -> Needs:
             continue
         resource = _table(request, table[1]) + (f"/index/{table[2]}" if table[2] else "")
         name = "Select" if verb[1].lower() == "exists" else verb[1].capitalize()
-        row.append(Need(f"dynamodb:PartiQL{name}", (resource,)))
+        row.append(RequiredPermission(f"dynamodb:PartiQL{name}", (resource,)))
     return tuple(row)
 
 
@@ -133,14 +143,14 @@ def _of_partiql(request: Request) -> Needs:
 _ON_GROUP_ITSELF = ("TagResource", "UntagResource", "ListTagsForResource")
 
 
-def logs_needs(request: Request) -> Needs:
+def logs_permissions(request: Request) -> RequiredPermissions:
     """A log group's resource is `GROUP:log-stream:STREAM` (seen in AWS's refusals), so policies need `:*`."""
     if request.operation in _ON_GROUP_ITSELF or not _groups(request):
         return None
     stream = request.text("logStreamName")
     resources = tuple(f"{group}:log-stream:{stream}" for group in _groups(request))
     action = "GetLogEvents" if request.operation == "GetLogObject" else request.operation
-    return (Need(f"logs:{action}", resources),)
+    return (RequiredPermission(f"logs:{action}", resources),)
 
 
 def _groups(request: Request) -> list[str]:
@@ -161,7 +171,7 @@ _ON_RULE = {
 }  # fmt: skip
 
 
-def events_needs(request: Request) -> Needs:
+def events_permissions(request: Request) -> RequiredPermissions:
     """The ARN of a rule on the default bus has no bus name; PutEvents needs the buses that its events name."""
     if request.operation == "PutEvents":
         return _put_events(request)
@@ -170,40 +180,42 @@ def events_needs(request: Request) -> Needs:
     bus = request.text("EventBusName").rsplit("event-bus/", 1)[-1]
     name = request.text("Rule") or request.text("Name")
     path = f"{bus}/{name}" if bus not in ("", "default") else name
-    return (Need(f"events:{request.operation}", (request.arn("events", f"rule/{path}"),)),)
+    return (
+        RequiredPermission(f"events:{request.operation}", (request.arn("events", f"rule/{path}"),)),
+    )
 
 
-def _put_events(request: Request) -> tuple[Need, ...]:
-    row: dict[tuple[str, str, str], Need] = {}
+def _put_events(request: Request) -> tuple[RequiredPermission, ...]:
+    row: dict[tuple[str, str, str], RequiredPermission] = {}
     for entry in cast("list[Mapping[str, Any]]", request.parameters.get("Entries") or []):
         bus = str(entry.get("EventBusName") or "default")
         arn = bus if bus.startswith("arn:") else request.arn("events", f"event-bus/{bus}")
         source, kind = str(entry.get("Source", "")), str(entry.get("DetailType", ""))
         context = {"events:source": (source,), "events:detail-type": (kind,)}
-        row[(arn, source, kind)] = Need("events:PutEvents", (arn,), context)
+        row[(arn, source, kind)] = RequiredPermission("events:PutEvents", (arn,), context)
     return tuple(row.values())
 
 
-def kms_needs(request: Request) -> Needs:
+def kms_permissions(request: Request) -> RequiredPermissions:
     """A key is always named by its ARN; ReEncrypt needs permission on both keys."""
     context = _encryption_context(request)
     if request.operation == "ReEncrypt":
         source = key_arn(request, request.text("SourceKeyId"))
         target = key_arn(request, request.text("DestinationKeyId"))
         both = (("kms:ReEncryptFrom", source), ("kms:ReEncryptTo", target))
-        return tuple(Need(action, (arn,), context) for action, arn in both if arn)
+        return tuple(RequiredPermission(action, (arn,), context) for action, arn in both if arn)
     if request.operation == "Decrypt" and not request.text("KeyId"):
         arn = request.find("kms", "ciphertext", str(request.parameters.get("CiphertextBlob", "")))
-        return (Need("kms:Decrypt", (arn,), context),) if arn else ()
+        return (RequiredPermission("kms:Decrypt", (arn,), context),) if arn else ()
     alias, target = request.text("AliasName"), request.text("TargetKeyId")
     if alias:
         of_alias = request.find("kms", "alias", alias) or ""
         key = key_arn(request, target) if target else of_alias
         resources = (request.arn("kms", alias), *((key,) if key else ()))
-        return (Need(f"kms:{request.operation}", resources),)
+        return (RequiredPermission(f"kms:{request.operation}", resources),)
     if request.text("KeyId"):
         arn = key_arn(request, request.text("KeyId"))
-        return (Need(f"kms:{request.operation}", (arn,), context),) if arn else ()
+        return (RequiredPermission(f"kms:{request.operation}", (arn,), context),) if arn else ()
     return None
 
 
@@ -228,7 +240,7 @@ _STS_FREE = (
 )
 
 
-def sts_needs(request: Request) -> Needs:
+def sts_permissions(request: Request) -> RequiredPermissions:
     """GetCallerIdentity needs no permission (its reference); tags and a source identity need their own.
 
     For users of an identity provider, the role's trust policy decides, and the caller needs nothing
@@ -248,11 +260,11 @@ def sts_needs(request: Request) -> Needs:
         # STS checks the device's code; with a wrong one it returns no session.
         context |= {"aws:multifactorauthpresent": ("true",), "aws:multifactorauthage": ("0",)}
     role = (request.text("RoleArn"),)
-    row = [Need(f"sts:{request.operation}", role, context)]
+    row = [RequiredPermission(f"sts:{request.operation}", role, context)]
     if request.parameters.get("Tags"):
-        row.append(Need("sts:TagSession", role, context))
+        row.append(RequiredPermission("sts:TagSession", role, context))
     if request.text("SourceIdentity"):
-        row.append(Need("sts:SetSourceIdentity", role, context))
+        row.append(RequiredPermission("sts:SetSourceIdentity", role, context))
     return tuple(row)
 
 
@@ -265,26 +277,30 @@ _IAM_KINDS = (
 )
 
 
-def iam_needs(request: Request) -> Needs:
+def iam_permissions(request: Request) -> RequiredPermissions:
     """The ARN of an existing resource has a path, which the request lacks; a role in a profile is passed."""
     action = f"iam:{request.operation}"
     names = {"PolicyArn": "iam:policyarn", "PermissionsBoundary": "iam:permissionsboundary"}
     context = {key: (request.text(name),) for name, key in names.items() if request.text(name)}
     if request.operation in ("AddRoleToInstanceProfile", "RemoveRoleFromInstanceProfile"):
         profile = request.text("InstanceProfileName")
-        row = [Need(action, (_iam_arn(request, "instance-profile", profile),))]
+        row = [RequiredPermission(action, (_iam_arn(request, "instance-profile", profile),))]
         if request.operation == "AddRoleToInstanceProfile":
             role = _iam_arn(request, "role", request.text("RoleName"))
             row.append(
-                Need("iam:PassRole", (role,), {"iam:passedtoservice": ("ec2.amazonaws.com",)})
+                RequiredPermission(
+                    "iam:PassRole", (role,), {"iam:passedtoservice": ("ec2.amazonaws.com",)}
+                )
             )
         return tuple(row)
     if request.operation in ("AddUserToGroup", "RemoveUserFromGroup"):
-        return (Need(action, (_iam_arn(request, "group", request.text("GroupName")),)),)
+        return (
+            RequiredPermission(action, (_iam_arn(request, "group", request.text("GroupName")),)),
+        )
     for parameter, kind in _IAM_KINDS:
         name = request.text(parameter)
         if name:
-            return (Need(action, (_iam_arn(request, kind, name),), context),)
+            return (RequiredPermission(action, (_iam_arn(request, kind, name),), context),)
     return None
 
 
@@ -296,7 +312,7 @@ def _iam_arn(request: Request, kind: str, name: str) -> str:
     return found or f"arn:aws:iam::{request.account}:{kind}/{name}"
 
 
-def secrets_needs(request: Request) -> Needs:
+def secrets_permissions(request: Request) -> RequiredPermissions:
     """A secret's ARN ends in six random letters; when they are unknown, `??????` stands for them."""
     given = request.text("SecretId") or (
         request.text("Name") if request.operation == "CreateSecret" else ""
@@ -305,35 +321,35 @@ def secrets_needs(request: Request) -> Needs:
         return None
     arn = given if given.startswith("arn:") else request.find("secretsmanager", "secret", given)
     resource = arn or request.arn("secretsmanager", f"secret:{given}-??????")
-    return (Need(f"secretsmanager:{request.operation}", (resource,)),)
+    return (RequiredPermission(f"secretsmanager:{request.operation}", (resource,)),)
 
 
-def cloudwatch_needs(request: Request) -> Needs:
+def cloudwatch_permissions(request: Request) -> RequiredPermissions:
     """Metrics have no resource; their namespace is a condition key."""
     if request.operation == "PutMetricData":
         context = {"cloudwatch:namespace": (request.text("Namespace"),)}
-        return (Need("cloudwatch:PutMetricData", ("*",), context),)
+        return (RequiredPermission("cloudwatch:PutMetricData", ("*",), context),)
     return None
 
 
-def redshift_data_needs(request: Request) -> Needs:
+def redshift_data_permissions(request: Request) -> RequiredPermissions:
     """Both forms of a result need one action (service-authorization/latest/reference/list_redshift-data.html)."""
     if request.operation != "GetStatementResultV2":
         return None
-    return (Need("redshift-data:GetStatementResult"),)
+    return (RequiredPermission("redshift-data:GetStatementResult"),)
 
 
-RULES: dict[str, Callable[[Request], Needs]] = {
-    "cloudwatch": cloudwatch_needs,
-    "dynamodb": dynamodb_needs,
-    "dynamodbstreams": dynamodbstreams_needs,
-    "events": events_needs,
-    "iam": iam_needs,
-    "kms": kms_needs,
-    "logs": logs_needs,
-    "redshift-data": redshift_data_needs,
-    "secretsmanager": secrets_needs,
-    "sns": sns_needs,
-    "sqs": sqs_needs,
-    "sts": sts_needs,
+RULES: dict[str, Callable[[Request], RequiredPermissions]] = {
+    "cloudwatch": cloudwatch_permissions,
+    "dynamodb": dynamodb_permissions,
+    "dynamodbstreams": dynamodbstreams_permissions,
+    "events": events_permissions,
+    "iam": iam_permissions,
+    "kms": kms_permissions,
+    "logs": logs_permissions,
+    "redshift-data": redshift_data_permissions,
+    "secretsmanager": secrets_permissions,
+    "sns": sns_permissions,
+    "sqs": sqs_permissions,
+    "sts": sts_permissions,
 }

@@ -45,7 +45,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class RequiredPermission:
     """An action that a request needs. `resources` is None when the action's types and the parameters give them."""
 
     action: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote
 
-from headrace.permissions.requests.request import Need, Request
+from headrace.permissions.requests.request import Request, RequiredPermission
 
 # Operations on a bucket whose action has another name.
 _ON_BUCKET = {
@@ -112,11 +112,11 @@ _KEYS = {
 }
 
 
-def needs(request: Request) -> tuple[Need, ...] | None:
+def s3_permissions(request: Request) -> tuple[RequiredPermission, ...] | None:
     """Return the permissions that an operation needs; None when its action has its name."""
     operation = request.operation
     if operation in _EVERYWHERE:
-        return (Need(_EVERYWHERE[operation], ("*",)),)
+        return (RequiredPermission(_EVERYWHERE[operation], ("*",)),)
     if operation in _ON_BUCKET:
         return (_on_bucket(request, _ON_BUCKET[operation]),)
     if operation == "DeleteObjects":
@@ -126,9 +126,9 @@ def needs(request: Request) -> tuple[Need, ...] | None:
     if operation == "UploadPartCopy":
         return (_on_object(request, "PutObject"), *_copied(request))
     if operation in _EXPRESS:
-        return (Need("s3express:CreateSession", (_bucket(request),)),)
+        return (RequiredPermission("s3express:CreateSession", (_bucket(request),)),)
     if operation == "WriteGetObjectResponse":
-        return (Need("s3-object-lambda:WriteGetObjectResponse", ("*",)),)
+        return (RequiredPermission("s3-object-lambda:WriteGetObjectResponse", ("*",)),)
     if request.text("VersionId") and operation in _OF_VERSIONS:
         return (_on_object(request, _OF_VERSIONS[operation]),)
     if request.text("Key"):
@@ -136,7 +136,7 @@ def needs(request: Request) -> tuple[Need, ...] | None:
     return None if "Bucket" not in request.parameters else (_on_bucket(request, operation),)
 
 
-def _on_key(request: Request) -> tuple[Need, ...]:
+def _on_key(request: Request) -> tuple[RequiredPermission, ...]:
     own = _on_object(request, _ON_OBJECT.get(request.operation, request.operation))
     if request.operation == "GetObjectAttributes":
         return (own, _on_object(request, "GetObject"))
@@ -148,16 +148,16 @@ def _bucket(request: Request) -> str:
     return name if name.startswith("arn:") else f"arn:aws:s3:::{name}"
 
 
-def _on_bucket(request: Request, action: str) -> Need:
+def _on_bucket(request: Request, action: str) -> RequiredPermission:
     context = {
         _KEYS[name]: (str(value),)
         for name, value in request.parameters.items()
         if name in _KEYS and value not in (None, "")
     }
-    return Need(f"s3:{action}", (_bucket(request),), context)
+    return RequiredPermission(f"s3:{action}", (_bucket(request),), context)
 
 
-def _on_object(request: Request, action: str, key: str | None = None) -> Need:
+def _on_object(request: Request, action: str, key: str | None = None) -> RequiredPermission:
     bucket = _bucket(request)
     separator = "/object/" if ":accesspoint/" in bucket else "/"
     name = request.text("Key") if key is None else key
@@ -166,10 +166,10 @@ def _on_object(request: Request, action: str, key: str | None = None) -> Need:
     if tags:
         context |= {f"s3:requestobjecttag/{k.lower()}": (v,) for k, v in tags.items()}
         context["s3:requestobjecttagkeys"] = tuple(tags)
-    return Need(f"s3:{action}", (f"{bucket}{separator}{name}",), context)
+    return RequiredPermission(f"s3:{action}", (f"{bucket}{separator}{name}",), context)
 
 
-def _writes(request: Request) -> tuple[Need, ...]:
+def _writes(request: Request) -> tuple[RequiredPermission, ...]:
     row = [_on_object(request, "PutObject")]
     if request.operation == "CopyObject":
         row.extend(_copied(request))
@@ -184,15 +184,17 @@ def _writes(request: Request) -> tuple[Need, ...]:
     return tuple(row)
 
 
-def _copied(request: Request) -> tuple[Need, ...]:
+def _copied(request: Request) -> tuple[RequiredPermission, ...]:
     """Return the permissions that reading the source of a copy needs."""
     source, version = _source(request)
     if not source:
         return ()
-    row = [Need("s3:GetObjectVersion" if version else "s3:GetObject", (source,))]
+    row = [RequiredPermission("s3:GetObjectVersion" if version else "s3:GetObject", (source,))]
     if request.operation == "CopyObject" and request.text("TaggingDirective") != "REPLACE":
         row.append(
-            Need("s3:GetObjectVersionTagging" if version else "s3:GetObjectTagging", (source,))
+            RequiredPermission(
+                "s3:GetObjectVersionTagging" if version else "s3:GetObjectTagging", (source,)
+            )
         )
     return tuple(row)
 
@@ -210,9 +212,9 @@ def _source(request: Request) -> tuple[str, str]:
     return (f"arn:aws:s3:::{path}" if path else ""), version
 
 
-def _deletions(request: Request) -> tuple[Need, ...]:
+def _deletions(request: Request) -> tuple[RequiredPermission, ...]:
     listed: Any = request.parameters.get("Delete") or {}
-    row: dict[tuple[str, str], Need] = {}
+    row: dict[tuple[str, str], RequiredPermission] = {}
     for entry in listed.get("Objects") or ():
         action = "DeleteObjectVersion" if entry.get("VersionId") else "DeleteObject"
         row[(action, str(entry.get("Key", "")))] = _on_object(

@@ -129,8 +129,8 @@ class AliasDeployment:
             return
         receiver, token = _receiver(context, hook)
         context.signals.forget(receiver)
-        told = {"DeploymentId": deployment, "LifecycleEventHookExecutionId": token}
-        _invoke(context, str(function), json.dumps(told).encode())
+        event = {"DeploymentId": deployment, "LifecycleEventHookExecutionId": token}
+        _invoke(context, str(function), json.dumps(event).encode())
         deadline_s = context.clock.monotonic_s() + _HOOK_WITHIN_S
         try:
             while not (answers := context.signals.of(receiver)):

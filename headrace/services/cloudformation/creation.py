@@ -43,7 +43,7 @@ def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Expect
     """Wait for the signals that a resource's CreationPolicy requires. Raises ResourceFailed, Cancelled."""
     ports = states.ports
 
-    def told(signal: Signal) -> None:
+    def on_signal(signal: Signal) -> None:
         reason = f"Received {signal.status} signal with UniqueId {signal.unique_id}"
         states.event(resource, _STATUS, reason)
 
@@ -53,6 +53,6 @@ def _wait_for_signals(states: ResourceStates, resource: Resource, wanted: Expect
         wanted,
         monotonic_s=ports.clock.monotonic_s,
         pause=states.context(resource).pause,
-        told=told,
+        on_signal=on_signal,
     )
     check_policy(found, wanted)

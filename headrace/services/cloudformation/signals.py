@@ -158,11 +158,11 @@ def wait_for(
     *,
     monotonic_s: Callable[[], float],
     pause: Callable[[float], None],
-    told: Callable[[Signal], None],
+    on_signal: Callable[[Signal], None],
 ) -> list[Signal]:
     """Return a receiver's signals once there are enough, one reports a failure, or the time is over.
 
-    `pause` waits and raises Cancelled when the operation is cancelled; `told` is called once for each signal.
+    `pause` waits and raises Cancelled when the operation is cancelled; `on_signal` is called once for each signal.
     """
     deadline_s = monotonic_s() + wanted.timeout_s
     seen: set[str] = set()
@@ -171,7 +171,7 @@ def wait_for(
         for signal in found:
             if signal.unique_id not in seen:
                 seen.add(signal.unique_id)
-                told(signal)
+                on_signal(signal)
         failed = any(signal.status == "FAILURE" for signal in found)
         left_s = deadline_s - monotonic_s()
         if failed or len(found) >= wanted.count or left_s <= 0:

@@ -45,7 +45,7 @@ class Denied(Exception):
         self.code, self.message = code, message
 
 
-Need = tuple[str, str, str]
+RequiredPermission = tuple[str, str, str]
 
 
 def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | None = None) -> None:
@@ -60,8 +60,8 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
             )
-    met = set(_needs(before)) if before is not None else set[Need]()
-    for role, action, resource in _needs(stream):
+    met = set(_required_permissions(before)) if before is not None else set[RequiredPermission]()
+    for role, action, resource in _required_permissions(stream):
         if (role, action, resource) in met:
             continue
         if guard.denial(Acting(role, SESSION), action, resource):
@@ -94,12 +94,12 @@ def no_domain(arn: str) -> AwsError:
 
 def check_source(guard: Guard, stream: DeliveryStream) -> None:
     """Raise Denied when the role may not read the stream."""
-    _check(guard, _source_needs(stream), "Kinesis.AccessDenied")
+    _check(guard, _source_permissions(stream), "Kinesis.AccessDenied")
 
 
 def check_table(guard: Guard, stream: DeliveryStream) -> None:
     """Raise Denied when the role may not read the table of a conversion."""
-    _check(guard, _table_needs(stream), "DataFormatConversion.AccessDenied")
+    _check(guard, _table_permissions(stream), "DataFormatConversion.AccessDenied")
 
 
 def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
@@ -117,10 +117,10 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]
     _check(guard, put, "S3.AccessDenied", headers)
     if key_arn:
-        needs = [(role, f"kms:{name}", key_arn) for name in ("GenerateDataKey", "Decrypt")]
+        permissions = [(role, f"kms:{name}", key_arn) for name in ("GenerateDataKey", "Decrypt")]
         region, account = key_arn.split(":", 5)[3:5]
         context = keys_of_service("s3", account, region, f"{bucket}/{key}")
-        _check(guard, needs, "S3.KMS.AccessDeniedException", context)
+        _check(guard, permissions, "S3.KMS.AccessDeniedException", context)
 
 
 def key_of(s3: Mapping[str, Any]) -> str:
@@ -173,13 +173,13 @@ def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
 
 def _check(
     guard: Guard,
-    needs: Iterator[Need] | Sequence[Need],
+    permissions: Iterator[RequiredPermission] | Sequence[RequiredPermission],
     code: str,
     context: Mapping[str, tuple[str, ...]] | None = None,
 ) -> None:
     """Check every action, so that the report names all missing permissions, and then raise Denied for the first."""
     refusals = [
-        guard.denial(Acting(role, SESSION), action, of, context) for role, action, of in needs
+        guard.denial(Acting(role, SESSION), action, of, context) for role, action, of in permissions
     ]
     for sentence in filter(None, refusals):
         raise Denied(code, f"Access was denied. {sentence}")
@@ -208,18 +208,18 @@ def _roles(stream: DeliveryStream) -> Iterator[str]:
         yield str(stream.destination["RoleARN"])
 
 
-def _needs(stream: DeliveryStream) -> Iterator[Need]:
-    yield from _source_needs(stream)
-    yield from _table_needs(stream)
+def _required_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
+    yield from _source_permissions(stream)
+    yield from _table_permissions(stream)
 
 
-def _source_needs(stream: DeliveryStream) -> Iterator[Need]:
+def _source_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.source_arn:
         for name in _READS:
             yield stream.source_role_arn, f"kinesis:{name}", stream.source_arn
 
 
-def _table_needs(stream: DeliveryStream) -> Iterator[Need]:
+def _table_permissions(stream: DeliveryStream) -> Iterator[RequiredPermission]:
     if stream.conversion is None:
         return
     given = mapped(stream.conversion, "SchemaConfiguration")

@@ -68,10 +68,11 @@ def check_completion(upload: Upload, request: Mapping[str, Any], size_bytes: int
             f"The upload was created using the {begun_with} checksum mode. The complete request must use the same"
             " checksum mode."
         )
-    told = request.get("MpuObjectSize")
-    if told is not None and str(told) != str(size_bytes):
+    declared_bytes = request.get("MpuObjectSize")
+    if declared_bytes is not None and str(declared_bytes) != str(size_bytes):
         raise invalid_request(
-            f"The provided 'x-amz-mp-object-size' header value {told} does not match what was computed: {size_bytes}"
+            f"The provided 'x-amz-mp-object-size' header value {declared_bytes} does not match what was computed:"
+            f" {size_bytes}"
         )
 
 

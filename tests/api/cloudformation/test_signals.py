@@ -163,7 +163,7 @@ def test_the_time_is_the_clock_s():
         ExpectedSignals(1, 1200),
         monotonic_s=clock.monotonic_s,
         pause=pause,
-        told=lambda _: None,
+        on_signal=lambda _: None,
     )
     assert (found, len(pauses)) == ([], 2)
 

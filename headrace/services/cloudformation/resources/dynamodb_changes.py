@@ -85,9 +85,9 @@ def set_backups(context: Context, name: str, old: Properties, new: Properties) -
     key = "PointInTimeRecoverySpecification"
     before, after = section(old, key), section(new, key)
     if before != after:
-        said = {"PointInTimeRecoveryEnabled": False, **after}
-        said["PointInTimeRecoveryEnabled"] = boolean(said["PointInTimeRecoveryEnabled"])
-        params = {"TableName": name, key: said}
+        recovery = {"PointInTimeRecoveryEnabled": False, **after}
+        recovery["PointInTimeRecoveryEnabled"] = boolean(recovery["PointInTimeRecoveryEnabled"])
+        params = {"TableName": name, key: recovery}
         context.call("dynamodb", "UpdateContinuousBackups", params)
 
 

@@ -70,7 +70,7 @@ def _wait(context: Context, properties: Properties) -> Made:
         wanted,
         monotonic_s=context.clock.monotonic_s,
         pause=context.pause,
-        told=lambda _: None,
+        on_signal=lambda _: None,
     )
     check_condition(found, wanted)
     data = {signal.unique_id: signal.data for signal in found}

@@ -356,9 +356,9 @@ class WalledProcess:
         """See `FunctionProcess.wait`."""
         if self._result is None:
             _is_readable(self._pidfd, None)
-            told = os.read(self._status, _STATUS.size)
-            if len(told) == _STATUS.size:
-                self._result = os.waitstatus_to_exitcode(_STATUS.unpack(told)[0])
+            status = os.read(self._status, _STATUS.size)
+            if len(status) == _STATUS.size:
+                self._result = os.waitstatus_to_exitcode(_STATUS.unpack(status)[0])
             else:
                 # Process 1 of the namespace was killed, and with it all others.
                 self._result = -signal.SIGKILL
