@@ -8,7 +8,7 @@ from headrace.aws.errors import AwsError
 from headrace.aws.sessions import RoleSession, RoleSessions, role_name
 from headrace.core.clock import Clock
 from headrace.core.config import Iam
-from headrace.core.ports import Acting, ControlPlane, Guard
+from headrace.core.ports import CallerIdentity, ControlPlane, Guard
 
 # AWS renews them every few hours, which environment variables do not allow; a streaming job may run longer.
 VALID_MS = 400 * 24 * 3600 * 1000
@@ -89,7 +89,7 @@ class RoleAccess:
     def denial(self, account: str, role: str, session: str, action: str, resource: str) -> str:
         """See `JobAccess.denial`."""
         arn = self.role_arn(account, role)
-        return self._guard.denial(Acting(arn, session), action, resource) if arn else ""
+        return self._guard.denial(CallerIdentity(arn, session), action, resource) if arn else ""
 
     def role_arn(self, account: str, role: str) -> str:
         """See `JobAccess.role_arn`."""

@@ -19,10 +19,10 @@ MOST_KEPT = 10_000
 _OWNED = frozenset({"lambda"})
 # Returns the policy of a resource by ARN, without a request; None when it has none.
 Lookup = Callable[[str], str | None]
-Read = Callable[[ControlPlane, "Named"], Any]
+Read = Callable[[ControlPlane, "ArnParts"], Any]
 
 
-class Named:
+class ArnParts:
     """The parts of an ARN, and the account and region of its resource."""
 
     def __init__(self, access: Access) -> None:
@@ -68,7 +68,7 @@ class ResourcePolicies:
         """Return the policy of an access's resource; None when it has none or does not exist."""
         if access.resource.count(":") < 5 or "*" in access.resource:
             return None
-        named = Named(access)
+        named = ArnParts(access)
         if named.service == "iam":
             is_trust = access.action.startswith("sts:")
             return _policy("trust policy", self._trust_policy(named.arn) if is_trust else None)
@@ -91,7 +91,7 @@ class ResourcePolicies:
             self._kept[named.arn] = (version, policy)
         return policy
 
-    def _read(self, named: Named) -> NamedPolicy | None:
+    def _read(self, named: ArnParts) -> NamedPolicy | None:
         try:
             text = _READERS[named.service](self._control, named)
         except (AwsError, LookupError):
@@ -108,7 +108,7 @@ def _policy(name: str, text: Any) -> NamedPolicy | None:
         return None
 
 
-def _function(control: ControlPlane, named: Named) -> Any:
+def _function(control: ControlPlane, named: ArnParts) -> Any:
     parts = named.resource.split(":")
     if parts[0] != "function":
         return None
@@ -116,18 +116,18 @@ def _function(control: ControlPlane, named: Named) -> Any:
     return named.ask(control, "GetPolicy", params)["Policy"]
 
 
-def _repository(control: ControlPlane, named: Named) -> Any:
+def _repository(control: ControlPlane, named: ArnParts) -> Any:
     params = {"repositoryName": named.resource.removeprefix("repository/")}
     return named.ask(control, "GetRepositoryPolicy", params)["policyText"]
 
 
-def _secret(control: ControlPlane, named: Named) -> Any:
+def _secret(control: ControlPlane, named: ArnParts) -> Any:
     params = {"SecretId": named.arn}
     answer = named.ask(control, "GetResourcePolicy", params)
     return answer.get("ResourcePolicy")
 
 
-def _table(control: ControlPlane, named: Named) -> Any:
+def _table(control: ControlPlane, named: ArnParts) -> Any:
     params = {"ResourceArn": named.arn}
     return named.ask(control, "GetResourcePolicy", params).get("Policy")
 

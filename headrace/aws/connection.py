@@ -45,7 +45,7 @@ class Connection(Protocol):
         ...
 
 
-class Register(Protocol):
+class OpenConnections(Protocol):
     """The server's list of open connections: the part of the server that a lingering connection uses."""
 
     @property
@@ -67,7 +67,7 @@ class Register(Protocol):
         ...
 
 
-class Receiver(Register, Protocol):
+class Receiver(OpenConnections, Protocol):
     """The part of the server that a connection uses while a request arrives."""
 
     @property
@@ -86,7 +86,7 @@ class Receiver(Register, Protocol):
         ...
 
 
-class Answerer(Receiver, Protocol):
+class RequestTaker(Receiver, Protocol):
     """The part of the server that a connection uses to take requests and write their answers."""
 
     @property

@@ -11,7 +11,7 @@ from botocore.exceptions import UnknownServiceError
 
 from headrace.aws import codec_json, codec_moto
 from headrace.aws.errors import AwsError
-from headrace.aws.faults import Facts, Faults
+from headrace.aws.faults import Faults, RequestProperties
 from headrace.aws.http import DROPPED, FileSlice, HttpRequest, HttpResponse
 from headrace.aws.model import protocol_of
 from headrace.aws.operation import Call
@@ -64,7 +64,7 @@ def _drop(given: HttpResponse) -> None:
     given.body = b""
 
 
-def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> Facts:
+def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> RequestProperties:
     action = _action(request, call.service)
 
     def place() -> tuple[str, str]:
@@ -76,7 +76,7 @@ def _facts(api: ServiceApi | None, request: HttpRequest, call: Call) -> Facts:
             # A malformed request names no stream; the service refuses it later.
             return "", ""
 
-    return Facts(call.service, action, call.account, place)
+    return RequestProperties(call.service, action, call.account, place)
 
 
 def _action(request: HttpRequest, service: str) -> str:

@@ -33,7 +33,7 @@ class FaultRefused(ValueError):
 
 
 @dataclass(slots=True)
-class Facts:
+class RequestProperties:
     """The properties of a request that rules match.
 
     Attributes:
@@ -93,7 +93,7 @@ class Rule:
     acted: int = 0
     dice: Ids = field(default_factory=Ids)
 
-    def fits(self, facts: Facts) -> bool:
+    def fits(self, facts: RequestProperties) -> bool:
         """Whether the rule matches a request."""
         return (
             self.service in (None, facts.service)
@@ -114,7 +114,7 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Plan:
+class PlannedFaults:
     """The faults of one request."""
 
     latency_ms: int = 0
@@ -178,9 +178,9 @@ class Faults:
         """Whether some rule may match a request to a service."""
         return any(rule.service in (None, service) for rule in self.rules)
 
-    def plan(self, facts: Facts) -> Plan:
+    def plan(self, facts: RequestProperties) -> PlannedFaults:
         """Draw for every rule that matches a request; of the rules that end it, the first that acts decides."""
-        plan = Plan()
+        plan = PlannedFaults()
         for rule in self.rules:
             if rule.fault == "partial" or not rule.fits(facts):
                 continue
@@ -193,7 +193,7 @@ class Faults:
                     plan.error = self._error_of(rule, facts)
         return plan
 
-    def refusals(self, facts: Facts, records: int) -> dict[int, AwsError]:
+    def refusals(self, facts: RequestProperties, records: int) -> dict[int, AwsError]:
         """Return the refused records of a batch, by position, with their errors."""
         refused: dict[int, AwsError] = {}
         for rule in self.rules:
@@ -214,7 +214,7 @@ class Faults:
             rule.acted += 1
             return True
 
-    def _error_of(self, rule: Rule, facts: Facts) -> AwsError:
+    def _error_of(self, rule: Rule, facts: RequestProperties) -> AwsError:
         """Return the error that a rule answers with."""
         errors = self.errors.get(facts.service, _USUAL_ERRORS)
         if rule.fault == "error" or rule.error_code == _USUAL_ERRORS.error[0]:

@@ -33,7 +33,7 @@ from headrace.aws.sessions import KEY_PREFIX, RoleSessions, token_of
 from headrace.core.arn import is_account_id
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 
 log = logging.getLogger(__name__)
 
@@ -322,7 +322,7 @@ class Gateway:
         *,
         account: str | None = None,
         region: str | None = None,
-        acting: Acting | None = None,
+        acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:
         """See `headrace.core.ports.ControlPlane.call`."""
         owned = self._services.get(service)

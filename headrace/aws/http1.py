@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import cast
 
-from headrace.aws.connection import Answerer
+from headrace.aws.connection import RequestTaker
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import Answer, Handler, HttpRequest, HttpResponse
 from headrace.aws.http1_answers import BODILESS, head
@@ -31,7 +31,7 @@ class Http1Connection(asyncio.Protocol):
     when too many are held, the connection is no longer read.
     """
 
-    def __init__(self, server: Answerer) -> None:
+    def __init__(self, server: RequestTaker) -> None:
         self._server = server
         self._bounds = server.bounds
         self._reader = RequestReader(server, say_continue=self._say_continue)

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from headrace.aws.answer_parts import length_of
-from headrace.aws.connection import Answerer, Connection
+from headrace.aws.connection import Connection, RequestTaker
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, FileSlice, HttpResponse
 from headrace.aws.http1_answers import has_body, head, whole
@@ -27,7 +27,7 @@ class AnswerWriter:
         since_s: when the last piece of a file was begun, by the server's clock.
     """
 
-    def __init__(self, server: Answerer, owner: Connection) -> None:
+    def __init__(self, server: RequestTaker, owner: Connection) -> None:
         self.transport: asyncio.Transport | None = None
         self.writable = asyncio.Event()
         self.writable.set()

@@ -22,19 +22,19 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from headrace.aws.connection import Answerer
+from headrace.aws.connection import RequestTaker
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import HttpResponse
-from headrace.aws.http2_answers import AnswerSender, Gone
+from headrace.aws.http2_answers import AnswerSender, StreamClosed
 from headrace.aws.http2_frames import (
+    ExcessiveLoad,
     Frame,
     FrameGuard,
     FrameReader,
     FrameTooLarge,
     Kind,
-    TooMuch,
 )
-from headrace.aws.http2_requests import Answering, Receiving
+from headrace.aws.http2_requests import ArrivingRequest, RequestInProgress
 from headrace.aws.http2_setup import CONNECTION_WINDOW_BYTES, MOST_TABLE_BYTES, PREFACE, h2_of
 from headrace.aws.lingering import Lingering
 from headrace.aws.request_body import BodyTooLarge
@@ -52,7 +52,7 @@ HEADERS_TURNS = 2
 class Http2Connection(asyncio.Protocol):
     """One client connection with many streams. Runs on the event loop's thread."""
 
-    def __init__(self, server: Answerer) -> None:
+    def __init__(self, server: RequestTaker) -> None:
         self._server = server
         self._bounds = server.bounds
         self._h2 = h2_of(self._bounds)
@@ -66,8 +66,8 @@ class Http2Connection(asyncio.Protocol):
             fell_behind=self._fell_behind,
         )
         self._transport: asyncio.Transport | None = None
-        self._receiving: dict[int, Receiving] = {}
-        self._answering: dict[int, Answering] = {}
+        self._receiving: dict[int, ArrivingRequest] = {}
+        self._answering: dict[int, RequestInProgress] = {}
         self._is_greeted = False
         self._is_scheduled = False
         # The client opens no more streams.
@@ -192,7 +192,7 @@ class Http2Connection(asyncio.Protocol):
                 if frame.kind in (Kind.HEADERS, Kind.CONTINUATION):
                     turns -= HEADERS_TURNS + frame.payload_bytes // HEADER_BYTES_A_TURN
                 self._receive(frame)
-        except TooMuch as error:
+        except ExcessiveLoad as error:
             self._server.complain("an HTTP/2 client is cut off: %s", error)
             self._end(ErrorCodes.ENHANCE_YOUR_CALM, str(error))
         except FrameTooLarge:
@@ -228,7 +228,7 @@ class Http2Connection(asyncio.Protocol):
         self._advance()
 
     def _receive(self, frame: Frame) -> None:
-        """Process one frame. Raises TooMuch and h2's ProtocolError."""
+        """Process one frame. Raises ExcessiveLoad and h2's ProtocolError."""
         if not self._is_greeted and frame.kind != Kind.SETTINGS:
             self._end(ErrorCodes.PROTOCOL_ERROR, "SETTINGS comes first")
             return
@@ -292,7 +292,7 @@ class Http2Connection(asyncio.Protocol):
             # Requests of streams that were reset still run, and count (CVE-2023-44487).
             self._sender.reset(stream_id, ErrorCodes.REFUSED_STREAM)
             return
-        receiving = Receiving(event.headers or [], self._server.bodies, self._server.now_s)
+        receiving = ArrivingRequest(event.headers or [], self._server.bodies, self._server.now_s)
         self._receiving[stream_id] = receiving
         refusal = receiving.problem() or self._server.refusal(
             receiving.method, receiving.path, receiving.query, receiving.headers
@@ -302,7 +302,7 @@ class Http2Connection(asyncio.Protocol):
         elif receiving.headers.get("expect", "").lower() == "100-continue":
             self._sender.say_continue(stream_id)
 
-    def _refuse(self, stream_id: int, receiving: Receiving, answer: HttpResponse) -> None:
+    def _refuse(self, stream_id: int, receiving: ArrivingRequest, answer: HttpResponse) -> None:
         """Answer before the body is complete; the rest of the body is dropped."""
         receiving.body.release()
         receiving.unwanted_bytes = 0
@@ -365,7 +365,7 @@ class Http2Connection(asyncio.Protocol):
             exchange.release()
             return
         exchange.answer = started
-        answering = self._answering[stream_id] = Answering(exchange)
+        answering = self._answering[stream_id] = RequestInProgress(exchange)
         answering.task = asyncio.get_running_loop().create_task(self._serve(stream_id, answering))
         answering.task.add_done_callback(lambda _: self._done(stream_id))
         answering.task.add_done_callback(log_failure)
@@ -374,7 +374,7 @@ class Http2Connection(asyncio.Protocol):
         self._answering.pop(stream_id, None)
         self._close_when_done()
 
-    async def _serve(self, stream_id: int, answering: Answering) -> None:
+    async def _serve(self, stream_id: int, answering: RequestInProgress) -> None:
         exchange = answering.exchange
         answer = await self._server.answer(exchange, self)
         answering.is_written = True
@@ -383,7 +383,7 @@ class Http2Connection(asyncio.Protocol):
             parts = self._server.parts(exchange, self, answer)
         try:
             await self._sender.write(stream_id, exchange.request.method, answer, parts)
-        except Gone:
+        except StreamClosed:
             log.debug("HTTP/2: stream %d went away before its answer", stream_id)
         except OSError as error:
             self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)

@@ -23,7 +23,7 @@ STREAMS_A_TURN = 4
 FRAMES_A_TURN = 8
 
 
-class Gone(Exception):
+class StreamClosed(Exception):
     """The stream or its connection is closed; nothing waits for the answer."""
 
 
@@ -131,7 +131,7 @@ class AnswerSender:
         answer: HttpResponse,
         parts: AsyncGenerator[bytes, None] | None,
     ) -> None:
-        """Write an answer, whose body is `parts` unless it is bytes. Raises Gone, and what `parts` raises."""
+        """Write an answer, whose body is `parts` unless it is bytes. Raises StreamClosed, and what `parts` raises."""
         if answer.status == DROPPED:
             self.reset(stream_id, ErrorCodes.CANCEL)
             return
@@ -165,7 +165,7 @@ class AnswerSender:
         self._h2.send_headers(stream_id, headers, end_stream=end)
 
     async def _send(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
-        """Send data as the client's windows and the socket allow. Raises Gone."""
+        """Send data as the client's windows and the socket allow. Raises StreamClosed."""
         view = memoryview(data)
         frames = 0
         try:
@@ -233,4 +233,4 @@ class AnswerSender:
 
     def _guard(self, stream_id: int) -> None:
         if self.is_gone(stream_id):
-            raise Gone
+            raise StreamClosed

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     CONTINUATION = 9
 
 
-class TooMuch(Exception):
+class ExcessiveLoad(Exception):
     """The client asks for more work than any well-behaved client does (ENHANCE_YOUR_CALM)."""
 
 
@@ -170,7 +170,7 @@ class FrameGuard:
         self._updates.add(2 + size_bytes / 1024)
 
     def check(self, frame: Frame, now_s: float, *, wanted: bool) -> None:
-        """Count a frame; DATA is `wanted` on a stream whose request is incomplete. Raises TooMuch."""
+        """Count a frame; DATA is `wanted` on a stream whose request is incomplete. Raises ExcessiveLoad."""
         allowance = self._idle_frames
         match frame.kind:
             case Kind.DATA if wanted and not frame.is_empty_data:
@@ -187,7 +187,7 @@ class FrameGuard:
             case _:
                 pass  # PRIORITY, GOAWAY, acknowledgements, unwanted DATA, and unknown types
         if not allowance.spend(now_s):
-            raise TooMuch(f"too many {_name(frame.kind)} frames")
+            raise ExcessiveLoad(f"too many {_name(frame.kind)} frames")
 
     def _check_block(self, frame: Frame) -> None:
         self._block_bytes += frame.payload_bytes
@@ -196,7 +196,7 @@ class FrameGuard:
             self._block_bytes > self._bounds.head_bytes
             or self._block_frames > self.MOST_CONTINUATIONS
         ):
-            raise TooMuch("a header block without end")
+            raise ExcessiveLoad("a header block without end")
         if frame.flags & END_HEADERS:
             self._block_bytes = self._block_frames = 0
 

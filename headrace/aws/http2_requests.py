@@ -16,7 +16,7 @@ from headrace.aws.server_errors import body_too_large, plain
 MAX_UNWANTED_BODY_BYTES = 64 * 1024
 
 
-class Receiving:
+class ArrivingRequest:
     """A request that is arriving. h2 has checked its header fields: their characters, and which must be there once.
 
     Attributes:
@@ -80,7 +80,7 @@ class Receiving:
         )
 
 
-class Answering:
+class RequestInProgress:
     """A request on a stream, and the task that answers it."""
 
     __slots__ = ("exchange", "is_written", "task")

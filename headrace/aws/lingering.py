@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.aws.connection import Register
+from headrace.aws.connection import OpenConnections
 
 
 class Lingering(asyncio.Protocol):
     """The protocol of a connection after its last answer is written."""
 
-    def __init__(self, server: Register, transport: asyncio.Transport) -> None:
+    def __init__(self, server: OpenConnections, transport: asyncio.Transport) -> None:
         self._server = server
         self._transport = transport
         self._since_s = server.now_s
         self._left_bytes = server.bounds.linger_bytes
 
     @classmethod
-    def take_over(cls, server: Register, transport: asyncio.Transport) -> None:
+    def take_over(cls, server: OpenConnections, transport: asyncio.Transport) -> None:
         """Close a connection once its client has closed it too, or has had time to read."""
         if transport.is_closing():
             return

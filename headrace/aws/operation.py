@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headrace.aws.permits import Permit
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 
 Action = Callable[[Any, "Call", Any], Any]
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -42,7 +42,7 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     waits: list[Future[None]] = field(default_factory=list[Future[None]])
     permit: Permit | None = None
-    acting: Acting | None = None
+    acting: CallerIdentity | None = None
 
 
 def operation(name: str) -> Callable[[_F], _F]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 
 # The prefixes of the keys of users and sessions, as on AWS; all other keys belong to the account itself.
 _KEY_PREFIXES = ("AKIA", "ASIA")
@@ -19,7 +19,7 @@ class Permit(Protocol):
     """Checks the permissions of one caller, request by request. Thread-safe."""
 
     @property
-    def acting(self) -> Acting | None:
+    def acting(self) -> CallerIdentity | None:
         """The caller's identity, for calls that a service makes on its behalf; None for the account itself."""
         ...
 
@@ -51,7 +51,7 @@ class Permissions(Protocol):
         """Return the permit of the holder of a key; None when it is the account itself. Never blocks."""
         ...
 
-    def permit_as(self, acting: Acting) -> Permit | None:
+    def permit_as(self, acting: CallerIdentity) -> Permit | None:
         """Return the permit of the identity under which a service acts. Never blocks."""
         ...
 

@@ -22,11 +22,11 @@ class BodyTooLarge(Exception):
     """The body is larger than any request's body may be."""
 
 
-class NoRoom(Exception):
+class NoMemoryForBody(Exception):
     """No memory became free for a body within the time that a request waits for it."""
 
 
-class BodyRoom:
+class BodyMemory:
     """A limit on the bytes of bodies in memory. Used on the event loop's thread only."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -58,7 +58,7 @@ class BodyRoom:
             self._line.popleft()
 
     async def wait_for(self, size_bytes: int, deadline_s: float) -> None:
-        """Reserve bytes once they are free, in order; `expire` ends the wait. Raises NoRoom."""
+        """Reserve bytes once they are free, in order; `expire` ends the wait. Raises NoMemoryForBody."""
         if self.take(size_bytes):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -76,7 +76,7 @@ class BodyRoom:
         while self._line and (self._line[0][2] <= now_s or self._line[0][1].done()):
             _, turn, _ = self._line.popleft()
             if not turn.done():
-                turn.set_exception(NoRoom())
+                turn.set_exception(NoMemoryForBody())
         self.give(0)
 
 
@@ -92,8 +92,8 @@ class Bodies:
     def __init__(self, temp_dir: Path, bounds: Bounds) -> None:
         self.temp_dir = temp_dir
         self.bounds = bounds
-        self.arriving = BodyRoom(bounds.arriving_bytes)
-        self.held = BodyRoom(bounds.held_bytes)
+        self.arriving = BodyMemory(bounds.arriving_bytes)
+        self.held = BodyMemory(bounds.held_bytes)
 
 
 class RequestBody:
@@ -171,7 +171,7 @@ class RequestBody:
             self.must_load = self.size_bytes <= SPOOL_ABOVE_BYTES
 
     async def load(self, now_s: float) -> None:
-        """Wait for memory and read the body back from its file. Raises NoRoom and OSError."""
+        """Wait for memory and read the body back from its file. Raises NoMemoryForBody and OSError."""
         assert self.file is not None
         if self.size_bytes <= self._bodies.bounds.small_body_bytes:
             self._bodies.held.take_anyway(self.size_bytes)

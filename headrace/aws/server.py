@@ -25,7 +25,7 @@ from headrace.aws.connection import Connection, Refuse
 from headrace.aws.exchange import Exchange
 from headrace.aws.http import DROPPED, Answer, FileSlice, Handler, HttpRequest, HttpResponse
 from headrace.aws.http1 import Http1Connection
-from headrace.aws.request_body import Bodies, NoRoom, RequestBody
+from headrace.aws.request_body import Bodies, NoMemoryForBody, RequestBody
 from headrace.aws.server_errors import body_not_stored, busy, internal_failure
 from headrace.aws.thread_pool import FairPool
 from headrace.aws.waiting import call_when_done, when_done
@@ -238,7 +238,7 @@ class Server:
         self._answering += 1
         try:
             return await self._answer(exchange, owner)
-        except NoRoom:
+        except NoMemoryForBody:
             return busy(exchange.request.headers)
         except asyncio.CancelledError:
             if not exchange.is_left:
@@ -275,7 +275,7 @@ class Server:
         return answer
 
     async def _hold_body(self, exchange: Exchange) -> bool:
-        """Reserve memory for the body and load it; return whether this had to wait. Raises NoRoom and OSError."""
+        """Reserve memory for the body, load it; return whether this had to wait. Raises NoMemoryForBody, OSError."""
         request, body = exchange.request, exchange.body
         if body is None:
             if len(request.body) <= self.bounds.small_body_bytes:

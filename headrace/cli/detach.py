@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.access import Access, how_to_use
 from headrace.cli.health_words import moto_progress, print_losses
-from headrace.cli.interrupts import STOP_SIGNALS, StopAsked
+from headrace.cli.interrupts import STOP_SIGNALS, StopSignals
 from headrace.cli.options import fail
 from headrace.cli.running_cloud import (
     LOG_FILE,
@@ -49,7 +49,7 @@ def start_in_background(data_dir: Path, access: Access, *, ephemeral: bool) -> N
     On Ctrl-C, or when it takes too long, the cloud is ended and leaves nothing behind.
     """
     context = click.get_current_context()
-    asked = context.with_resource(StopAsked(*STOP_SIGNALS))
+    asked = context.with_resource(StopSignals(*STOP_SIGNALS))
     folder: HeldFolder | None = None
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
     arguments.append("--detached")

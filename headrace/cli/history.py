@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from headrace.cli.interrupts import INTERRUPTED, StopAsked
+from headrace.cli.interrupts import INTERRUPTED, StopSignals
 from headrace.cli.options import data_dir_option, fail, usable
 from headrace.core.clock import SystemClock
 from headrace.spark.held_folder import HeldFolder
@@ -38,7 +38,7 @@ def history(data_dir: Path, port: int) -> None:
         raise fail(f"There is no data directory {data_dir}; name it with --data-dir.")
     stop, clock = threading.Event(), SystemClock()
     with (
-        StopAsked(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as asked,
+        StopSignals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as asked,
         HeldFolder.make(HISTORY_PREFIX) as folder,
     ):
         asked.call_when_asked(stop.set)

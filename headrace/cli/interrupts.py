@@ -2,7 +2,7 @@
 
 While a command is being imported and its arguments are parsed, there is nothing to clean up: Ctrl-C ends the process at
 once. A running command gets KeyboardInterrupt or, when it must not be interrupted at an arbitrary line, polls
-`StopAsked`.
+`StopSignals`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def let_children_be_interrupted() -> None:
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
 
 
-class StopAsked:
+class StopSignals:
     """Records the signals that ask a command to stop; the command checks for them itself. For the main thread.
 
     A signal that was ignored when the command started (`nohup`, `&` in a script) stays ignored.
@@ -88,7 +88,7 @@ class StopAsked:
             if (handler := signal.getsignal(number)) is not signal.SIG_IGN
         }
 
-    def __enter__(self) -> StopAsked:
+    def __enter__(self) -> StopSignals:
         for number in self._before:
             signal.signal(number, self._note)
         return self

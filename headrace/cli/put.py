@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.interrupts import INTERRUPTED, StopAsked
+from headrace.cli.interrupts import INTERRUPTED, StopSignals
 from headrace.cli.lines import LineTooLong, lines_as_they_come
 from headrace.cli.options import client, endpoint_option, fail, sentence
 from headrace.cli.record_batches import PutFailed, Putter, batches, check_stream
@@ -55,7 +55,7 @@ def _put_all(putter: Putter, groups: Iterator[list[dict[str, Any]]]) -> None:
         _say_interrupted(putter)
         os._exit(INTERRUPTED)
 
-    with StopAsked(signal.SIGINT, again=leave) as asked:
+    with StopSignals(signal.SIGINT, again=leave) as asked:
         asked.call_when_asked(putter.stop)
         while not asked:
             with asked.raising():

@@ -18,11 +18,11 @@ from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.redrive_records import (
     Bucket,
     DeliveryStreamTarget,
+    FailedRecord,
     FileTarget,
     Fix,
-    Line,
     NotSent,
-    Redriven,
+    RedriveCounts,
     StreamTarget,
     Target,
     Unreadable,
@@ -121,7 +121,7 @@ def redrive(
         if dry_run:
             _show_fixed(bucket, wanted, function)
             return
-        done = Redriven()
+        done = RedriveCounts()
         try:
             for object_key, lines in _chosen(bucket, wanted):
                 redrive_object(
@@ -184,7 +184,7 @@ class _Wanted:
     since_ms: int | None
     until_ms: int | None
 
-    def takes(self, line: Line) -> bool:
+    def takes(self, line: FailedRecord) -> bool:
         if self.codes and line.code not in self.codes:
             return False
         if self.since_ms is not None and line.arrived_ms < self.since_ms:
@@ -192,7 +192,7 @@ class _Wanted:
         return self.until_ms is None or line.arrived_ms < self.until_ms
 
 
-def _chosen(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[Line]]]:
+def _chosen(bucket: Bucket, wanted: _Wanted) -> Iterator[tuple[str, list[FailedRecord]]]:
     for key in bucket.object_keys():
         lines = [line for line in bucket.lines(key) if wanted.takes(line)]
         if lines:
@@ -265,7 +265,7 @@ def _target(given: str, key: str, where: dict[str, Any]) -> Target:
     raise fail(f"--to {given!r} must be firehose:NAME, kinesis:NAME, file:PATH or redshift:NAME.")
 
 
-def _groups(lines: Iterator[Line]) -> dict[str, Group]:
+def _groups(lines: Iterator[FailedRecord]) -> dict[str, Group]:
     groups: dict[str, Group] = {}
     for line in lines:
         group = groups.get(line.code)
@@ -323,7 +323,7 @@ def _show_fixed(bucket: Bucket, wanted: _Wanted, fix: Fix | None) -> None:
     click.echo(f"dry run: {would} records would be sent, {left_out} left out by the fix")
 
 
-def _summary(done: Redriven, target: Target) -> str:
+def _summary(done: RedriveCounts, target: Target) -> str:
     parts = [f"{done.sent} records sent to {target.name}"]
     if done.before:
         parts.append(f"{done.before} sent before")

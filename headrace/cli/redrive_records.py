@@ -35,7 +35,7 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FailedRecord:
     """A record that Firehose could not deliver, or backed up.
 
     Attributes:
@@ -60,7 +60,7 @@ class Line:
 
 
 @dataclass(slots=True)
-class Place:
+class ObjectProgress:
     """The progress of an object: which lines were sent, and which were being sent during a kill."""
 
     sent: set[int] = field(default_factory=set[int])
@@ -80,7 +80,7 @@ class Target(Protocol):
         ...
 
 
-def lines_of(key: str, body: bytes, *, backup: bool) -> list[Line]:
+def lines_of(key: str, body: bytes, *, backup: bool) -> list[FailedRecord]:
     """Return the records in an object. Raises Unreadable."""
     text = _plain(key, body)
     return [
@@ -110,11 +110,11 @@ def _plain(key: str, body: bytes) -> bytes:
         raise Unreadable(f"{key} cannot be decompressed: {error}") from error
 
 
-def _backed_up(key: str, number: int, line: bytes) -> Line:
-    return Line(key, number, "backup", "", 0, line, True, {})
+def _backed_up(key: str, number: int, line: bytes) -> FailedRecord:
+    return FailedRecord(key, number, "backup", "", 0, line, True, {})
 
 
-def _failed(key: str, number: int, line: bytes) -> Line:
+def _failed(key: str, number: int, line: bytes) -> FailedRecord:
     try:
         error = json.loads(line)
         data = base64.b64decode(error["rawData"], validate=True)
@@ -126,7 +126,7 @@ def _failed(key: str, number: int, line: bytes) -> Line:
         ) from problem
     message = str(error.get("errorMessage") or error.get("lastErrorMessage") or "")
     is_source = code.startswith(_SOURCE_DATA)
-    return Line(key, number, code, message, arrived_ms, data, is_source, error)
+    return FailedRecord(key, number, code, message, arrived_ms, data, is_source, error)
 
 
 class Bucket:
@@ -148,7 +148,7 @@ class Bucket:
                 if not item["Key"].startswith(PLACES) and not item["Key"].endswith("/"):
                     yield item["Key"]
 
-    def lines(self, key: str) -> list[Line]:
+    def lines(self, key: str) -> list[FailedRecord]:
         """Return the records of an object, or of the objects that a manifest names. Raises Unreadable."""
         body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
         urls = None if self._backup else manifests.urls_of(body)
@@ -161,8 +161,8 @@ class Bucket:
             if manifests.urls_of(body) is not None:
                 yield f"s3://{self._bucket}/{key}"
 
-    def _named(self, key: str, urls: list[str]) -> list[Line]:
-        made: list[Line] = []
+    def _named(self, key: str, urls: list[str]) -> list[FailedRecord]:
+        made: list[FailedRecord] = []
         for url in urls:
             bucket, name = manifests.place_of(url)
             try:
@@ -173,23 +173,25 @@ class Bucket:
             for data in manifests.records_of(_plain(name, answer["Body"].read())):
                 code, message = manifests.NOT_LOADED, f"not loaded from {url}"
                 number = len(made)
-                made.append(Line(key, number, code, message, arrived_ms, data, False, {"url": url}))
+                made.append(
+                    FailedRecord(key, number, code, message, arrived_ms, data, False, {"url": url})
+                )
         return made
 
     def _place_key(self, key: str, target: str) -> str:
         name = hashlib.sha256(target.encode()).hexdigest()[:16]
         return f"{PLACES}{name}/{key}.json"
 
-    def place(self, key: str, target: str) -> Place:
+    def place(self, key: str, target: str) -> ObjectProgress:
         """Return the progress of an object for a target."""
         try:
             answer = self._s3.get_object(Bucket=self._bucket, Key=self._place_key(key, target))
         except self._s3.exceptions.NoSuchKey:
-            return Place()
+            return ObjectProgress()
         stored = json.loads(answer["Body"].read())
-        return Place(_numbers(stored["sent"]), _numbers(stored["sending"]))
+        return ObjectProgress(_numbers(stored["sent"]), _numbers(stored["sending"]))
 
-    def keep(self, key: str, target: str, place: Place) -> None:
+    def keep(self, key: str, target: str, place: ObjectProgress) -> None:
         """Write the progress of an object for a target."""
         stored = {
             "target": target,
@@ -219,7 +221,7 @@ def _numbers(ranges: list[list[int]]) -> set[int]:
 
 
 @dataclass(slots=True)
-class Redriven:
+class RedriveCounts:
     """The counts of a run.
 
     Attributes:
@@ -238,12 +240,12 @@ class Redriven:
 def redrive_object(
     bucket: Bucket,
     key: str,
-    lines: list[Line],
+    lines: list[FailedRecord],
     target: Target,
     *,
     fix: Fix | None,
     again: bool,
-    done: Redriven,
+    done: RedriveCounts,
 ) -> None:
     """Send an object's selected lines to a target, except those that were sent before.
 
@@ -270,7 +272,7 @@ def redrive_object(
         if not batch:
             return
         numbers = {number for number, _ in batch}
-        bucket.keep(key, target.name, Place(place.sent, place.sending | numbers))
+        bucket.keep(key, target.name, ObjectProgress(place.sent, place.sending | numbers))
         refused = {batch[place][0] for place in target.send([data for _, data in batch])}
         place.sent |= numbers - refused
         bucket.keep(key, target.name, place)
@@ -291,7 +293,7 @@ def redrive_object(
     send()
 
 
-def fixed(fix: Fix, line: Line) -> bytes | None:
+def fixed(fix: Fix, line: FailedRecord) -> bytes | None:
     """Return the record that a fix returns as bytes, text, or an object that becomes JSON; None leaves it out."""
     made = fix(line.data, line.error)
     if made is None or isinstance(made, bytes):

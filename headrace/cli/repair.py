@@ -31,7 +31,7 @@ def repair_all(data_dir: Path) -> Iterator[str]:
     if repair_database.damage_of(path):
         try:
             yield from repair_database.repair_database(path)
-        except repair_database.Hopeless as error:
+        except repair_database.DatabaseUnreadable as error:
             yield str(error)
             return
     database = Database(path)

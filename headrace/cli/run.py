@@ -24,7 +24,7 @@ from headrace.cli.health_words import moto_progress
 from headrace.cli.interrupts import (
     INTERRUPTED,
     STOP_SIGNALS,
-    StopAsked,
+    StopSignals,
     leave_at_once,
     let_children_be_interrupted,
 )
@@ -232,7 +232,7 @@ def up(
     leave_at_once()
     # Imported here, before anything is created that Ctrl-C could leave behind; `headrace down` does not need it.
     importlib.import_module("headrace.cloud")
-    asked = click.get_current_context().with_resource(StopAsked(*STOP_SIGNALS))
+    asked = click.get_current_context().with_resource(StopSignals(*STOP_SIGNALS))
     let_children_be_interrupted()
     if ephemeral:
         data_dir = ephemeral_dir or ephemeral_folder().path
@@ -294,7 +294,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _serve(config: Config, asked: StopAsked, access: Access | None) -> None:
+def _serve(config: Config, asked: StopSignals, access: Access | None) -> None:
     """Run a cloud until a signal stops it; with `access`, print how to use it."""
     _allow_many_files()
     from headrace.aws.access_keys import KeysRefused

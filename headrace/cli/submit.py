@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from headrace.cli import submit_serverless
-from headrace.cli.interrupts import INTERRUPTED, StopAsked, leave
+from headrace.cli.interrupts import INTERRUPTED, StopSignals, leave
 from headrace.cli.options import client, endpoint_option, explain, fail
 from headrace.cli.submit_logs import AWS_LOGS_WITHIN_S, DriverLogs, follow
 from headrace.cli.submit_plan import Plan, make_plan, upload_commands
@@ -115,7 +115,7 @@ def submit(
 
     if not aws:
         _check_spark(endpoint_url)
-    with StopAsked(signal.SIGINT, again=leave) as asked:
+    with StopSignals(signal.SIGINT, again=leave) as asked:
         try:
             good = _run(
                 make, plan, asked, cluster_id=cluster_id, application_id=application_id, role=role,
@@ -129,7 +129,7 @@ def submit(
 def _run(
     make: Callable[[str], Any],
     plan: Plan,
-    asked: StopAsked,
+    asked: StopSignals,
     *,
     cluster_id: str | None,
     application_id: str | None,
@@ -245,7 +245,7 @@ def _run_serverless(
     plan: Plan,
     role: str | None,
     wait_s: float,
-    asked: StopAsked,
+    asked: StopSignals,
 ) -> bool:
     return submit_serverless.run_job(
         make("emr-serverless"),
@@ -266,7 +266,7 @@ def _run_step(
     cluster_id: str | None,
     plan: Plan,
     wait_s: float,
-    asked: StopAsked,
+    asked: StopSignals,
 ) -> bool:
     """Add the step, follow it, and return whether it has COMPLETED."""
     emr = make("emr")
@@ -313,7 +313,7 @@ def _add_step(emr: Any, cluster_id: str, name: str, args: Sequence[str]) -> str:
 
 
 def _follow(
-    emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float, asked: StopAsked
+    emr: Any, s3: Any, cluster_id: str, step_id: str, wait_s: float, asked: StopSignals
 ) -> str:
     """Follow the step to its end, and return its last state; see `follow`."""
     status: dict[str, Any] = {}

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import click
 
-from headrace.cli.interrupts import StopAsked
+from headrace.cli.interrupts import StopSignals
 from headrace.core.clock import SystemClock
 
 # EMR on EC2 writes logs to S3 every five minutes.
@@ -141,7 +141,7 @@ def follow(
     *,
     ended: Collection[str],
     wait_s: float,
-    asked: StopAsked,
+    asked: StopSignals,
 ) -> str:
     """Print a job's states and logs as they come; return the last state. Cancel the job, once, when `asked`.
 
@@ -164,7 +164,7 @@ def follow(
     return shown
 
 
-def wait_for(logs: Logs, within_s: float, asked: StopAsked) -> None:
+def wait_for(logs: Logs, within_s: float, asked: StopSignals) -> None:
     """Print output until the logs are complete or the time is over, since AWS writes them late. Ctrl-C ends this."""
     if not within_s or logs.complete or asked:
         return

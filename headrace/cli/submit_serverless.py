@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from headrace.cli.interrupts import StopAsked
+from headrace.cli.interrupts import StopSignals
 from headrace.cli.options import fail
 from headrace.cli.submit_logs import JobLogs, follow
 from headrace.core.emr_releases import DEFAULT_LABEL
@@ -81,7 +81,7 @@ def run_job(
     region: str,
     role: str | None,
     wait_s: float,
-    asked: StopAsked,
+    asked: StopSignals,
 ) -> bool:
     """Start the job run, follow it, and return whether it succeeded. Cancel it when `asked`.
 
@@ -144,7 +144,7 @@ def _new_application(emr: Any) -> str:
 
 
 def _follow(
-    emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float, asked: StopAsked
+    emr: Any, logs: JobLogs, application_id: str, run_id: str, wait_s: float, asked: StopSignals
 ) -> str:
     """Follow the job run to its end, and return its last state; see `follow`."""
     where = {"applicationId": application_id, "jobRunId": run_id}

@@ -12,7 +12,7 @@ from headrace.composition.services import Services
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.fallback import MotoServices
-from headrace.fallback.iam_callers import MotoPeople
+from headrace.fallback.iam_callers import MotoUsersAndRoles
 from headrace.fallback.iam_records import trust_policy_of
 from headrace.iam.judge import Judge
 from headrace.resource_keys import ResourceKeys
@@ -37,7 +37,7 @@ def build_key_ring(
 def build_judge(base: Foundation, services: Callable[[], Services]) -> Judge:
     """Return the judge of callers' permissions; it calls `services` only when there are requests."""
     moto = base.moto
-    people = MotoPeople(
+    people = MotoUsersAndRoles(
         base.sessions,
         is_ready=lambda: moto.ready,
         load=moto.warm_up,

@@ -2,9 +2,9 @@
 
 Java's regular expressions run on RE2, which takes time in proportion to the text. Patterns that RE2 cannot express
 (lookaround, back references, possessive repeats) run on the `regex` module under a deadline of CPU time. Both let other
-threads run meanwhile. An `Effort` limits the time that one request spends on all its patterns. Wildcards need neither
-engine: see `headrace.core.wildcards`. No other code in headrace may make a regular expression from a client's text;
-tests/security/test_patterns.py checks this.
+threads run meanwhile. A `MatchingBudget` limits the time that one request spends on all its patterns. Wildcards need
+neither engine: see `headrace.core.wildcards`. No other code in headrace may make a regular expression from a client's
+text; tests/security/test_patterns.py checks this.
 """
 
 # RE2's bindings have no types.
@@ -52,13 +52,13 @@ class MatchTooLong(Exception):
 class Pattern(Protocol):
     """A compiled pattern. Thread-safe."""
 
-    def matches(self, text: str, effort: Effort | None = None) -> bool:
+    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
         """Whether the whole text matches; the cost counts towards `effort`, if one is given. Raises MatchTooLong."""
         ...
 
 
 @dataclass(slots=True)
-class Effort:
+class MatchingBudget:
     """The effort that one request may still spend on matching clients' patterns. Not thread-safe.
 
     Each match is bounded, but a template with 200 patterns and thousands of values to check is many matches.
@@ -106,8 +106,8 @@ def of_node(node: Node, *, characters: int) -> Pattern:
     if characters > MOST_CHARACTERS:
         raise PatternRefused(f"The pattern is longer than {MOST_CHARACTERS} characters")
     try:
-        return _Linear(node, _Bounds(MEMORY_BYTES, MOST_STEPS))
-    except (NotLinear, _NotTaken, BadPattern) as error:
+        return _Re2Pattern(node, _Bounds(MEMORY_BYTES, MOST_STEPS))
+    except (NotLinear, _RefusedByRe2, BadPattern) as error:
         raise PatternRefused(str(error)) from error
 
 
@@ -124,8 +124,8 @@ def _compiled(pattern: str, bounds: _Bounds) -> Pattern:
         if run is not None:
             return _Run(re.compile(run))
         try:
-            return _Linear(node, bounds)
-        except (NotLinear, _NotTaken):
+            return _Re2Pattern(node, bounds)
+        except (NotLinear, _RefusedByRe2):
             return _timed(pattern, node)
     except BadPattern as error:
         raise PatternRefused(str(error)) from error
@@ -137,15 +137,15 @@ class _Run:
 
     compiled: re.Pattern[str]
 
-    def matches(self, text: str, effort: Effort | None = None) -> bool:
+    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
         return self.compiled.fullmatch(text) is not None
 
 
-class _NotTaken(Exception):
+class _RefusedByRe2(Exception):
     """RE2 does not accept the pattern: it has nested counts, or a property that RE2 does not know."""
 
 
-class _Linear:
+class _Re2Pattern:
     """A pattern on RE2: a small program for ASCII texts, and one for all texts."""
 
     def __init__(self, node: Node, bounds: _Bounds) -> None:
@@ -154,13 +154,13 @@ class _Linear:
         self._ascii = _program(node, _ASCII, bounds)
         self._all: _Program | None = None
 
-    def matches(self, text: str, effort: Effort | None = None) -> bool:
+    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
         if text.isascii():
             return self._ascii.matches(text.encode(), effort)
         if self._all is None:
             try:
                 self._all = _program(self._node, MAX_CODE_POINT, self._bounds)
-            except (BadPattern, _NotTaken) as error:
+            except (BadPattern, _RefusedByRe2) as error:
                 raise MatchTooLong from error
         # Lone surrogates, which JSON can carry, cannot be encoded; they match nothing but themselves.
         return self._all.matches(text.encode("utf-8", "surrogatepass"), effort)
@@ -172,7 +172,7 @@ class _Program:
     steps_a_byte: int
     most_steps: float
 
-    def matches(self, data: bytes, effort: Effort | None) -> bool:
+    def matches(self, data: bytes, effort: MatchingBudget | None) -> bool:
         steps = len(data) * self.steps_a_byte
         if effort is not None:
             effort.steps -= steps
@@ -193,18 +193,18 @@ def _program(node: Node, highest_point: int, bounds: _Bounds) -> _Program:
     except re2.error as error:
         if "too large" in str(error):
             raise BadPattern("The pattern is too large") from error
-        raise _NotTaken from error
+        raise _RefusedByRe2 from error
     most = float("inf") if bounds.most_steps is None else bounds.most_steps
     return _Program(compiled, int(compiled.programsize), most)
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
+class _BacktrackingPattern:
     """A pattern that needs backtracking."""
 
     compiled: regex.Pattern[str]
 
-    def matches(self, text: str, effort: Effort | None = None) -> bool:
+    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
         left_s = DEADLINE_S if effort is None else min(DEADLINE_S, effort.backtracking_s)
         if left_s <= 0:
             raise MatchTooLong
@@ -218,12 +218,12 @@ class _Timed:
                 effort.backtracking_s -= time.thread_time() - began_s
 
 
-def _timed(pattern: str, node: Node) -> _Timed:
+def _timed(pattern: str, node: Node) -> _BacktrackingPattern:
     if len(pattern) > MOST_BACKTRACKING_CHARACTERS:
         raise BadPattern(
             f"A pattern that looks around or refers back may have {MOST_BACKTRACKING_CHARACTERS} characters"
         )
     try:
-        return _Timed(regex.compile(java_regex.for_backtracking(node)))
+        return _BacktrackingPattern(regex.compile(java_regex.for_backtracking(node)))
     except (regex.error, RecursionError, OverflowError) as error:
         raise BadPattern(str(error)) from error

@@ -27,7 +27,7 @@ class Stage(Enum):
     ENDED = "ended"
 
 
-class Turn:
+class ScheduleEntry:
     """One worker's entry in the schedule. Only the schedule changes its fields."""
 
     __slots__ = ("backoff_s", "due_s", "is_stopping", "is_woken", "ready_s", "stage")
@@ -43,7 +43,7 @@ class Turn:
         self.backoff_s = FIRST_BACKOFF_S
 
 
-T = TypeVar("T", bound=Turn)
+T = TypeVar("T", bound=ScheduleEntry)
 
 
 class Schedule(Generic[T]):
@@ -167,6 +167,6 @@ class Schedule(Generic[T]):
             heapq.heapify(self._due)
 
 
-def _holds(entry: tuple[float, int, Turn]) -> bool:
+def _holds(entry: tuple[float, int, ScheduleEntry]) -> bool:
     due_s, _, turn = entry
     return turn.stage is Stage.WAITING and turn.due_s == due_s

@@ -15,7 +15,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol
 
 from headrace.core.clock import Clock
-from headrace.core.schedule import Schedule, Stage, Turn
+from headrace.core.schedule import Schedule, ScheduleEntry, Stage
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class Worker(Protocol):
         ...
 
 
-class WorkerHandle(Turn):
+class WorkerHandle(ScheduleEntry):
     """A worker that a supervisor runs. Thread-safe."""
 
     __slots__ = ("_ended", "_supervisor", "last_failure", "worker")

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.parameter_types import fitted
 
@@ -57,7 +57,7 @@ class Client:
                 self._parameters(operation, params),
                 account=self._role_arn.split(":")[4],
                 region=self._region,
-                acting=Acting(self._role_arn, SESSION),
+                acting=CallerIdentity(self._role_arn, SESSION),
             )
         except AwsError as error:
             raise _exception_class(_NAMES_OF_CODES.get(error.code, error.code), ClientError)(

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, cast
 
-from headrace.core.patterns import Effort, MatchTooLong, PatternRefused, java_pattern
+from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused, java_pattern
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.dynamodb_expressions import patch_expressions
 from headrace.fallback.event_patterns import (
@@ -202,7 +202,7 @@ def _glue(models: ModuleType) -> None:
         try:
             java_pattern(text)  # so that the reason quotes the client's text
             pattern = java_pattern(f"(?:{text}).*")
-            effort = Effort()
+            effort = MatchingBudget()
             return [table for table in tables if pattern.matches(table.name, effort)]
         except (PatternRefused, MatchTooLong) as error:
             raise _glue_refusal(f"Expression cannot be used: {error or 'too complex'}") from error

@@ -65,7 +65,7 @@ class Apis(Protocol):
 
 
 @dataclass(slots=True)
-class Current:
+class CurrentCloud:
     """The parts of the cloud that moto's services use.
 
     Attributes:
@@ -115,4 +115,4 @@ class Current:
             event.set()
 
 
-CURRENT = Current()
+CURRENT = CurrentCloud()

@@ -19,7 +19,7 @@ _EVERYTHING = NamedPolicy.of(
 )  # fmt: skip
 
 
-class MotoPeople:
+class MotoUsersAndRoles:
     """Implements `headrace.iam.judge.People` on moto's IAM. Thread-safe.
 
     Args:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from headrace.aws.errors import AwsError
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.http_targets import HttpCall, is_final, send
 from headrace.fallback.kept.touched import MOTO_LOCK, TOUCHED, RowKey, Rows
@@ -74,10 +74,10 @@ class Delivery(msgspec.Struct, omit_defaults=True):
     http: HttpCall | None = None
 
 
-def _acting(delivery: Delivery) -> Acting | None:
+def _acting(delivery: Delivery) -> CallerIdentity | None:
     if not delivery.acting_arn and not delivery.acting_session:
         return None
-    return Acting(delivery.acting_arn, delivery.acting_session)
+    return CallerIdentity(delivery.acting_arn, delivery.acting_session)
 
 
 class Outbox(Rows):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
-from headrace.core.ports import Acting, ControlPlane, QueueMessage, StreamRecord
+from headrace.core.ports import CallerIdentity, ControlPlane, QueueMessage, StreamRecord
 from headrace.fallback.http_targets import http_call, is_final, is_http, send
 from headrace.fallback.json_path import NoValue, first_value
 from headrace.fallback.outbox import NOT_RETRYABLE
@@ -151,7 +151,7 @@ def _called(
             params,
             account=parts[4],
             region=parts[3],
-            acting=Acting(batch.role_arn, SESSION) if batch.role_arn else None,
+            acting=CallerIdentity(batch.role_arn, SESSION) if batch.role_arn else None,
         )
     except AwsError as error:
         is_not_retryable = any(name in error.code for name in NOT_RETRYABLE)

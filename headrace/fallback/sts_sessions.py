@@ -21,7 +21,7 @@ from headrace.aws.operation import Call
 from headrace.aws.sessions import RoleSession, RoleSessions, role_name, token_of
 from headrace.aws.validate import validate
 from headrace.core.arn import is_account_id
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback import federation, iam_records
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.mfa import check_code
@@ -154,9 +154,9 @@ def _assume_for(asked: _Request, vouched: federation.ConfirmedIdentity) -> dict[
     account, role = _role_of(arn)
     action = f"sts:{asked.operation}"
     # An invalid token has no provider; no trust policy names this text.
-    acting = Acting(vouched.provider or "an unknown identity provider")
+    acting = CallerIdentity(vouched.provider or "an unknown identity provider")
     if vouched.problem is not None:
-        acting = Acting("an identity that STS does not take")
+        acting = CallerIdentity("an identity that STS does not take")
     context = {**vouched.keys, "sts:rolesessionname": (name,)}
     if CURRENT.guard.denial(acting, action, arn, context):
         sentence = f"Not authorized to perform {action}"  # seen by many users

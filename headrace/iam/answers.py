@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.iam.condition_values import at, with_tags
 from headrace.iam.entries import access_to
 from headrace.iam.identity import Identity, identity_of
@@ -22,25 +22,25 @@ _SERVICE = re.compile(r"[a-z0-9.-]+\.amazonaws\.com")
 _ACTION = re.compile(r"[a-z0-9-]+:[A-Za-z0-9]+")
 
 
-class Unanswerable(ValueError):
+class InvalidQuestion(ValueError):
     """The caller does not exist, or the question is malformed; the message is one sentence."""
 
 
 def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
-    """Return whether a user, role or service may do an action, and how each statement counts. Raises Unanswerable.
+    """Return whether a user, role or service may do an action, and how each statement counts. Raises InvalidQuestion.
 
     The result has `allowed`; `lines`, the explanation as text; and `statements`, each with its layer, policy, number
     from 1, Sid, verdict and reason.
     """
     identity = _asked(arn)
     if _ACTION.fullmatch(action) is None:
-        raise Unanswerable(f"An action is one such as kinesis:PutRecords, not {action!r}.")
+        raise InvalidQuestion(f"An action is one such as kinesis:PutRecords, not {action!r}.")
     if resource != "*" and resource.count(":") < 5:
-        raise Unanswerable(f"A resource is an ARN or *, not {resource!r}.")
+        raise InvalidQuestion(f"A resource is an ARN or *, not {resource!r}.")
     access = access_to(action, resource or "*")
     found = judge.subject_of(identity, access)
     if found is None:
-        raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}.")
+        raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}.")
     access = at(access, found[1], judge.clock.now_ms(), identity)[0]
     access = with_tags(access, found[1], judge.tags_of)[0]
     explanation = explain(found[0], access, found[1])
@@ -71,20 +71,20 @@ def _doubts(action: str) -> list[str]:
 
 
 def policy_of(judge: Judge, role: str, account: str, region: str) -> dict[str, Any]:
-    """Return the smallest policy for a role's accesses, and its unused statements. Raises Unanswerable.
+    """Return the smallest policy for a role's accesses, and its unused statements. Raises InvalidQuestion.
 
     The result has `policy`, an IAM policy document; `unused`, sentences; and `accesses`, the number of accesses that
     the policy covers. `account` is the account of a role that is given by name, `region` is replaced by
     `${AWS::Region}`.
     """
     if not role:
-        raise Unanswerable("Name a role, or its ARN.")
+        raise InvalidQuestion("Name a role, or its ARN.")
     arn = role if role.startswith("arn:") else f"arn:aws:iam::{account}:role/{role}"
     identity = _asked(arn)
     entries = [entry for entry in judge.entries() if entry.identity.arn == identity.arn]
     found = judge.subject_of(identity, Access("sts:GetCallerIdentity"))
     if found is None and not entries:
-        raise Unanswerable(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
+        raise InvalidQuestion(f"{identity.arn} {NOT_IN_IAM}, and nobody acted as it.")
     accesses = [entry.access for entry in entries]
     principal, policies = found or (None, Policies())
     unused = () if principal is None else unused_statements(principal, accesses, policies)
@@ -103,12 +103,12 @@ def _sentence(unused: Unused) -> str:
 
 
 def _asked(arn: str) -> Identity:
-    """Return the caller that a question is about. Raises Unanswerable."""
+    """Return the caller that a question is about. Raises InvalidQuestion."""
     session = _SESSION.fullmatch(arn)
     if session is not None:
         return Identity("role", session[2], session[1], session[3])
     if _WHO.fullmatch(arn) is None and _SERVICE.fullmatch(arn) is None:
-        raise Unanswerable(
+        raise InvalidQuestion(
             f"{arn!r} is neither the ARN of a role or user nor a service such as lambda.amazonaws.com."
         )
-    return identity_of(Acting(arn, "session"))
+    return identity_of(CallerIdentity(arn, "session"))

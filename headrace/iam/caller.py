@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from headrace.core.clock import Clock
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.iam.entries import Entries, Entry, EntryKey, access_to, key_of
 from headrace.iam.identity import Identity
 from headrace.iam.key_uses import use_of_key
@@ -73,7 +73,7 @@ class Caller:
         return other
 
     @property
-    def acting(self) -> Acting | None:
+    def acting(self) -> CallerIdentity | None:
         """See `Permit.acting`."""
         identity = self.identity
         if identity.kind == "key":
@@ -81,7 +81,7 @@ class Caller:
             if known is None:
                 return None
             identity = known
-        return Acting(identity.arn, identity.session, identity.source_arn)
+        return CallerIdentity(identity.arn, identity.session, identity.source_arn)
 
     def ask(
         self, service: str, operation: str, params: Mapping[str, Any], *, account: str, region: str

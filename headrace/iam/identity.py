@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.aws.sessions import RoleSession
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 
 # The web identity providers that are built into IAM (id_roles_providers_oidc.html), as trust policies name them.
 WEB_PROVIDERS = frozenset(
@@ -34,7 +34,7 @@ class Identity:
         policy_arns: the managed policies that limit the session too.
         tags: the session's tags.
         source_identity: the session's source identity; empty without one.
-        source_arn, source_account: for a service; see `Acting`.
+        source_arn, source_account: for a service; see `CallerIdentity`.
         has_temporary_keys: for a user, whether the call has a session's credentials.
         has_mfa: whether the session was requested with an MFA device's code.
         keys: the condition keys of all calls of the session, with their values.
@@ -103,7 +103,7 @@ def identity_of_session(session: RoleSession) -> Identity | None:
     )
 
 
-def identity_of(acting: Acting) -> Identity:
+def identity_of(acting: CallerIdentity) -> Identity:
     """Return the identity under which a service acts."""
     if acting.arn in WEB_PROVIDERS or "-provider/" in acting.arn:
         return Identity("provider", acting.arn)

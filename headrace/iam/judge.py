@@ -18,7 +18,7 @@ from headrace.aws.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import without_note
 from headrace.core.config import Iam
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.iam.caller import Caller
 from headrace.iam.condition_values import at, with_tags
 from headrace.iam.entries import Entries, Entry, access_to
@@ -43,7 +43,7 @@ MOST_UNKNOWN = 1_000
 _NOT_THERE = "because no identity-based policy allows the {} action"
 
 
-class People(Protocol):
+class UsersAndRoles(Protocol):
     """IAM's users and roles with their policies. Thread-safe; waits until they are loaded."""
 
     @property
@@ -86,7 +86,7 @@ class Judge:
         *,
         clock: Clock,
         sessions: RoleSessions,
-        people: People,
+        people: UsersAndRoles,
         resource_policy: ResourcePolicy,
         find: FindIn,
         grants: Grants,
@@ -145,12 +145,12 @@ class Judge:
             return identity_of_session(session)
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
 
-    def permit_as(self, acting: Acting) -> Permit | None:
+    def permit_as(self, acting: CallerIdentity) -> Permit | None:
         """See `Permissions.permit_as`."""
         return None if self.mode == "off" else self._as(acting)
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019 - there is one judge to a cloud
-    def _as(self, acting: Acting) -> Caller:
+    def _as(self, acting: CallerIdentity) -> Caller:
         return self._caller(identity_of(acting))
 
     def _caller(self, identity: Identity) -> Caller:
@@ -163,7 +163,7 @@ class Judge:
             return found
 
     def denial(
-        self, acting: Acting, action: str, resource: str, context: Context | None = None
+        self, acting: CallerIdentity, action: str, resource: str, context: Context | None = None
     ) -> str:
         """See `Guard.denial`."""
         if self.mode == "off" or not acting.arn:
@@ -179,13 +179,13 @@ class Judge:
         uses = uses_of_key(self._find, action, resource)
         return next(filter(None, [caller.sentence_in(use) for use in uses]), "")
 
-    def note(self, acting: Acting, action: str, resource: str) -> None:
+    def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
         """See `Guard.note`."""
         if self.mode != "off" and acting.arn:
             self._as(acting).note(action, resource)
 
     def user_of(self, access_key: str) -> Identity | None:
-        """See `People.user_of`."""
+        """See `UsersAndRoles.user_of`."""
         return self.people.user_of(access_key)
 
     # --- judging ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.aws.documents import json_response, page
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.html import element, table
-from headrace.iam.answers import Unanswerable, policy_of, why
+from headrace.iam.answers import InvalidQuestion, policy_of, why
 from headrace.iam.judge import Judge
 from headrace.iam.report import accesses_seen, report_of
 from headrace.pages import s3_access
@@ -66,7 +66,7 @@ def _policy(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
     try:
         role = request.query_params().get("role", "")
         return json_response(policy_of(judge, role, judge.account, judge.region))
-    except Unanswerable as error:
+    except InvalidQuestion as error:
         return json_response({"message": str(error)}, 400)
 
 
@@ -77,5 +77,5 @@ def _why(judge: Judge, request: HttpRequest, _: list[str]) -> HttpResponse:
             judge, given.get("arn", ""), given.get("action", ""), given.get("resource", "")
         )
         return json_response(answer)
-    except Unanswerable as error:
+    except InvalidQuestion as error:
         return json_response({"message": str(error)}, 400)

@@ -19,7 +19,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane
 from headrace.core.search import SearchDomainNotFound, SearchServer
 from headrace.search.errors import SearchError
-from headrace.search.rest import Reply, Rest, SearchRequest
+from headrace.search.rest import RestAnswer, SearchRequest, SearchRestApi
 from headrace.search.store import Store
 
 PATH = "/_headrace/opensearch"
@@ -31,7 +31,7 @@ _JSON = "application/json; charset=UTF-8"
 class _Domain:
     """A `SearchServer` on a domain's indexes in the data directory."""
 
-    rest: Rest
+    rest: SearchRestApi
     key: str
 
     def ask(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
@@ -86,11 +86,11 @@ class SearchHome:
                 self._store.close()
             self._store = None
 
-    def _rest(self) -> Rest:
+    def _rest(self) -> SearchRestApi:
         with self._lock:
             if self._store is None:
                 self._store = Store(self._path, fsync=self._fsync)
-            return Rest(self._store, self._clock, self._ids)
+            return SearchRestApi(self._store, self._clock, self._ids)
 
     # --- which server -------------------------------------------------------------------------
 
@@ -161,13 +161,15 @@ class SearchHome:
             sentence = (
                 f"The documents are at {where}." if where else f"Ask {PATH}/account/region/domain."
             )
-            return _response(request, Reply(404, SearchError(404, "not_found", sentence).body()))
+            return _response(
+                request, RestAnswer(404, SearchError(404, "not_found", sentence).body())
+            )
         account, region, name, *path = rest
         try:
             self._check(name, account, region)
         except SearchDomainNotFound as error:
             refusal = SearchError(404, "resource_not_found_exception", str(error))
-            return _response(request, Reply(404, refusal.body()))
+            return _response(request, RestAnswer(404, refusal.body()))
         body = request.body if request.body_file is None else request.body_file.read_bytes()
         asked = SearchRequest(
             f"{account}/{region}/{name}", request.method, path, request.query_params(), body
@@ -182,11 +184,11 @@ def _domain_of(label: str) -> str:
     return label
 
 
-def _bytes_of(reply: Reply) -> bytes:
+def _bytes_of(reply: RestAnswer) -> bytes:
     return reply.body.encode() if isinstance(reply.body, str) else json.dumps(reply.body).encode()
 
 
-def _response(request: HttpRequest, reply: Reply) -> HttpResponse:
+def _response(request: HttpRequest, reply: RestAnswer) -> HttpResponse:
     kind = "text/plain; charset=UTF-8" if isinstance(reply.body, str) else _JSON
     body = b"" if request.method == "HEAD" else _bytes_of(reply)
     return HttpResponse(reply.status, [("Content-Type", kind)], body)

@@ -25,7 +25,7 @@ from headrace.search.rest_parts import (
     table,
     written_members,
 )
-from headrace.search.searching import Searching
+from headrace.search.searching import Searcher
 from headrace.search.store import Index, Store
 from headrace.store.disk_space import DiskFull
 
@@ -50,23 +50,23 @@ class SearchRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class RestAnswer:
     """An answer: JSON, or plain text if `body` is a string."""
 
     status: int
     body: Any
 
 
-class Rest:
+class SearchRestApi:
     """Answers requests to a store's indexes. Thread-safe."""
 
     def __init__(self, store: Store, clock: Clock, ids: Ids) -> None:
         self._store = store
-        self._searching = Searching(store)
+        self._searching = Searcher(store)
         self._clock = clock
         self._ids = ids
 
-    def answer(self, request: SearchRequest) -> Reply:
+    def answer(self, request: SearchRequest) -> RestAnswer:
         """Answer a request; errors are in the answer."""
         try:
             for name in request.query:
@@ -74,22 +74,22 @@ class Rest:
                     raise not_supported(f"the parameter [{name}]")
             return self._route(request)
         except SearchError as error:
-            return Reply(error.status, error.body())
+            return RestAnswer(error.status, error.body())
         except DiskFull:
             full = SearchError(429, "cluster_block_exception", "the disk is full")
-            return Reply(429, full.body())
+            return RestAnswer(429, full.body())
 
     def forget(self, domain: str) -> None:
         """Drop all indexes of a domain."""
         for index in self._store.indexes(domain):
             self._store.drop(index)
 
-    def _route(self, request: SearchRequest) -> Reply:
+    def _route(self, request: SearchRequest) -> RestAnswer:
         match request.method, list(request.path):
             case (("GET" | "HEAD"), []):
-                return Reply(200, self._about(request))
+                return RestAnswer(200, self._about(request))
             case (("POST" | "PUT"), ["_bulk"]):
-                return Reply(200, self._bulk(request, ""))
+                return RestAnswer(200, self._bulk(request, ""))
             case (("GET" | "POST"), ["_search"]):
                 return self._search(request, "_all")
             case (("GET" | "POST"), ["_count"]):
@@ -99,9 +99,9 @@ class Rest:
             case "GET", ["_cat", "indices", *rest] if len(rest) < 2:
                 return self._cat(request, rest[0] if rest else "_all")
             case "GET", ["_cluster", "health"]:
-                return Reply(200, self._health(request))
+                return RestAnswer(200, self._health(request))
             case "POST", ["_refresh"]:
-                return Reply(200, {"_shards": SHARDS})
+                return RestAnswer(200, {"_shards": SHARDS})
             case _, [first, *_] if first.startswith("_") and first != "_all":
                 raise not_supported(f"{request.method} /{'/'.join(request.path)}")
             case _, [name, *rest] if rest:
@@ -111,13 +111,13 @@ class Rest:
             case _:
                 raise not_supported(f"{request.method} /{'/'.join(request.path)}")
 
-    def _route_index(self, request: SearchRequest, name: str) -> Reply:
+    def _route_index(self, request: SearchRequest, name: str) -> RestAnswer:
         match request.method:
             case "HEAD":
                 found = self._matching(request.domain, name, must_be=False)
-                return Reply(200 if found else 404, {})
+                return RestAnswer(200 if found else 404, {})
             case "GET":
-                return Reply(
+                return RestAnswer(
                     200, {i.name: described(i) for i in self._matching(request.domain, name)}
                 )
             case "PUT":
@@ -125,25 +125,25 @@ class Rest:
             case "DELETE":
                 for index in self._matching(request.domain, name):
                     self._store.drop(index)
-                return Reply(200, {"acknowledged": True})
+                return RestAnswer(200, {"acknowledged": True})
             case _:
                 raise not_supported(f"{request.method} /{name}")
 
-    def _route_in(self, request: SearchRequest, name: str, rest: Sequence[str]) -> Reply:
+    def _route_in(self, request: SearchRequest, name: str, rest: Sequence[str]) -> RestAnswer:
         match request.method, list(rest):
             case (("GET" | "POST"), ["_search"]):
                 return self._search(request, name)
             case (("GET" | "POST"), ["_count"]):
                 return self._count(request, name)
             case (("POST" | "PUT"), ["_bulk"]):
-                return Reply(200, self._bulk(request, name))
+                return RestAnswer(200, self._bulk(request, name))
             case "GET", ["_mapping"]:
                 return self._mappings(request, name)
             case (("PUT" | "POST"), ["_mapping"]):
                 return self._put_mapping(request, name)
             case "POST", ["_refresh"]:
                 self._matching(request.domain, name)
-                return Reply(200, {"_shards": SHARDS})
+                return RestAnswer(200, {"_shards": SHARDS})
             case "POST", ["_doc"]:
                 return self._put(request, name, "", create_only=False)
             case (("PUT" | "POST"), ["_doc", doc_id]):
@@ -188,7 +188,7 @@ class Rest:
             "unassigned_shards": 0,
         }
 
-    def _cat(self, request: SearchRequest, names: str) -> Reply:
+    def _cat(self, request: SearchRequest, names: str) -> RestAnswer:
         indexes = self._matching(request.domain, names)
         counts = self._store.counts(indexes)
         rows = [
@@ -207,13 +207,13 @@ class Rest:
             for index in indexes
         ]
         if request.query.get("format") == "json":
-            return Reply(200, rows)
+            return RestAnswer(200, rows)
         with_heads = "v" in request.query and request.query["v"] != "false"
-        return Reply(200, table(rows, with_heads=with_heads))
+        return RestAnswer(200, table(rows, with_heads=with_heads))
 
-    def _mappings(self, request: SearchRequest, names: str) -> Reply:
+    def _mappings(self, request: SearchRequest, names: str) -> RestAnswer:
         found = self._matching(request.domain, names)
-        return Reply(200, {index.name: {"mappings": shown(index)} for index in found})
+        return RestAnswer(200, {index.name: {"mappings": shown(index)} for index in found})
 
     def _matching(self, domain: str, names: str, *, must_be: bool = True) -> list[Index]:
         """Return the indexes that match names with wildcards. Raises SearchError if a plain name is missing."""
@@ -232,7 +232,7 @@ class Rest:
 
     # --- indexes and documents ----------------------------------------------------------------
 
-    def _create(self, request: SearchRequest, name: str) -> Reply:
+    def _create(self, request: SearchRequest, name: str) -> RestAnswer:
         body = object_of(request.body)
         for member in body:
             if member not in ("mappings", "settings"):
@@ -241,9 +241,9 @@ class Rest:
         check_top(mapping)
         settings = members_of(body, "settings")
         self._store.create(request.domain, name, mapping, settings, self._clock.now_ms())
-        return Reply(200, {"acknowledged": True, "shards_acknowledged": True, "index": name})
+        return RestAnswer(200, {"acknowledged": True, "shards_acknowledged": True, "index": name})
 
-    def _put_mapping(self, request: SearchRequest, names: str) -> Reply:
+    def _put_mapping(self, request: SearchRequest, names: str) -> RestAnswer:
         body = object_of(request.body)
         check_top(body)
         given = members_of(body, "properties")
@@ -251,7 +251,7 @@ class Rest:
         for index in self._matching(request.domain, names):
             merge(index.mapping.setdefault("properties", {}), given)
             self._store.save_mapping(index)
-        return Reply(200, {"acknowledged": True})
+        return RestAnswer(200, {"acknowledged": True})
 
     def _index(self, domain: str, name: str) -> Index:
         found = self._store.find(domain, name)
@@ -260,30 +260,32 @@ class Rest:
         mapping: dict[str, Any] = {"properties": {}}
         return self._store.create(domain, name, mapping, {}, self._clock.now_ms())
 
-    def _put(self, request: SearchRequest, name: str, doc_id: str, *, create_only: bool) -> Reply:
+    def _put(
+        self, request: SearchRequest, name: str, doc_id: str, *, create_only: bool
+    ) -> RestAnswer:
         with self._store.database.transaction():
             index = self._index(request.domain, name)
             doc_id = doc_id or self._ids.hex(20)
             written = self._store.put(index, doc_id, request.body, create_only=create_only)
         status = 201 if written.result == "created" else 200
-        return Reply(status, written_members(name, doc_id, written))
+        return RestAnswer(status, written_members(name, doc_id, written))
 
-    def _get(self, request: SearchRequest, name: str, doc_id: str) -> Reply:
+    def _get(self, request: SearchRequest, name: str, doc_id: str) -> RestAnswer:
         (index,) = self._one(request.domain, name)
         found = self._store.get(index, doc_id)
         if found is None:
-            return Reply(404, {"_index": name, "_id": doc_id, "found": False})
+            return RestAnswer(404, {"_index": name, "_id": doc_id, "found": False})
         version, seq_no, source = found
         members = {"_index": name, "_id": doc_id, "_version": version, "_seq_no": seq_no}
-        return Reply(
+        return RestAnswer(
             200, {**members, "_primary_term": 1, "found": True, "_source": json.loads(source)}
         )
 
-    def _delete(self, request: SearchRequest, name: str, doc_id: str) -> Reply:
+    def _delete(self, request: SearchRequest, name: str, doc_id: str) -> RestAnswer:
         (index,) = self._one(request.domain, name)
         written = self._store.delete(index, doc_id)
         status = 404 if written.result == "not_found" else 200
-        return Reply(status, written_members(name, doc_id, written))
+        return RestAnswer(status, written_members(name, doc_id, written))
 
     def _one(self, domain: str, name: str) -> list[Index]:
         found = self._store.find(domain, name)
@@ -328,7 +330,7 @@ class Rest:
 
     # --- searches -----------------------------------------------------------------------------
 
-    def _search(self, request: SearchRequest, names: str) -> Reply:
+    def _search(self, request: SearchRequest, names: str) -> RestAnswer:
         body = object_of(request.body)
         for name in ("size", "from"):
             if name in request.query:
@@ -340,10 +342,10 @@ class Rest:
         indexes = self._matching(request.domain, names)
         found = self._searching.search(indexes, body, self._clock.now_ms())
         shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
-        return Reply(200, {"took": 0, "timed_out": False, "_shards": shards, **found})
+        return RestAnswer(200, {"took": 0, "timed_out": False, "_shards": shards, **found})
 
-    def _count(self, request: SearchRequest, names: str) -> Reply:
+    def _count(self, request: SearchRequest, names: str) -> RestAnswer:
         indexes = self._matching(request.domain, names)
         count = self._searching.count(indexes, object_of(request.body), self._clock.now_ms())
         shards = {"total": len(indexes), "successful": len(indexes), "skipped": 0, "failed": 0}
-        return Reply(200, {"count": count, "_shards": shards})
+        return RestAnswer(200, {"count": count, "_shards": shards})

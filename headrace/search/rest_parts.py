@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from headrace.search.errors import SearchError, not_supported, unreadable
-from headrace.search.store import Index, Written
+from headrace.search.store import Index, WriteResult
 
 _ACTIONS = frozenset({"index", "create", "delete"})
 SHARDS = {"total": 1, "successful": 1, "failed": 0}
 STATUS = {"created": 201, "updated": 200, "deleted": 200, "not_found": 404}
 
 
-def written_members(name: str, doc_id: str, written: Written) -> dict[str, Any]:
+def written_members(name: str, doc_id: str, written: WriteResult) -> dict[str, Any]:
     """Return an answer's members about a written document."""
     return {
         "_index": name,

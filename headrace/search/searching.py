@@ -45,7 +45,7 @@ def types_of(indexes: Sequence[Index]) -> dict[str, str]:
     return types
 
 
-class Searching:
+class Searcher:
     """Answers searches on a store. Thread-safe, as the store is."""
 
     def __init__(self, store: Store) -> None:

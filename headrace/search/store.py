@@ -40,7 +40,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """The result of one write: OpenSearch's word for it, and the document's version."""
 
     result: str
@@ -154,7 +154,7 @@ class Store:
 
     def put(
         self, index: Index, doc_id: str, source: bytes, *, create_only: bool = False
-    ) -> Written:
+    ) -> WriteResult:
         """Write a document, inside the caller's transaction if there is one. Raises SearchError."""
         document = _parsed(source)
         reader = Reader(index.mapping)
@@ -177,7 +177,7 @@ class Store:
                 "INSERT INTO words (rowid, body) VALUES (?, ?)",
                 [(n, v.words) for n, v in numbered if v.words is not None],
             )
-        return Written("created" if version == 1 else "updated", version, row_id)
+        return WriteResult("created" if version == 1 else "updated", version, row_id)
 
     def _next_ids(self, values: int) -> tuple[int, int]:
         """Return the row ids for a new document and for its first value. Inside a transaction."""
@@ -185,11 +185,11 @@ class Store:
         self._free = (row_id + 1, first + values)
         return row_id, first
 
-    def delete(self, index: Index, doc_id: str) -> Written:
+    def delete(self, index: Index, doc_id: str) -> WriteResult:
         """Delete a document."""
         with self.database.transaction(frees=True):
             version = self._take_out(index, doc_id, create_only=False)
-        return Written("deleted" if version else "not_found", version + 1, 0)
+        return WriteResult("deleted" if version else "not_found", version + 1, 0)
 
     def _take_out(self, index: Index, doc_id: str, *, create_only: bool) -> int:
         """Remove a document; return its version, or 0 if it did not exist."""

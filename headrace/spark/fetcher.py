@@ -32,7 +32,7 @@ def wall_s() -> float:
     return time.time_ns() / 1e9
 
 
-class Reads(Protocol):
+class StreamCalls(Protocol):
     """The calls to Kinesis that the planner makes; see `KinesisClient`."""
 
     def shards(self) -> list[Shard]:
@@ -69,7 +69,7 @@ class Fetcher:
 
     def __init__(
         self,
-        reads: Reads,
+        reads: StreamCalls,
         options: Options,
         shard_id: str,
         start: Offset,

@@ -51,35 +51,35 @@ Position = Union[TrimHorizon, Latest, AtTimestamp, AtSequenceNumber]
 
 
 @dataclass(frozen=True)
-class PerShard:
+class ShardPositions:
     """A position for each listed shard, and one for all others, including future ones."""
 
     shards: tuple[tuple[str, Position], ...]
     others: Position
 
 
-Init = Union[Position, PerShard]
+Init = Union[Position, ShardPositions]
 
 
 def position_of(init: Init, shard_id: str) -> Position:
     """Return the starting position of a shard."""
-    if not isinstance(init, PerShard):
+    if not isinstance(init, ShardPositions):
         return init
     return dict(init.shards).get(shard_id, init.others)
 
 
 def has_latest(init: Init) -> bool:
     """Return whether a position depends on the time of its evaluation."""
-    if isinstance(init, PerShard):
+    if isinstance(init, ShardPositions):
         return any(has_latest(position) for position in (init.others, *dict(init.shards).values()))
     return isinstance(init, Latest)
 
 
 def pinned(init: Init, now_ms: int) -> Init:
     """Return `init` with LATEST replaced by a time in epoch milliseconds."""
-    if isinstance(init, PerShard):
+    if isinstance(init, ShardPositions):
         shards = tuple((name, _pinned(position, now_ms)) for name, position in init.shards)
-        return PerShard(shards, _pinned(init.others, now_ms))
+        return ShardPositions(shards, _pinned(init.others, now_ms))
     return _pinned(init, now_ms)
 
 
@@ -169,7 +169,7 @@ def init_from_json(value: Mapping[str, Any]) -> Init:
     if value.get("type") != "PER_SHARD":
         return _position_from_json(value)
     shards = tuple((name, _position_from_json(one)) for name, one in value["shards"].items())
-    return PerShard(shards, _position_from_json(value["others"]))
+    return ShardPositions(shards, _position_from_json(value["others"]))
 
 
 def _position_from_json(value: Mapping[str, Any]) -> Position:

@@ -12,8 +12,8 @@ from headrace.spark.offsets import (
     AtTimestamp,
     Init,
     Latest,
-    PerShard,
     Position,
+    ShardPositions,
     TrimHorizon,
 )
 
@@ -36,7 +36,7 @@ def parse_init(text: str) -> Init:
     found = cast("dict[str, object]", json.loads(text))
     positions = {name: parse_position(str(position), name) for name, position in found.items()}
     others = positions.pop("*", TrimHorizon())
-    return PerShard(tuple(sorted(positions.items())), others)
+    return ShardPositions(tuple(sorted(positions.items())), others)
 
 
 def parse_position(text: str, shard_id: str = "*") -> Position:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
-from headrace.spark.fetcher import Fetcher, Reads, wall_s
+from headrace.spark.fetcher import Fetcher, StreamCalls, wall_s
 from headrace.spark.held_folder import HeldFolder
 from headrace.spark.offsets import Offset, has_latest, pinned
 from headrace.spark.options import Options
@@ -68,7 +68,7 @@ class Planner:
 
     def __init__(
         self,
-        reads: Reads,
+        reads: StreamCalls,
         options: Options,
         *,
         one_batch: bool = False,

@@ -30,7 +30,7 @@ class InvalidKey(ValueError):
 
 
 @dataclass
-class Written:
+class PutCounts:
     """The counts of a task: records, bytes, and records sent again."""
 
     records: int = 0
@@ -119,7 +119,7 @@ class Sender:
         self._backoff_s = _FIRST_BACKOFF_S
         self.waiting = 0
         self.waiting_bytes = 0
-        self.written = Written()
+        self.written = PutCounts()
 
     def close(self) -> None:
         """Wait for the running requests, so that no record reaches the stream after the task's end."""

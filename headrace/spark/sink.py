@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from headrace.spark.options import SinkOptions
-from headrace.spark.puts import MOST_RECORDS, Sender, Written
+from headrace.spark.puts import MOST_RECORDS, PutCounts, Sender
 from headrace.spark.untyped import Records, pa
 from headrace.spark.versions import ArrowWriter, CommitMessage, StreamArrowWriter
 
@@ -43,7 +43,7 @@ class InvalidSchema(ValueError):
 
 
 @dataclass
-class TaskWritten(CommitMessage):
+class TaskCounts(CommitMessage):
     """The counts of one task."""
 
     records: int
@@ -70,7 +70,7 @@ def check_schema(schema: StructType) -> None:
         )
 
 
-def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
+def write(options: SinkOptions, batches: Iterator[Records]) -> TaskCounts:
     """Put a task's records. Raises WriteFailed, KinesisError, InvalidKey, InvalidSchema (a null key or null data)."""
     client = _client(options)
     sender = Sender(
@@ -94,7 +94,7 @@ def write(options: SinkOptions, batches: Iterator[Records]) -> TaskWritten:
     sender.close()
     _keep(options, client)
     written = sender.written
-    return TaskWritten(written.records, written.bytes, written.retried)
+    return TaskCounts(written.records, written.bytes, written.retried)
 
 
 # Creating a client takes as long as writing tens of thousands of rows, and Spark runs many tasks in one process. So the
@@ -150,10 +150,10 @@ def _values(column: Any) -> list[bytes]:
     return [text[begin:end] for begin, end in zip(places, places[1:])]
 
 
-def _sum(messages: list[Any]) -> Written:
-    total = Written()
+def _sum(messages: list[Any]) -> PutCounts:
+    total = PutCounts()
     for message in messages:
-        if isinstance(message, TaskWritten):
+        if isinstance(message, TaskCounts):
             total.records += message.records
             total.bytes += message.bytes
             total.retried += message.retried
@@ -166,7 +166,7 @@ class KinesisBatchWriter(ArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Records]) -> TaskWritten:
+    def write(self, iterator: Iterator[Records]) -> TaskCounts:
         """Put a task's records."""
         return write(self._options, iterator)
 
@@ -185,7 +185,7 @@ class KinesisStreamWriter(StreamArrowWriter):
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
-    def write(self, iterator: Iterator[Records]) -> TaskWritten:
+    def write(self, iterator: Iterator[Records]) -> TaskCounts:
         """Put a task's records."""
         return write(self._options, iterator)
 

@@ -34,7 +34,7 @@ from headrace.spark.untyped import Records
 from headrace.spark.versions import (
     HAS_READ_LIMITS,
     AvailableNow,
-    Place,
+    InferredStart,
     most_rows,
     read_limit,
     spark_version,
@@ -124,7 +124,7 @@ class KinesisStreamReader(DataSourceStreamReader, AvailableNow):
     def __init__(self, options: Options) -> None:
         self._options = options
         self._planner: Planner | None = None
-        self._place = Place(options.stream, self.initialOffset())
+        self._place = InferredStart(options.stream, self.initialOffset())
         self._has_warned = False
 
     def __getstate__(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def most_rows(limit: Any) -> int | None:
     return int(limit.max_rows) if isinstance(limit, _streaming.ReadMaxRows) else None
 
 
-class Place:
+class InferredStart:
     """The start of the next micro-batch, inferred from Spark's other calls, for Sparks without HAS_READ_LIMITS.
 
     Started again with a checkpoint, Spark first asks for the partitions between the last planned offset and itself.

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.discard import DELETED_SUFFIX
-from headrace.store.inspect import Inspected, inspect
-from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.inspect import Inspection, inspect
+from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.marks import read_known
 from headrace.store.opening import FIRST_INDEX
 from headrace.store.segment import SUFFIX, Segment
@@ -52,7 +52,7 @@ def check(data_dir: Path) -> Iterator[Problem]:
     reported again.
     """
     database = data_dir / STATE_FILE
-    known: dict[str, Known] = {}
+    known: dict[str, KnownLog] = {}
     if database.exists():
         try:
             known = read_known(database)
@@ -82,7 +82,7 @@ def identity_of_folder(data_dir: Path, folder: Path) -> bytes:
     return identity_of(folder.parent.name, folder.name)
 
 
-def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> Iterator[Problem]:
+def check_log(folder: Path, identity: bytes, known: KnownLog = NOTHING_KNOWN) -> Iterator[Problem]:
     """Yield the problems of one log; `known` is its entry in the state database."""
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
@@ -105,13 +105,13 @@ def check_log(folder: Path, identity: bytes, known: Known = NOTHING_KNOWN) -> It
         yield Problem(paths[-1], paths[-1].stat().st_size, missing)
 
 
-def is_accepted(known: Known, index: int) -> bool:
+def is_accepted(known: KnownLog, index: int) -> bool:
     """Whether a record is among the losses that were accepted."""
     return any(loss.accepted and loss.holds(index) for loss in known.losses)
 
 
 def _problems_of(
-    found: Inspected, identity: bytes, known: Known, *, is_last: bool
+    found: Inspection, identity: bytes, known: KnownLog, *, is_last: bool
 ) -> Iterator[Problem]:
     reach = max(known.end_index, Segment.claimed_by_index(found.path, identity))
     torn = is_last and found.end_index >= reach
@@ -127,7 +127,7 @@ def _problems_of(
 
 
 def _check_order(
-    found: Inspected, expected: int | None, known: Known
+    found: Inspection, expected: int | None, known: KnownLog
 ) -> Generator[Problem, None, int]:
     """Return the index after the last record."""
     for run in found.runs:
@@ -146,7 +146,7 @@ def _check_order(
     return found.first_index if expected is None else expected
 
 
-def _check_index(found: Inspected, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
+def _check_index(found: Inspection, identity: bytes, *, is_last: bool) -> Iterator[Problem]:
     """Compare an index file with its segment."""
     path = found.path.with_suffix(INDEX_SUFFIX)
     try:

@@ -11,7 +11,7 @@ from headrace.store.frame import CorruptFrame
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FrameRun:
     """Consecutive undamaged frames without a gap: their range of bytes, and of records."""
 
     offset: int
@@ -30,7 +30,7 @@ class Damage:
 
 
 @dataclass(slots=True)
-class Inspected:
+class Inspection:
     """The result of inspecting a segment file.
 
     Attributes:
@@ -45,7 +45,7 @@ class Inspected:
     size_bytes: int
     header_problem: str = ""
     is_foreign: bool = False
-    runs: list[Run] = field(default_factory=list[Run])
+    runs: list[FrameRun] = field(default_factory=list[FrameRun])
     damage: list[Damage] = field(default_factory=list[Damage])
     frame_ends: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -60,10 +60,10 @@ class Inspected:
         return self.runs[-1].end_index if self.runs else self.first_index
 
 
-def inspect(path: Path, identity: bytes) -> Inspected:
+def inspect(path: Path, identity: bytes) -> Inspection:
     """Read a whole segment of the shard `identity`. Raises OSError."""
     data = path.read_bytes()
-    found = Inspected(path, int(path.stem), len(data))
+    found = Inspection(path, int(path.stem), len(data))
     start = frame.SEGMENT_HEADER_BYTES
     try:
         first_index, whose = frame.decode_segment_header(data[:start])
@@ -87,9 +87,9 @@ def inspect(path: Path, identity: bytes) -> Inspected:
         found.frame_ends[end_offset] = header.end_index
         last = found.runs[-1] if found.runs else None
         if last is not None and (last.end_offset, last.end_index) == (offset, header.first_index):
-            found.runs[-1] = Run(last.offset, end_offset, last.first_index, header.end_index)
+            found.runs[-1] = FrameRun(last.offset, end_offset, last.first_index, header.end_index)
         else:
-            found.runs.append(Run(offset, end_offset, header.first_index, header.end_index))
+            found.runs.append(FrameRun(offset, end_offset, header.first_index, header.end_index))
     return found
 
 

@@ -70,7 +70,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownLog:
     """The state database's marks of a log.
 
     Attributes:
@@ -87,13 +87,13 @@ class Known:
     is_certain: bool = True
 
 
-NOTHING_KNOWN = Known()
+NOTHING_KNOWN = KnownLog()
 
 
 def find_losses(
     segments: Sequence[Segment],
     unreadable: Mapping[int, tuple[Path, str]],
-    known: Known,
+    known: KnownLog,
     claimed_end_index: int,
 ) -> list[Loss]:
     """Return the losses between segments, within them, and before the first.
@@ -132,7 +132,7 @@ def find_losses(
 def _loss(
     gap: tuple[int, int, Path, str],
     unreadable: Mapping[int, tuple[Path, str]],
-    known: Known,
+    known: KnownLog,
     claimed_end_index: int,
     tail_index: int,
 ) -> Loss:

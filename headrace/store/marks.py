@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.store.database import Database
-from headrace.store.losses import NOTHING_KNOWN, Known, Loss
+from headrace.store.losses import NOTHING_KNOWN, KnownLog, Loss
 from headrace.store.segment_index import boot_id
 from headrace.store.shard_log import ShardLog
 
@@ -40,7 +40,7 @@ class Marks:
         # The starts that retention has announced, each before it deletes the segments.
         self._starts: dict[str, int] = {}
 
-    def known(self) -> dict[Path, Known]:
+    def known(self) -> dict[Path, KnownLog]:
         """Return the marks of each log, by its folder."""
         found = _known(self._documents.items(), self._losses.items(), self._data_dir)
         return {
@@ -97,7 +97,7 @@ class Marks:
         return folder.relative_to(self._data_dir).as_posix()
 
 
-def read_known(database_path: Path) -> dict[str, Known]:
+def read_known(database_path: Path) -> dict[str, KnownLog]:
     """Return the marks of each log by its folder, relative to the data directory; no cloud may be running.
 
     Raises sqlite3.DatabaseError when the file is damaged.
@@ -136,13 +136,13 @@ def _rows(connection: sqlite3.Connection, table: str) -> list[tuple[str, Any]]:
 
 def _known(
     marks: Iterable[tuple[str, Any]], losses: Iterable[tuple[str, Any]], data_dir: Path
-) -> dict[str, Known]:
-    found: dict[str, Known] = {}
+) -> dict[str, KnownLog]:
+    found: dict[str, KnownLog] = {}
     for key, value in marks:
         # Until version 0.1 only the end was noted.
         mark: dict[str, Any] = {"end": value} if isinstance(value, int) else value
         certain = mark.get("boot", _BOOT) == _BOOT
-        found[key] = Known(mark.get("start"), mark["end"], (), certain)
+        found[key] = KnownLog(mark.get("start"), mark["end"], (), certain)
     for key, value in losses:
         folder = key.partition("#")[0]
         known = found.get(folder, NOTHING_KNOWN)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.store import frame
 from headrace.store.frame import CorruptFrame
-from headrace.store.losses import UNCERTAIN, Known, Loss, find_losses
+from headrace.store.losses import UNCERTAIN, KnownLog, Loss, find_losses
 from headrace.store.segment import CUT_SUFFIX, SUFFIX, Segment
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ FIRST_INDEX = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedLog:
     """The contents of a log's folder.
 
     Attributes:
@@ -31,7 +31,7 @@ class Opened:
     dropped_bytes: int
 
 
-def open_segments(folder: Path, identity: bytes, known: Known) -> Opened:
+def open_segments(folder: Path, identity: bytes, known: KnownLog) -> OpenedLog:
     """Open the segments in `folder`, which is made when missing; `known` is the log's entry in the state database.
 
     A damaged segment does not prevent opening the log: it counts as a loss. Raises OSError.
@@ -62,10 +62,10 @@ def open_segments(folder: Path, identity: bytes, known: Known) -> Opened:
         fresh = not paths and claimed <= FIRST_INDEX
         following = FIRST_INDEX if fresh else max([claimed, *unreadable]) + UNCERTAIN
         opened.append(Segment.create(folder, following, identity))
-    return Opened(opened, find_losses(opened, unreadable, known, claimed), dropped_bytes)
+    return OpenedLog(opened, find_losses(opened, unreadable, known, claimed), dropped_bytes)
 
 
-def _open_tail(path: Path, identity: bytes, known: Known) -> tuple[Segment, int]:
+def _open_tail(path: Path, identity: bytes, known: KnownLog) -> tuple[Segment, int]:
     """Return the last segment, and how many bytes were cut off its end. Raises CorruptFrame, OSError."""
     first_index = int(path.stem)
     if known.end_index > first_index and path.stat().st_size < frame.SEGMENT_HEADER_BYTES:

@@ -16,8 +16,8 @@ from headrace.store import frame
 from headrace.store.check import identity_of_folder, log_folders
 from headrace.store.database import Database
 from headrace.store.fsync import sync_path
-from headrace.store.inspect import Inspected, Run, inspect
-from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.inspect import FrameRun, Inspection, inspect
+from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.marks import accept
 from headrace.store.segment import SUFFIX, Segment
 from headrace.store.segment_index import INDEX_SUFFIX, SparseIndex, WrongIndex
@@ -31,7 +31,7 @@ _NO_BASE = SequenceBase(0, 0)
 
 
 def repair_logs(
-    data_dir: Path, database: Database, known: dict[str, Known], bases: dict[Path, SequenceBase]
+    data_dir: Path, database: Database, known: dict[str, KnownLog], bases: dict[Path, SequenceBase]
 ) -> Iterator[str]:
     """Repair every log; yield a sentence for each repair and each loss. Nobody else may use the directory.
 
@@ -75,7 +75,7 @@ def _is_index_of_its_segment(path: Path, identity: bytes) -> bool:
     return segment.exists() and extent.size_bytes <= segment.stat().st_size
 
 
-def _mend_segment(data_dir: Path, found: Inspected, identity: bytes) -> Iterator[str]:
+def _mend_segment(data_dir: Path, found: Inspection, identity: bytes) -> Iterator[str]:
     """Cut the damage out of a segment."""
     if found.is_foreign or not found.runs:
         aside = _keep_whole(data_dir, found.path)
@@ -128,7 +128,7 @@ def _quarantine(data_dir: Path, path: Path) -> Path:
     return data_dir / QUARANTINE_FOLDER / path.relative_to(data_dir)
 
 
-def _write_run(path: Path, run: Run, identity: bytes) -> None:
+def _write_run(path: Path, run: FrameRun, identity: bytes) -> None:
     """Write the frames of a run to a new segment, named by the run's first record."""
     target = path.with_name(Segment.file_name(run.first_index))
     if target != path and target.exists() and inspect(target, identity).end_index >= run.end_index:
@@ -152,7 +152,7 @@ def _accept_losses(
     database: Database,
     folder: Path,
     identity: bytes,
-    known: Known,
+    known: KnownLog,
     bases: dict[Path, SequenceBase],
 ) -> Iterator[str]:
     """Report which records are lost, then let readers skip them."""

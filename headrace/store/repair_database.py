@@ -27,7 +27,7 @@ _COPIED = ("", _LOG_SUFFIX)
 _SIDE_FILES = (_LOG_SUFFIX, "-shm")
 
 
-class Hopeless(Exception):
+class DatabaseUnreadable(Exception):
     """SQLite cannot read anything from the file; it is left unchanged."""
 
 
@@ -77,7 +77,7 @@ def finish(path: Path) -> bool:
 
 
 def repair_database(path: Path) -> Iterator[str]:
-    """Repair the database; yield a sentence for each repair and each loss. Raises Hopeless, OSError."""
+    """Repair the database; yield a sentence for each repair and each loss. Raises DatabaseUnreadable, OSError."""
     aside = _keep(path)
     yield f"{path}: kept as it was in {aside}"
     salvage = path.with_name(f"{path.name}{_SALVAGE_SUFFIX}")
@@ -92,7 +92,7 @@ def repair_database(path: Path) -> Iterator[str]:
         ):
             old.text_factory = _text
             yield from _copy(path, old, fresh)
-    except Hopeless:
+    except DatabaseUnreadable:
         finish(path)
         raise
     shutil.copymode(path, new)
@@ -125,7 +125,7 @@ def _copy(path: Path, old: sqlite3.Connection, new: sqlite3.Connection) -> Itera
             "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
         ).fetchall()
     except sqlite3.DatabaseError as error:
-        raise Hopeless(
+        raise DatabaseUnreadable(
             f"{path}: SQLite cannot read anything from it ({error}); restore it from a copy, or move the directory away"
         ) from error
     named = [(str(kind), str(name), str(sql)) for kind, name, sql in schema]

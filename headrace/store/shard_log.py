@@ -21,7 +21,7 @@ from headrace.store.fsync import sync_path
 from headrace.store.losses import (
     NOTHING_KNOWN,
     DamageLog,
-    Known,
+    KnownLog,
     LogDamaged,
     Loss,
     describe,
@@ -75,7 +75,7 @@ class ShardLog:
         base: SequenceBase,
         identity: bytes,
         *,
-        known: Known = NOTHING_KNOWN,
+        known: KnownLog = NOTHING_KNOWN,
         roll_at_bytes: int = ROLL_AT_BYTES,
     ) -> None:
         """Open or create the log in `folder`; `known` is its entry in the state database.

@@ -22,7 +22,7 @@ from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
 from headrace.testing.denials import collect
-from headrace.testing.functions import InProcessEnvironment, Rules
+from headrace.testing.functions import FunctionRules, InProcessEnvironment
 from headrace.testing.in_process import (
     NO_PORT,
     InProcessAccess,
@@ -71,7 +71,7 @@ class LocalCloud(InProcessAccess):
         self.data_dir = temporary_folder() if data_dir is None else data_dir
         self._clock = clocks.MovableClock()
         ids = Ids(seed)
-        rules = Rules(self._clock, ids)
+        rules = FunctionRules(self._clock, ids)
 
         def environments(
             spec: SandboxSpec, credentials: Credentials

@@ -26,15 +26,15 @@ from headrace.core.ids import Ids
 from headrace.services.lambda_.limits import CREDENTIALS_LEFT_SECONDS
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import (
-    Places,
+    ProcessPaths,
     SandboxSpec,
     build_environment,
 )
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import (
-    Broken,
     OutputLog,
     PlatformLog,
+    ProcessBroken,
     Usage,
     error_document,
     exited,
@@ -147,7 +147,7 @@ class _LogHandler(logging.Handler):
 
 
 @dataclass(slots=True)
-class Rules:
+class FunctionRules:
     """What differs between a cloud on threads and a simulated one.
 
     Attributes:
@@ -168,7 +168,7 @@ class Rules:
 class InProcessEnvironment:
     """An execution environment (see `ExecutionEnvironment`) without a process: a set of modules, and a handler."""
 
-    def __init__(self, spec: SandboxSpec, credentials: Credentials, rules: Rules) -> None:
+    def __init__(self, spec: SandboxSpec, credentials: Credentials, rules: FunctionRules) -> None:
         self.spec = spec
         self._rules = rules
         self._credentials = credentials
@@ -201,7 +201,7 @@ class InProcessEnvironment:
         self.kill()
         self._handler = None
 
-    def initialise(self) -> Broken | None:
+    def initialise(self) -> ProcessBroken | None:
         """See `ExecutionEnvironment`."""
         with self._entered(""):
             try:
@@ -237,7 +237,7 @@ class InProcessEnvironment:
                     self._platform.start(request_id)
                 started_s = rules.elapsed_s()
                 payload, error = self._run(invocation, started_s)
-        except Broken as broken:
+        except ProcessBroken as broken:
             payload, why = broken.payload, broken
             self.kill()
         duration_ms = (rules.elapsed_s() - started_s) * 1000
@@ -249,7 +249,7 @@ class InProcessEnvironment:
         return Outcome(payload, error, duration_ms, lines, tail)
 
     def _initialised_in_ms(self, request_id: str) -> float:
-        """Load the handler; return how long that took. Raises Broken."""
+        """Load the handler; return how long that took. Raises ProcessBroken."""
         self._platform.init_start()
         started_s = self._rules.elapsed_s()
         try:
@@ -267,7 +267,7 @@ class InProcessEnvironment:
         self._handler = handler_of(self.spec.handler, self.spec.code_dir)
 
     def _run(self, invocation: Invocation, started_s: float) -> tuple[bytes, str | None]:
-        """Return the answer and None, or an error document and `Unhandled`. Raises Broken."""
+        """Return the answer and None, or an error document and `Unhandled`. Raises ProcessBroken."""
         spec, rules = self.spec, self._rules
 
         def left_ms() -> int:
@@ -327,7 +327,9 @@ class InProcessEnvironment:
             self.spec,
             runtime_api="",
             log_stream=self.log_stream,
-            places=Places(self.spec.code_dir, None, Path(os.environ.get("TMPDIR", "/tmp")), ""),
+            places=ProcessPaths(
+                self.spec.code_dir, None, Path(os.environ.get("TMPDIR", "/tmp")), ""
+            ),
             credentials=self._credentials,
         )
         own = dict(self.spec.environment)

@@ -13,7 +13,11 @@ from typing import Any
 from headrace.services.lambda_.limits import RESPONSE_PAYLOAD_BYTES
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
-from headrace.services.lambda_.runtime.platform_log import Broken, answer_too_large, error_document
+from headrace.services.lambda_.runtime.platform_log import (
+    ProcessBroken,
+    answer_too_large,
+    error_document,
+)
 
 
 class FunctionNotLoadable(Exception):
@@ -75,9 +79,9 @@ def check_handler(handler: str, folder: Path) -> None:
         )
 
 
-def not_loadable(error: FunctionNotLoadable) -> Broken:
+def not_loadable(error: FunctionNotLoadable) -> ProcessBroken:
     """Return the error of an environment whose handler cannot be imported."""
-    return Broken(
+    return ProcessBroken(
         error_document("Runtime.ImportModuleError", str(error)),
         f"[ERROR] Runtime.ImportModuleError: {error}",
         error_type="Runtime.ImportModuleError",

@@ -39,13 +39,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
+class StreamEvent:
     """Something that happens to the stream between two records, such as a split."""
 
     what: Literal["split", "merge", "throttled", "partial", "iterator_expiry"]
 
 
-Item = Event | Happening
+Item = Event | StreamEvent
 POISON = (b"", b"\x00\xff\xfe", b"not json", b"[]", b"null")
 TROUBLES = ("split", "merge", "throttled", "partial", "iterator_expiry")
 
@@ -214,7 +214,7 @@ def _next_items(
         return chance > 0 and chosen.random() < chance
 
     if happens(hostility.happening):
-        items.append(Happening(chosen.choice(cast("Any", TROUBLES))))
+        items.append(StreamEvent(chosen.choice(cast("Any", TROUBLES))))
     event = _spoilt(event, sample, happens, chosen, hostility)
     if happens(hostility.replay):
         held.append((place + chosen.randint(2, hostility.latest_records), event))
@@ -326,7 +326,7 @@ def streams(
     if hostility.aggregate:
         kinds.append(st.builds(aggregated, st.lists(plain, min_size=1, max_size=3)))
     if happenings:
-        kinds.append(st.sampled_from([Happening(cast("Any", what)) for what in TROUBLES]))
+        kinds.append(st.sampled_from([StreamEvent(cast("Any", what)) for what in TROUBLES]))
     # A list strategy may draw an element twice and in any order, which covers duplicates, replays and disorder.
     return st.lists(st.one_of(kinds), max_size=longest)
 
@@ -360,7 +360,7 @@ def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
     """
     kinesis, put = cloud.client("kinesis"), 0
     for item in items:
-        if isinstance(item, Happening):
+        if isinstance(item, StreamEvent):
             _befall(cloud, kinesis, name, item.what)
             continue
         left = [{"Data": item.data or b" ", "PartitionKey": item.key or "-"}]

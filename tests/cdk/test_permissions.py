@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.cli.flights import iter_events
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.iam.entries import Entry
 from headrace.iam.identity import identity_of
 from headrace.iam.report import report_of
@@ -126,7 +126,7 @@ def mutations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def lacks(ran: Ran, role_arn: str, policy: str, document: dict[str, Any]) -> bool:
     """Whether AWS would deny some of what a role did, had it this document for that policy."""
     people = ran.cloud.cloud.judge.people
-    identity = identity_of(Acting(role_arn, "s"))
+    identity = identity_of(CallerIdentity(role_arn, "s"))
     principal, own = people.principal(identity), people.policies(identity)
     assert principal is not None
     changed = NamedPolicy.of(policy, json.dumps(document))

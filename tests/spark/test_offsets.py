@@ -14,8 +14,8 @@ from headrace.spark.offsets import (
     InvalidOffset,
     Latest,
     Offset,
-    PerShard,
     ShardOffset,
+    ShardPositions,
     TrimHorizon,
     has_latest,
     pinned,
@@ -30,7 +30,9 @@ POSITIONS = st.one_of(
 NAMED = st.dictionaries(st.from_regex(r"\AshardId-[0-9]{12}\Z"), POSITIONS, max_size=3)
 INITS = st.one_of(
     POSITIONS,
-    st.builds(PerShard, NAMED.map(lambda found: tuple(sorted(found.items(), key=str))), POSITIONS),
+    st.builds(
+        ShardPositions, NAMED.map(lambda found: tuple(sorted(found.items(), key=str))), POSITIONS
+    ),
 )
 SHARDS = st.builds(
     ShardOffset,

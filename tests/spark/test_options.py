@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 import headrace.spark
-from headrace.spark.offsets import AtSequenceNumber, AtTimestamp, Latest, PerShard, TrimHorizon
+from headrace.spark.offsets import (
+    AtSequenceNumber,
+    AtTimestamp,
+    Latest,
+    ShardPositions,
+    TrimHorizon,
+)
 from headrace.spark.option_table import CONNECTION, SINK, SOURCE, Option, page_with_tables
 from headrace.spark.options import InvalidOption, parse_options, parse_sink_options
 
@@ -50,14 +56,14 @@ def test_shards_begin_each_at_a_place_of_its_own() -> None:
         "shardId-0": "at_sequence_number 48",
         "*": "LATEST",
     }
-    assert parsed(startingPosition=json.dumps(given)).init == PerShard(
+    assert parsed(startingPosition=json.dumps(given)).init == ShardPositions(
         (
             ("shardId-0", AtSequenceNumber("48")),
             ("shardId-1", AtSequenceNumber("49", after=True)),
         ),
         Latest(),
     )
-    assert parsed(startingPosition='{"shardId-0": "LATEST"}').init == PerShard(
+    assert parsed(startingPosition='{"shardId-0": "LATEST"}').init == ShardPositions(
         (("shardId-0", Latest()),), TrimHorizon()
     )
 

@@ -18,8 +18,8 @@ from headrace.spark.offsets import (
     Init,
     Latest,
     Offset,
-    PerShard,
     ShardOffset,
+    ShardPositions,
     TrimHorizon,
 )
 from headrace.spark.options import Options
@@ -389,7 +389,7 @@ def test_a_shard_begins_where_it_was_told_to_and_the_others_where_they_were() ->
     reads.put(first, 3)
     reads.put(second, 3)
     number = reads.all_records()[first][1][1]
-    init = PerShard(((first, AtSequenceNumber(number, after=True)),), TrimHorizon())
+    init = ShardPositions(((first, AtSequenceNumber(number, after=True)),), TrimHorizon())
     with planner_of(reads) as planner:
         end = planner.plan(Offset("s", init), None)
     assert {name: shard.count for name, shard in end.shards.items()} == {first: 1, second: 3}

@@ -15,7 +15,7 @@ from headrace.client.faults import Faults
 from headrace.spark import sink
 from headrace.spark.client import KinesisError
 from headrace.spark.options import parse_sink_options
-from headrace.spark.sink import InvalidSchema, TaskWritten, write
+from headrace.spark.sink import InvalidSchema, TaskCounts, write
 from tests.spark.conftest import Stream
 from tests.support.server import ServerProcess
 
@@ -23,7 +23,7 @@ MIB = 1024 * 1024
 Row = tuple[bytes | str | None, str | None, str | None]
 
 
-def put(stream: Stream, rows: list[Row], *, batch_rows: int = 100, **more: str) -> TaskWritten:
+def put(stream: Stream, rows: list[Row], *, batch_rows: int = 100, **more: str) -> TaskCounts:
     """Write rows as one task does."""
     options = stream.options(**more)
     del options["kinesis.startingposition"]

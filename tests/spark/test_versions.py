@@ -20,7 +20,7 @@ from headrace.spark.versions import (
     HAS_ARROW_STREAM_WRITER,
     HAS_READ_LIMITS,
     AskedTooEarly,
-    Place,
+    InferredStart,
     spark_version,
 )
 from tests.spark.fake_reads import FakeReads
@@ -47,7 +47,7 @@ def offset(count: int) -> dict[str, Any]:
 
 
 def test_a_first_start_begins_at_the_initial_offset_and_goes_on_from_plan_to_plan() -> None:
-    place = Place("s", offset(0))
+    place = InferredStart("s", offset(0))
     assert place.next_start() == offset(0)
     place.planned(offset(5))
     assert not place.is_repeated(offset(0), offset(5))
@@ -55,7 +55,7 @@ def test_a_first_start_begins_at_the_initial_offset_and_goes_on_from_plan_to_pla
 
 
 def test_a_restart_begins_at_the_last_planned_offset() -> None:
-    place = Place("s", offset(0))
+    place = InferredStart("s", offset(0))
     assert not place.is_repeated(offset(7), offset(7))
     assert place.is_repeated(offset(5), offset(7))  # that batch was not committed
     assert place.next_start() == offset(7)
@@ -64,14 +64,14 @@ def test_a_restart_begins_at_the_last_planned_offset() -> None:
 
 
 def test_a_place_never_goes_back() -> None:
-    place = Place("s", offset(0))
+    place = InferredStart("s", offset(0))
     place.is_repeated(offset(7), offset(7))
     place.is_repeated(offset(0), offset(5))
     assert place.next_start() == offset(7)
 
 
 def test_an_empty_stream_is_no_restart() -> None:
-    place = Place("s", offset(0))
+    place = InferredStart("s", offset(0))
     place.planned(place.next_start())
     place.is_repeated(offset(0), offset(0))
     assert place.next_start() == offset(0)
@@ -79,7 +79,7 @@ def test_an_empty_stream_is_no_restart() -> None:
 
 @pytest.mark.parametrize("planned", [3, 7, 9])
 def test_a_restart_that_asks_first_is_refused_whatever_was_planned(planned: int) -> None:
-    place = Place("s", offset(0))
+    place = InferredStart("s", offset(0))
     place.next_start()
     place.planned(offset(planned))
     with pytest.raises(

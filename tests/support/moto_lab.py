@@ -11,7 +11,7 @@ from headrace.aws.gateway import Gateway
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback import MotoServices
 from headrace.store.database import Database
 from tests.support.clients import client_of
@@ -34,7 +34,7 @@ class Outside:
 
     def call(
         self, service: str, operation: str, params: Mapping[str, Any], *,
-        account: str | None = None, region: str | None = None, acting: Acting | None = None,
+        account: str | None = None, region: str | None = None, acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         if service not in ("kinesis", "firehose"):
             return self._lab.moto.call(

@@ -29,7 +29,7 @@ from headrace.core.ports.objects import (
     ObjectNotFound,
     ObjectStore,
 )
-from headrace.core.ports.permissions import Acting, Guard, Keys, NoGuard
+from headrace.core.ports.permissions import CallerIdentity, Guard, Keys, NoGuard
 from headrace.core.ports.schemas import SchemaCatalog, SchemaNotFound, TableSchema
 from headrace.core.ports.streams import (
     AfterSequence,
@@ -48,12 +48,12 @@ from headrace.core.ports.streams import (
 from headrace.core.ports.telemetry import LogLine, LogSink, Metric, MetricSink
 
 __all__ = [
-    "Acting",
     "AfterSequence",
     "AtSequence",
     "AtTimestamp",
     "BucketNotFound",
     "BusEvent",
+    "CallerIdentity",
     "ControlPlane",
     "EventBusSender",
     "FidelityLevel",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
 
-from headrace.core.ports.permissions import Acting
+from headrace.core.ports.permissions import CallerIdentity
 
 
 class ControlPlane(Protocol):
@@ -19,7 +19,7 @@ class ControlPlane(Protocol):
         *,
         account: str | None = None,
         region: str | None = None,
-        acting: Acting | None = None,
+        acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:
         """Run an operation as boto3 would name it (`"lambda"`, `"CreateFunction"`).
 

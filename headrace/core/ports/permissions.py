@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Acting:
+class CallerIdentity:
     """The identity under which a service calls another in process, without a signed request.
 
     Attributes:
@@ -32,7 +32,7 @@ class Guard(Protocol):
     """Decides whether a service may do something on behalf of a role or a user. Never blocks for long."""
 
     def denial(
-        self, acting: Acting, action: str, resource: str, context: Keys | None = None
+        self, acting: CallerIdentity, action: str, resource: str, context: Keys | None = None
     ) -> str:
         """Return AWS's sentence that refuses an action, such as `kinesis:GetRecords`; empty when it is allowed.
 
@@ -41,7 +41,7 @@ class Guard(Protocol):
         """
         ...
 
-    def note(self, acting: Acting, action: str, resource: str) -> None:
+    def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
         """Note an action for the report without refusing it, even with `--iam enforce`. Never blocks."""
         ...
 
@@ -50,10 +50,10 @@ class NoGuard:
     """A `Guard` that allows everything, for services that are built without a cloud."""
 
     def denial(
-        self, acting: Acting, action: str, resource: str, context: Keys | None = None
+        self, acting: CallerIdentity, action: str, resource: str, context: Keys | None = None
     ) -> str:
         """See `Guard.denial`."""
         return ""
 
-    def note(self, acting: Acting, action: str, resource: str) -> None:
+    def note(self, acting: CallerIdentity, action: str, resource: str) -> None:
         """See `Guard.note`."""

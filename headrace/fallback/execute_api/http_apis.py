@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpResponse
-from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
+from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.wildcards import glob_matches
 from headrace.fallback.execute_api import endpoints
 from headrace.fallback.execute_api.apis import HttpApi
@@ -310,7 +310,7 @@ class HttpApiRequest:
                 fitted(service, operation, params),
                 account=self._api.account,
                 region=region,
-                acting=Acting(role, SESSION) if role else None,
+                acting=CallerIdentity(role, SESSION) if role else None,
             )
         except AwsError as error:
             return refusal(error.status, error.message)

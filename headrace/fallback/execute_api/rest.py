@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.aws.http import HttpResponse
-from headrace.core.ports import Acting, FunctionNotFound, FunctionThrottled
+from headrace.core.ports import CallerIdentity, FunctionNotFound, FunctionThrottled
 from headrace.core.velocity import TemplateError
 from headrace.fallback.execute_api import endpoints, mapped, service_calls
 from headrace.fallback.execute_api.apis import RestApi
@@ -348,6 +348,6 @@ class RestRequest:
             body=body.encode(),
         )
         role = str(integration.get("credentials") or "")
-        acting = Acting(role, SESSION) if ":role/" in role else None
+        acting = CallerIdentity(role, SESSION) if ":role/" in role else None
         answered = service_calls.call(self._control, sent, account=self._api.account, acting=acting)
         return answered, str(answered.status)

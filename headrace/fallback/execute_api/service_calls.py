@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, unquote
 from headrace.aws.codec_json import decode_input, encode_error, encode_output
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
-from headrace.core.ports import Acting, ControlPlane
+from headrace.core.ports import CallerIdentity, ControlPlane
 
 JSON_1_1 = "application/x-amz-json-1.1"
 _NAMES = {"states": "stepfunctions", "email": "ses", "monitoring": "cloudwatch"}
@@ -60,7 +60,7 @@ def parse_uri(uri: str) -> tuple[str, str, str, str] | None:
 
 
 def call(
-    control: ControlPlane, sent: IntegrationRequest, *, account: str, acting: Acting | None
+    control: ControlPlane, sent: IntegrationRequest, *, account: str, acting: CallerIdentity | None
 ) -> IntegrationAnswer:
     """Make the call; a refusal becomes an answer too."""
     service = _NAMES.get(sent.service, sent.service)
@@ -95,7 +95,7 @@ def _call_by_json(
     service: str,
     sent: IntegrationRequest,
     account: str,
-    acting: Acting | None,
+    acting: CallerIdentity | None,
 ) -> IntegrationAnswer:
     target = sent.headers.get("x-amz-target", "").rpartition(".")[2]
     operation = sent.target if sent.kind == "action" else target
@@ -116,7 +116,7 @@ def _call_by_query(
     service: str,
     sent: IntegrationRequest,
     account: str,
-    acting: Acting | None,
+    acting: CallerIdentity | None,
 ) -> IntegrationAnswer:
     given = dict(sent.query)
     if "json" not in sent.headers.get("content-type", ""):
@@ -207,7 +207,7 @@ _OBJECTS = {"PUT": "PutObject", "GET": "GetObject", "DELETE": "DeleteObject", "H
 
 
 def _call_s3(
-    control: ControlPlane, sent: IntegrationRequest, account: str, acting: Acting | None
+    control: ControlPlane, sent: IntegrationRequest, account: str, acting: CallerIdentity | None
 ) -> IntegrationAnswer:
     bucket, _, key = sent.target.partition("/")
     operation = _OBJECTS.get(sent.method) if key else None

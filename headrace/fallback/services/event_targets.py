@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.http_targets import HttpCall, http_call, is_http
 from headrace.fallback.outbox import MOST_AGE_S, MOST_RETRIES, OUTBOX, Delivery, send_to_queue
@@ -110,7 +110,9 @@ def _to_http(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any)
     call = http_call(arn, target.get("HttpParameters") or {})
     if role := str(target.get("RoleArn") or ""):
         action = "execute-api:Invoke" if call.api else "events:InvokeApiDestination"
-        sentence = CURRENT.guard.denial(Acting(role, f"AWSEvents_{rule.name}"[:64]), action, arn)
+        sentence = CURRENT.guard.denial(
+            CallerIdentity(role, f"AWSEvents_{rule.name}"[:64]), action, arn
+        )
         if sentence:
             raise TargetFailed("NO_PERMISSIONS", sentence)
     _queue(rule, target, parts, data, http=call)
@@ -172,7 +174,7 @@ def _queue(
 
 def _ask(rule: Any, action: str, arn: str) -> None:
     """Check that a target's own policy allows EventBridge an action. Raises TargetFailed."""
-    acting = Acting("events.amazonaws.com", source_arn=str(rule.arn))
+    acting = CallerIdentity("events.amazonaws.com", source_arn=str(rule.arn))
     sentence = CURRENT.guard.denial(acting, action, arn)
     if sentence:
         raise TargetFailed("NO_PERMISSIONS", sentence)
@@ -215,7 +217,7 @@ def _to_bus(rule: Any, target: Mapping[str, Any], parts: list[str], event: Any) 
 
     arn, role = str(target["Arn"]), str(target.get("RoleArn") or "")
     if role:
-        acting = Acting(role, f"AWSEvents_{rule.name}"[:64])
+        acting = CallerIdentity(role, f"AWSEvents_{rule.name}"[:64])
         sentence = CURRENT.guard.denial(acting, "events:PutEvents", arn)
         if sentence:
             raise TargetFailed("NO_PERMISSIONS", sentence)

@@ -17,7 +17,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from headrace.aws.errors import AwsError
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.iot_sql import IotSqlError, Message, filled, parsed
 from headrace.fallback.outbox import OUTBOX, Delivery
@@ -164,7 +164,7 @@ def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Messag
 
     backends: Any = moto.logs.models.logs_backends
     backend, group = backends[rule.account_id][rule.region_name], str(given["logGroupName"])
-    role = Acting(str(given.get("roleArn") or ""), SESSION)
+    role = CallerIdentity(str(given.get("roleArn") or ""), SESSION)
     where = f"arn:aws:logs:{rule.region_name}:{rule.account_id}:log-group:{group}:*"
     if sentence := CURRENT.guard.denial(role, "logs:PutLogEvents", where):
         raise AwsError("AccessDeniedException", sentence)

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.moto_keys import state_of_key
 
@@ -54,7 +54,7 @@ def _check_key(backend: Any, group: str, key_id: str) -> None:
     account, region = str(backend.account_id), str(backend.region_name)
     arn = make_arn("logs", region, account, f"log-group:{group}")
     key, state = state_of_key(key_id, account, region)
-    acting = Acting(f"logs.{region}.amazonaws.com", source_arn=arn)
+    acting = CallerIdentity(f"logs.{region}.amazonaws.com", source_arn=arn)
     is_usable = state == "Enabled"
     denials = [CURRENT.guard.denial(acting, use, key, {_CONTEXT: (arn,)}) for use in _USES if key]
     if not is_usable or any(denials):

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services import sns_checks
@@ -139,7 +139,7 @@ def _check_policy(subscription: Any) -> None:
     """Check that a queue's own policy lets the topic send to it. Raises NotAllowed."""
     if subscription.protocol != "sqs":
         return
-    acting = Acting("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
+    acting = CallerIdentity("sns.amazonaws.com", source_arn=str(subscription.topic.arn))
     sentence = CURRENT.guard.denial(acting, "sqs:SendMessage", str(subscription.endpoint))
     if sentence:
         raise NotAllowed(sentence)

@@ -25,7 +25,7 @@ from headrace.core.resource_types import (
 )
 from headrace.core.workers import Supervisor
 from headrace.services.cloudcontrol import errors, limits, state
-from headrace.services.cloudcontrol.state import Kept, Request
+from headrace.services.cloudcontrol.state import Request, StoredResource
 from headrace.services.cloudcontrol.store import ControlStore
 
 Work = Callable[[ResourcePlace], "KnownResource | None"]
@@ -182,11 +182,13 @@ class CloudControl:
         place = (request.account, request.region, request.kind)
         now_ms = self._clock.now_ms()
         if resource is None:
-            self._store.keep(Kept(*place, request.identifier, now_ms, gone=True))
+            self._store.keep(StoredResource(*place, request.identifier, now_ms, gone=True))
             return
         properties, attributes = dict(resource.properties), dict(resource.attributes)
         self._store.keep(
-            Kept(*place, resource.identifier, now_ms, properties=properties, attributes=attributes)
+            StoredResource(
+                *place, resource.identifier, now_ms, properties=properties, attributes=attributes
+            )
         )
 
     def _end(self, request: Request, status: str, message: str = "", code: str = "") -> None:

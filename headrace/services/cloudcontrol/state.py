@@ -56,7 +56,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredResource:
     """A resource as Cloud Control last left it, whether a stack created it or not; `gone` if it was deleted."""
 
     account: str

@@ -6,7 +6,7 @@ import threading
 from dataclasses import asdict
 
 from headrace.services.cloudcontrol.limits import KEPT_MS
-from headrace.services.cloudcontrol.state import RUNNING, Kept, Request
+from headrace.services.cloudcontrol.state import RUNNING, Request, StoredResource
 from headrace.store.database import Database
 
 
@@ -18,12 +18,12 @@ class ControlStore:
         self._resources = database.documents("cloudcontrol_resources")
         self._lock = threading.Lock()
         self._by_token: dict[str, Request] = {}
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, StoredResource] = {}
 
     def load(self) -> None:
         """Load everything from the database."""
         self._by_token = {token: Request(**value) for token, value in self._requests.items()}
-        self._kept = {key: Kept(**value) for key, value in self._resources.items()}
+        self._kept = {key: StoredResource(**value) for key, value in self._resources.items()}
 
     def put(self, request: Request) -> None:
         """Store a request, and delete those older than seven days."""
@@ -42,14 +42,14 @@ class ControlStore:
             found = list(self._by_token.values())
         return sorted(found, key=lambda request: (request.began_ms, request.token), reverse=True)
 
-    def keep(self, resource: Kept) -> None:
+    def keep(self, resource: StoredResource) -> None:
         """Store a resource as Cloud Control left it."""
         key = "/".join((resource.account, resource.region, resource.kind, resource.identifier))
         with self._lock:
             self._kept[key] = resource
             self._resources.put(key, asdict(resource))
 
-    def kept(self, account: str, region: str, kind: str) -> list[Kept]:
+    def kept(self, account: str, region: str, kind: str) -> list[StoredResource]:
         """Return the resources of a type that Cloud Control made, changed or deleted."""
         with self._lock:
             found = list(self._kept.values())

@@ -22,7 +22,12 @@ from headrace.core.arn import make_arn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.resources.base import Context, Made, Properties, Update
+from headrace.services.cloudformation.resources.base import (
+    Context,
+    Properties,
+    ResourceResult,
+    Update,
+)
 from headrace.services.cloudformation.signals import receiver_of
 
 POLICY = "CodeDeployLambdaAliasUpdate"
@@ -82,7 +87,9 @@ class AliasDeployment:
     policy: Mapping[str, Any]
     change: Update
 
-    def update(self, context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    def update(
+        self, context: Context, physical_id: str, old: Properties, new: Properties
+    ) -> ResourceResult:
         """Change the alias; see `ResourceType.update`. Raises ResourceFailed, AwsError, Cancelled."""
         if old.get("FunctionVersion") == new.get("FunctionVersion"):
             return self.change(context, physical_id, old, new)

@@ -13,7 +13,7 @@ from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.existing_resources import owner_of
 from headrace.services.cloudformation.resources import resource_type
-from headrace.services.cloudformation.resources.base import Context, Made
+from headrace.services.cloudformation.resources.base import Context, ResourceResult
 from headrace.services.cloudformation.resources.schemas import named_in
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
@@ -133,7 +133,9 @@ def obstacle(
     return ""
 
 
-def adopt(context: Context, kind: str, identifier: str, properties: dict[str, Any]) -> Made:
+def adopt(
+    context: Context, kind: str, identifier: str, properties: dict[str, Any]
+) -> ResourceResult:
     """Return an existing resource in the form that a stack stores. Raises ResourceFailed, AwsError."""
     known = resource_type(kind)
     reading = None if known is None else known.reading

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.errors import log_defect
 from headrace.services.cloudformation.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
@@ -70,7 +70,7 @@ class _NotedCalls:
         *,
         account: str | None = None,
         region: str | None = None,
-        acting: Acting | None = None,
+        acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:
         """See `ControlPlane.call`; raises _CallNotNoted."""
         for at, call in enumerate(self._calls):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.core.patterns import Effort, MatchTooLong, PatternRefused
+from headrace.core.patterns import MatchingBudget, MatchTooLong, PatternRefused
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.errors import TemplateError, too_long
 
@@ -54,7 +54,7 @@ def resolve(
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing: list[str] = []
     found: dict[str, Parameter] = {}
-    effort = Effort()
+    effort = MatchingBudget()
     for name, declaration in declared.items():
         if name in use_previous and name in previous:
             value: str | None = previous[name]
@@ -88,7 +88,7 @@ def _checked(
     declaration: Mapping[str, Any],
     value: str,
     read_ssm: Callable[[str], str],
-    effort: Effort,
+    effort: MatchingBudget,
 ) -> Parameter:
     if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
         raise TemplateError(
@@ -131,7 +131,7 @@ def _checked(
     )
 
 
-def _matches(name: str, pattern: str, value: str, effort: Effort) -> bool:
+def _matches(name: str, pattern: str, value: str, effort: MatchingBudget) -> bool:
     try:
         return effort.matches(pattern, value)
     except PatternRefused as error:

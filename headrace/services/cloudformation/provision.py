@@ -22,7 +22,7 @@ from headrace.services.cloudformation.removal import Removal
 from headrace.services.cloudformation.resource_import import import_resource
 from headrace.services.cloudformation.resource_maker import INITIATED, make
 from headrace.services.cloudformation.resource_states import ResourceStates
-from headrace.services.cloudformation.resources.base import Made, changed_properties
+from headrace.services.cloudformation.resources.base import ResourceResult, changed_properties
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.scope import Lookups, decide, scope_of
 from headrace.services.cloudformation.state import Resource
@@ -177,7 +177,7 @@ class Provisioner:
         resource = replace(present, updated_ms=now_ms, properties=wanted.properties)
         self._states.set_status(resource, "UPDATE_IN_PROGRESS")
         try:
-            made = Made(present.physical_id, present.attributes)
+            made = ResourceResult(present.physical_id, present.attributes)
             if present.properties != wanted.properties:
                 policy = defined.deployment
                 change = AliasDeployment(policy, kind.update).update if policy else kind.update

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.scope import decide, scope_of
 from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import Template
 from headrace.services.cloudformation.template_expansion import (
-    Expanded,
+    ExpandedTemplate,
     StackRequest,
     given_parameters,
 )
@@ -25,7 +25,7 @@ from headrace.services.cloudformation.type_checks import check_types
 
 
 def prepare(
-    cfn: CloudFormation, stack: Stack, request: StackRequest, expanded: Expanded
+    cfn: CloudFormation, stack: Stack, request: StackRequest, expanded: ExpandedTemplate
 ) -> tuple[Template, dict[str, Any]]:
     """Return the template and the resolved parameters of a request. Raises AwsError, TemplateError."""
     template = expanded.template

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from headrace.core.commit_notes import stored_with_commit
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.existing_resources import already_exists, means_existing
 from headrace.services.cloudformation.resource_states import ResourceStates
-from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
+from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.state import CreationNotes, Resource
 
@@ -22,7 +22,7 @@ INITIATED = "Resource creation Initiated"
 
 def make(
     states: ResourceStates, resource: Resource, kind: ResourceType, keep: Callable[[], None]
-) -> Made:
+) -> ResourceResult:
     """Create a new resource; `resource` gets its physical id as soon as it is known.
 
     `keep` stores the id and its event.
@@ -74,7 +74,7 @@ class _CallNotes:
         *,
         account: str | None = None,
         region: str | None = None,
-        acting: Acting | None = None,
+        acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:
         """See `ControlPlane.call`."""
 

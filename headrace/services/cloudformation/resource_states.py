@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
-from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
+from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
 from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.store import Stacks
 
@@ -83,7 +83,7 @@ class ResourceStates:
             self.stacks.save_resource(self.stack, resource)
         self.stacks.add_resource_event(self.stack, resource, status, reason)
 
-    def made(self, resource: Resource, made: Made, status: str, reason: str = "") -> None:
+    def made(self, resource: Resource, made: ResourceResult, status: str, reason: str = "") -> None:
         """Store what a resource type returned for a resource, and its status."""
         resource.physical_id = made.physical_id
         resource.attributes = made.attributes
@@ -93,7 +93,7 @@ class ResourceStates:
     def made_anew(
         self,
         resource: Resource,
-        made: Made,
+        made: ResourceResult,
         *,
         retired: Resource | None = None,
         half_made: Resource | None = None,

@@ -27,7 +27,7 @@ from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
+    ResourceResult,
     ResourceType,
     changed_properties,
 )
@@ -86,7 +86,7 @@ class SingleResources:
                     "NotUpdatable",
                     f"Invalid patch update: createOnlyProperties [{shown}] cannot be updated",
                 )
-            made = Made(before.identifier, dict(before.attributes))
+            made = ResourceResult(before.identifier, dict(before.attributes))
             if changed and found.update is not None:
                 made = found.update(self._context(place, kind), before.identifier, old, new)
             return self._known(found, made, new)
@@ -114,7 +114,7 @@ class SingleResources:
         return found
 
     def _known(
-        self, kind: ResourceType, made: Made, properties: Mapping[str, Any]
+        self, kind: ResourceType, made: ResourceResult, properties: Mapping[str, Any]
     ) -> KnownResource:
         # A generated name is also a property of the resource.
         name = {kind.named_by[0]: made.physical_id} if len(kind.named_by) == 1 else {}

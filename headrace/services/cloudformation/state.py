@@ -7,7 +7,7 @@ from typing import Any, NotRequired, TypedDict
 
 from headrace.aws.operation import Call
 from headrace.aws.shapes import cloudformation as shapes
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 
 # The session name with which CloudFormation assumes a stack's role (observed in CloudTrail by many users).
 ROLE_SESSION = "AWSCloudFormation"
@@ -133,11 +133,11 @@ class Stack:
     importing: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def acting(self) -> Acting | None:
+    def acting(self) -> CallerIdentity | None:
         """The identity that creates its resources: its role, else the last caller; None for the account itself."""
         if self.role_arn:
-            return Acting(self.role_arn, ROLE_SESSION)
-        return Acting(self.caller_arn, self.caller_session) if self.caller_arn else None
+            return CallerIdentity(self.role_arn, ROLE_SESSION)
+        return CallerIdentity(self.caller_arn, self.caller_session) if self.caller_arn else None
 
     def note_caller(self, call: Call) -> None:
         """Store the caller of an operation."""

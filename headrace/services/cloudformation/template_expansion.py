@@ -41,7 +41,7 @@ def check_name(name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Expanded:
+class ExpandedTemplate:
     """The template that a request's text expands to, or the error that prevents it."""
 
     template: Template | None = None
@@ -52,7 +52,7 @@ class Expanded:
         return self.error or TemplateError("Template format error: there is no template")
 
 
-def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
+def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> ExpandedTemplate:
     """Read a request's template and run its transforms; the caller does not hold the lock.
 
     A macro's function may take minutes, and other stacks continue meanwhile. `prepare` raises the errors that are found
@@ -73,9 +73,11 @@ def expand(cfn: CloudFormation, call: Call, request: StackRequest) -> Expanded:
         given = {name: str(value["value"]) for name, value in parameters.items()}
         body = previous if request.get("UsePreviousTemplate") else cfn.read_template(request)
         made = cfn.transforms.expand(body, stack, given | own)
-        return Expanded(parse(body) if made is None else replace(parse(made), original=body))
+        return ExpandedTemplate(
+            parse(body) if made is None else replace(parse(made), original=body)
+        )
     except (AwsError, TemplateError, ResourceFailed) as error:
-        return Expanded(error=error)
+        return ExpandedTemplate(error=error)
 
 
 def given_parameters(request: StackRequest) -> list[Any]:

@@ -8,7 +8,7 @@ needs to describe networks and images are not checked, because there are no inst
 from __future__ import annotations
 
 from headrace.core.arn import make_arn
-from headrace.core.ports import Acting, Guard
+from headrace.core.ports import CallerIdentity, Guard
 from headrace.services.emr.errors import validation
 from headrace.services.emr.state import Cluster
 
@@ -29,7 +29,7 @@ def check_service_role(guard: Guard, cluster: Cluster) -> None:
     """Raise AwsError when the service role does not exist or EMR may not assume it."""
     arn = role_arn(cluster)
     source = make_arn("elasticmapreduce", cluster.region, cluster.account, f"cluster/{cluster.id}")
-    if arn and guard.denial(Acting(SERVICE, source_arn=source), "sts:AssumeRole", arn):
+    if arn and guard.denial(CallerIdentity(SERVICE, source_arn=source), "sts:AssumeRole", arn):
         # Assumed: AWS's sentence for a role that does not exist.
         raise validation(f"{cluster.request['ServiceRole']} is invalid")
 
@@ -42,7 +42,7 @@ def why_no_instances(guard: Guard, cluster: Cluster, node_role: str) -> str:
     arn = role_arn(cluster)
     if not arn:
         return ""
-    acting = Acting(arn, SESSION)
+    acting = CallerIdentity(arn, SESSION)
     tags = {f"aws:requesttag/{name.lower()}": (value,) for name, value in cluster.tags.items()}
     instances = make_arn("ec2", cluster.region, cluster.account, "instance/*")
     denied = [guard.denial(acting, "ec2:RunInstances", instances, tags)]

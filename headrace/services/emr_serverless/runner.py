@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.core.clock import Clock
-from headrace.core.ports import Acting, Guard, NoGuard
+from headrace.core.ports import CallerIdentity, Guard, NoGuard
 from headrace.core.workers import WorkerDone
 from headrace.services.emr_serverless.commands import context_of, log_uri, prepare
 from headrace.services.emr_serverless.limits import LONGEST_DETAILS
@@ -139,7 +139,7 @@ class JobRunner:
         self._change(JobState.SCHEDULED)
         self._logs = self._attempt_logs()
         role = str(self._run.request.get("executionRoleArn") or "")
-        acting = Acting(SERVICE, source_arn=self._run.arn)
+        acting = CallerIdentity(SERVICE, source_arn=self._run.arn)
         if self._ports.guard.denial(acting, "sts:AssumeRole", role):
             # Assumed for this case and for a missing role: no recorded answer was found.
             self._end(

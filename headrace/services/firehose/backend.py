@@ -28,7 +28,7 @@ from headrace.services.firehose.sources import JournalSource, KinesisSource, Sou
 from headrace.services.firehose.state import DeliveryStream, Progress
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.store.discard import clear
-from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.marks import Marks
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Firehose:
         # The folder of the journals: one for each delivery stream with direct puts.
         self._folder = folder
         self._marks = marks
-        self._known: dict[Path, Known] = {}
+        self._known: dict[Path, KnownLog] = {}
         # One sentence for each loss of records that `start` found.
         self.losses: list[str] = []
         self._store = store

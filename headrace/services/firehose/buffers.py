@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace.core.ports import StreamRecord
-from headrace.services.firehose.failures import Failed
-from headrace.services.firehose.processing import Processed
+from headrace.services.firehose.failures import FailedRecord
+from headrace.services.firehose.processing import ProcessedRecords
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import is_past
 
@@ -36,7 +36,7 @@ class Buffer:
     """
 
     records: list[Record] = field(default_factory=list[Record])
-    failed: list[Failed] = field(default_factory=list[Failed])
+    failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
     sources: list[Record] = field(default_factory=list[Record])
     counts: dict[str, int] = field(default_factory=dict[str, int])
     first: dict[str, str] = field(default_factory=dict[str, str])
@@ -50,7 +50,7 @@ class Buffer:
 
     def add(
         self,
-        made: Processed,
+        made: ProcessedRecords,
         size_bytes: int,
         by_shard: Mapping[str, list[StreamRecord]],
         since_s: float,

@@ -24,10 +24,10 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 
 from headrace.core.ports import TableSchema
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.hive import Column, WrongValue, column
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.serde import OrcWriting, Reading, Writing
+from headrace.services.firehose.serde import JsonReadOptions, OrcWriting, ParquetWriteOptions
 
 # Codes of AWS's CloudWatch messages (documented); which code belongs to which fault is assumed.
 NOT_JSON = "DataFormatConversion.ParseError"
@@ -40,25 +40,25 @@ Item = dict[str, Any]
 
 
 @dataclass(slots=True)
-class Converted:
+class ConvertedFile:
     """A Parquet or ORC file, its rows, and the records left out."""
 
     data: bytes
     rows: int
-    failed: list[Failed] = field(default_factory=list[Failed])
+    failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
 
 
 def convert(
     records: Sequence[Record],
     schema: TableSchema,
-    reading: Reading | None = None,
-    writing: Writing | OrcWriting | None = None,
-) -> Converted:
+    reading: JsonReadOptions | None = None,
+    writing: ParquetWriteOptions | OrcWriting | None = None,
+) -> ConvertedFile:
     """Return one file with all objects in `records`; a record with a bad object is left out entirely.
 
     Unknown keys are dropped, and missing ones are null. Raises UnknownType.
     """
-    reading, writing = reading or Reading(), writing or Writing()
+    reading, writing = reading or JsonReadOptions(), writing or ParquetWriteOptions()
     formats = reading.time_formats
     columns = [(name.lower(), column(kind, formats)) for name, kind in schema.columns]
     items, owners, refused = _parse(records)
@@ -74,11 +74,11 @@ def convert(
     table = pa.table(arrays, schema=pa.schema([(name, kind.arrow) for name, kind in columns]))
     if refused:
         table = table.filter(pa.array([owner not in refused for owner in owners], pa.bool_()))
-    failed = [Failed(records[owner], *refused[owner]) for owner in sorted(refused)]
-    return Converted(_written(table, writing), table.num_rows, failed)
+    failed = [FailedRecord(records[owner], *refused[owner]) for owner in sorted(refused)]
+    return ConvertedFile(_written(table, writing), table.num_rows, failed)
 
 
-def _written(table: Any, writing: Writing | OrcWriting) -> bytes:
+def _written(table: Any, writing: ParquetWriteOptions | OrcWriting) -> bytes:
     file = io.BytesIO()
     if isinstance(writing, OrcWriting):
         _write_orc(table, writing, file)
@@ -156,7 +156,7 @@ def _objects(data: bytes) -> list[Item]:
     return cast("list[Item]", found)
 
 
-def _renamed(items: list[Item], reading: Reading) -> list[Item]:
+def _renamed(items: list[Item], reading: JsonReadOptions) -> list[Item]:
     """Return the objects with their keys renamed by `reading`; usually nothing changes."""
     keys: set[str] = set()
     for item in items:

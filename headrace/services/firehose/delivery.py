@@ -25,10 +25,10 @@ from headrace.core.workers import WorkerDone
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
 from headrace.services.firehose.delivery_plan import intend, renamed
 from headrace.services.firehose.destinations.base import MIB, Hints
-from headrace.services.firehose.execution import Pending, execute, objects_of
+from headrace.services.firehose.execution import PendingDelivery, execute, objects_of
 from headrace.services.firehose.permits import check_source
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.reading import Intake, Reading
+from headrace.services.firehose.reading import Intake, SourceReader
 from headrace.services.firehose.recovery import read_again, still_beyond, with_marks
 from headrace.services.firehose.reports import Reports
 from headrace.services.firehose.sorting import Sorter
@@ -62,8 +62,8 @@ class Delivery:
         self._ports = ports
         self._is_current = is_current
         self._progress = StreamProgress(streams, stream.stream_id, is_current)
-        self._pending: Pending | None = None
-        self._reading = Reading(source, self._progress.saved.positions)
+        self._pending: PendingDelivery | None = None
+        self._reading = SourceReader(source, self._progress.saved.positions)
         # With partitions, records are processed as the stream was when the first of them was; see `_settle_change`.
         self._as_of = as_held(self._stream, self._progress.saved)
         self._sorter = self._made_sorter()
@@ -233,7 +233,7 @@ class Delivery:
         # Only when the intent is stored does the buffer leave the others.
         self._progress.save(replace(self._progress.saved, intent=intent, held=held))
         self._sorter.pop(partition)
-        self._pending = Pending(buffer, buffer.records, again=False)
+        self._pending = PendingDelivery(buffer, buffer.records, again=False)
         self._finish(intent)
 
     def _held(self) -> dict[str, Any] | None:
@@ -252,7 +252,7 @@ class Delivery:
         """Carry out an intent; return the seconds until the next try, 0 when done."""
         if self._pending is None:
             buffer = self._read_again(intent)
-            self._pending = Pending(buffer, buffer.records, again=True)
+            self._pending = PendingDelivery(buffer, buffer.records, again=True)
         pending = self._pending
         wait_s = pending.retry_at_s - self._ports.clock.monotonic_s()
         if wait_s > 0:
@@ -281,7 +281,7 @@ class Delivery:
         self._done(intent, pending)
         return 0.0
 
-    def _done(self, intent: Intent, pending: Pending) -> None:
+    def _done(self, intent: Intent, pending: PendingDelivery) -> None:
         buffer, done = pending.buffer, self._progress.saved
         if not pending.is_empty:
             self._sorter.exceeded = 0

@@ -9,16 +9,16 @@ from headrace.core.ports import BucketNotFound
 from headrace.services.firehose.buffers import BACKUP, Buffer
 from headrace.services.firehose.destinations import DESTINATIONS
 from headrace.services.firehose.destinations.base import Attempt, Destination, Outcome
-from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP, Failed
+from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP, FailedRecord
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
-from headrace.services.firehose.reports import Delivered, Reports
+from headrace.services.firehose.reports import DeliveryFigures, Reports
 from headrace.services.firehose.side_outputs import put_side_outputs
 from headrace.services.firehose.state import DeliveryStream, Intent, is_partitioned
 
 
 @dataclass(slots=True)
-class Pending:
+class PendingDelivery:
     """A delivery under way: its buffer, the records left to deliver, and those that cannot be delivered.
 
     Attributes:
@@ -31,7 +31,7 @@ class Pending:
     buffer: Buffer
     left: list[Record]
     again: bool
-    refused: list[Failed] = field(default_factory=list[Failed])
+    refused: list[FailedRecord] = field(default_factory=list[FailedRecord])
     retry_at_s: float = 0.0
     size_bytes: int = 0
     objects: int = 0
@@ -46,7 +46,7 @@ class Pending:
 def execute(
     stream: DeliveryStream,
     intent: Intent,
-    pending: Pending,
+    pending: PendingDelivery,
     ports: Ports,
     reports: Reports,
     *,
@@ -105,7 +105,7 @@ def execute(
         reports.refused(failed)
     if not pending.is_empty:
         reports.delivered(
-            Delivered(
+            DeliveryFigures(
                 records=len(pending.buffer.records) - len(pending.refused),
                 size_bytes=pending.size_bytes,
                 objects=pending.objects,
@@ -122,7 +122,7 @@ def execute(
     return None
 
 
-def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Outcome:
+def _outcome(destination: Destination, attempt: Attempt, pending: PendingDelivery) -> Outcome:
     """Deliver the remaining records, unless an earlier try did and only the error output is left."""
     if pending.outcome is not None and pending.outcome[0] == attempt.stream.version:
         return pending.outcome[1]
@@ -132,7 +132,11 @@ def _outcome(destination: Destination, attempt: Attempt, pending: Pending) -> Ou
 
 
 def _again(
-    destination: Destination, intent: Intent, outcome: Outcome, pending: Pending, ports: Ports
+    destination: Destination,
+    intent: Intent,
+    outcome: Outcome,
+    pending: PendingDelivery,
+    ports: Ports,
 ) -> Intent | None:
     """Return the intent for the next try; None when the retry duration is over."""
     now_ms = outcome.end_ms or ports.clock.now_ms()

@@ -19,7 +19,7 @@ DECOMPRESSION_FAILED = "decompression-failed"
 
 
 @dataclass(slots=True)
-class Failed:
+class FailedRecord:
     """A record that could not be processed, converted or delivered, and why.
 
     Attributes:
@@ -38,7 +38,7 @@ class Failed:
     log_message: str = ""
 
 
-def common_members(failure: Failed, now_ms: int, raw: bytes) -> dict[str, Any]:
+def common_members(failure: FailedRecord, now_ms: int, raw: bytes) -> dict[str, Any]:
     """Return the members that every error line has. `raw` is its data."""
     return {
         "attemptsMade": failure.attempts,
@@ -48,7 +48,7 @@ def common_members(failure: Failed, now_ms: int, raw: bytes) -> dict[str, Any]:
     }
 
 
-def processing_line(failure: Failed, now_ms: int) -> dict[str, Any]:
+def processing_line(failure: FailedRecord, now_ms: int) -> dict[str, Any]:
     """Return the error line of a record whose processing failed, with the source's data.
 
     Source: docs.aws.amazon.com/firehose/latest/dev/data-transformation-failure-handling.html (documented). Only
@@ -64,7 +64,7 @@ def processing_line(failure: Failed, now_ms: int) -> dict[str, Any]:
     return line
 
 
-def conversion_line(failure: Failed, now_ms: int, table: Mapping[str, str]) -> dict[str, Any]:
+def conversion_line(failure: FailedRecord, now_ms: int, table: Mapping[str, str]) -> dict[str, Any]:
     """Return the error line of a record that does not fit `table` (AWS's `dataCatalogTable`).
 
     Source: docs.aws.amazon.com/firehose/latest/dev/record-format-conversion-error-handling.html (documented).

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.ports import BucketNotFound, KeyRefused
 from headrace.services.firehose import serde
-from headrace.services.firehose.permits import Denied, check_object, check_table, key_of
+from headrace.services.firehose.permits import RoleDenied, check_object, check_table, key_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.state import DeliveryStream, processors_of
 
 if TYPE_CHECKING:
-    from headrace.services.firehose.convert import Converted
+    from headrace.services.firehose.convert import ConvertedFile
 
 
 def delimiter_of(destination: Mapping[str, Any]) -> bytes:
@@ -43,7 +43,7 @@ class NotPut(Exception):
     """An object of the error output, of the backup, or for COPY could not be put.
 
     Attributes:
-        cause: a `Denied` or a `BucketNotFound`.
+        cause: a `RoleDenied` or a `BucketNotFound`.
         s3: the S3 configuration, whose log gets the error.
         is_backup: whether it belongs to the backup.
     """
@@ -65,14 +65,14 @@ def put_beside(
     """Do `put`, but raise NotPut for a Denied or a BucketNotFound."""
     try:
         put(ports, s3, key, body, encoding)
-    except (BucketNotFound, Denied) as error:
+    except (BucketNotFound, RoleDenied) as error:
         raise NotPut(error, s3, is_backup=is_backup) from error
 
 
 def put(
     ports: Ports, s3: Mapping[str, Any], key: str, body: bytes, encoding: str | None = None
 ) -> None:
-    """Put an object with an S3 configuration's role and encryption. Raises Denied, BucketNotFound, OSError."""
+    """Put an object with an S3 configuration's role and encryption. Raises RoleDenied, BucketNotFound, OSError."""
     check_object(ports.guard, s3, key)
     try:
         ports.objects.put(
@@ -85,7 +85,7 @@ def put(
         )
     except KeyRefused as error:
         # Documented: monitoring-with-cloudwatch-logs.html has S3.KMS.NotFoundException; the other codes are assumed.
-        raise Denied(f"S3.{error.code}", error.message) from error
+        raise RoleDenied(f"S3.{error.code}", error.message) from error
 
 
 def table_of(stream: DeliveryStream) -> dict[str, str]:
@@ -101,7 +101,7 @@ def table_of(stream: DeliveryStream) -> dict[str, str]:
     }
 
 
-def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> Converted:
+def converted(stream: DeliveryStream, records: Sequence[Record], ports: Ports) -> ConvertedFile:
     """Convert records to a file of the conversion's format. Raises SchemaNotFound."""
     # pyarrow takes a fifth of a second to import, and a cloud must be healthy within one second.
     serde.check_can_convert()

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.values import mapped
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.prefix import LAMBDA, QUERY, partition_names
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.query_keys import keys_in
@@ -56,9 +56,9 @@ class Keys:
         """Whether the stream has a query."""
         return bool(self._query)
 
-    def given_to(self, records: list[Record]) -> tuple[list[Record], list[Failed]]:
+    def given_to(self, records: list[Record]) -> tuple[list[Record], list[FailedRecord]]:
         """Return the records with their partition set, and the failed records."""
-        failed: list[Failed] = []
+        failed: list[FailedRecord] = []
         found: list[Found] = []
         if self._query:
             good = [record for record in records if is_json(record.data)]
@@ -111,8 +111,8 @@ def is_values(partition: str) -> bool:
     return partition.startswith("[")
 
 
-def _failed(record: Record, message: str) -> Failed:
-    return Failed(record, EXTRACTION_FAILED, message)
+def _failed(record: Record, message: str) -> FailedRecord:
+    return FailedRecord(record, EXTRACTION_FAILED, message)
 
 
 def check_keys(destination: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.ports import Acting, Guard
+from headrace.core.ports import CallerIdentity, Guard
 from headrace.core.values import mapped
 from headrace.permissions.requests.keys import keys_of_service
 from headrace.services.firehose.errors import invalid
@@ -32,7 +32,7 @@ _WRITES_DOMAIN = ("ESHttpPost", "ESHttpPut")
 _OF_TABLE = ("GetTable", "GetTableVersion", "GetTableVersions")
 
 
-class Denied(Exception):
+class RoleDenied(Exception):
     """A role lacks a permission that a delivery needs.
 
     Attributes:
@@ -55,7 +55,7 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
     """
     known = set(_roles(before)) if before is not None else set[str]()
     for role in sorted({role for role in _roles(stream) if role} - known):
-        acting = Acting(SERVICE, source_arn=stream.arn)
+        acting = CallerIdentity(SERVICE, source_arn=stream.arn)
         if guard.denial(acting, "sts:AssumeRole", role):
             raise invalid(
                 f"Firehose is unable to assume role {role}. Please check the role provided."
@@ -64,7 +64,7 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
     for role, action, resource in _required_permissions(stream):
         if (role, action, resource) in met:
             continue
-        if guard.denial(Acting(role, SESSION), action, resource):
+        if guard.denial(CallerIdentity(role, SESSION), action, resource):
             raise invalid(
                 f"Role {role} is not authorized to perform: {action} on resource {resource}."
             )
@@ -73,7 +73,7 @@ def check_roles(guard: Guard, stream: DeliveryStream, before: DeliveryStream | N
 def check_domain(guard: Guard, stream: DeliveryStream) -> None:
     """Raise AwsError for an OpenSearch domain that the role may not describe."""
     arn = domain_of(stream)
-    acting = Acting(_role(stream), SESSION)
+    acting = CallerIdentity(_role(stream), SESSION)
     if arn and all(guard.denial(acting, f"es:{name}", arn) for name in _SEES_DOMAIN):
         raise no_domain(arn)
 
@@ -109,9 +109,9 @@ def check_object(guard: Guard, s3: Mapping[str, Any], key: str) -> None:
     """
     role, bucket, key_arn = str(s3.get("RoleARN") or ""), str(s3["BucketARN"]), key_of(s3)
     for action in _OF_BUCKET:
-        guard.denial(Acting(role, SESSION), f"s3:{action}", bucket)
+        guard.denial(CallerIdentity(role, SESSION), f"s3:{action}", bucket)
     for action in _OF_OBJECT:
-        guard.denial(Acting(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
+        guard.denial(CallerIdentity(role, SESSION), f"s3:{action}", f"{bucket}/{key}")
     # A key in the request's headers replaces the bucket's default key.
     headers = {_SSE: ("aws:kms",), f"{_SSE}-aws-kms-key-id": (key_arn,)} if key_arn else None
     put = [(role, "s3:PutObject", f"{bucket}/{key}")]
@@ -131,7 +131,7 @@ def key_of(s3: Mapping[str, Any]) -> str:
 
 def denied_function(guard: Guard, stream: DeliveryStream, function_arn: str) -> str:
     """Return why the role may not invoke the function of a transformation; empty when it may."""
-    acting = Acting(_role(stream), SESSION)
+    acting = CallerIdentity(_role(stream), SESSION)
     guard.denial(acting, "lambda:GetFunctionConfiguration", function_arn)
     return guard.denial(acting, "lambda:InvokeFunction", function_arn)
 
@@ -140,12 +140,14 @@ def may_log(guard: Guard, stream: DeliveryStream, group: str, log_stream: str) -
     """Return whether the role may write the delivery stream's log; otherwise AWS drops the lines."""
     name = f"log-group:{group}:log-stream:{log_stream}"
     resource = make_arn("logs", stream.region, stream.account, name)
-    return not guard.denial(Acting(_role(stream), SESSION), "logs:PutLogEvents", resource)
+    return not guard.denial(CallerIdentity(_role(stream), SESSION), "logs:PutLogEvents", resource)
 
 
 def denied_secret(guard: Guard, stream: DeliveryStream, arn: str) -> str:
     """Return why no role may read a destination's secret; empty when one may."""
-    return guard.denial(Acting(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn)
+    return guard.denial(
+        CallerIdentity(_secret_role(stream), SESSION), "secretsmanager:GetSecretValue", arn
+    )
 
 
 def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
@@ -153,7 +155,7 @@ def denied_domain(guard: Guard, stream: DeliveryStream, arn: str) -> str:
 
     What else AWS documents as needed is noted only.
     """
-    acting = Acting(_role(stream), SESSION)
+    acting = CallerIdentity(_role(stream), SESSION)
     for name in _OF_DOMAIN:
         guard.denial(acting, f"es:{name}", arn)
     sentences = [guard.denial(acting, f"es:{name}", f"{arn}/_bulk") for name in _WRITES_DOMAIN]
@@ -168,7 +170,7 @@ def denied_collection(guard: Guard, stream: DeliveryStream) -> str:
     endpoint = str(stream.destination.get("CollectionEndpoint") or "")
     name = endpoint.partition("://")[2].partition(".")[0]
     arn = make_arn("aoss", stream.region, stream.account, f"collection/{name}")
-    return guard.denial(Acting(_role(stream), SESSION), "aoss:APIAccessAll", arn)
+    return guard.denial(CallerIdentity(_role(stream), SESSION), "aoss:APIAccessAll", arn)
 
 
 def _check(
@@ -179,10 +181,11 @@ def _check(
 ) -> None:
     """Check every action, so that the report names all missing permissions, and then raise Denied for the first."""
     refusals = [
-        guard.denial(Acting(role, SESSION), action, of, context) for role, action, of in permissions
+        guard.denial(CallerIdentity(role, SESSION), action, of, context)
+        for role, action, of in permissions
     ]
     for sentence in filter(None, refusals):
-        raise Denied(code, f"Access was denied. {sentence}")
+        raise RoleDenied(code, f"Access was denied. {sentence}")
 
 
 def _role(stream: DeliveryStream) -> str:

@@ -18,7 +18,7 @@ from headrace.core.values import section
 from headrace.services.firehose.errors import invalid
 from headrace.services.firehose.failures import DELIVERED, SOURCE_BACKUP
 from headrace.services.firehose.limits import EVALUATED_PREFIX_CHARS, EXTENSIONS
-from headrace.services.firehose.state import Naming
+from headrace.services.firehose.state import ObjectNaming
 
 RANDOM_CHARS = 11
 ERROR_OUTPUT_TYPE = "!{firehose:error-output-type}"
@@ -45,7 +45,7 @@ _LETTERS: dict[str, Callable[[datetime, int], str]] = {
 
 
 def name_objects(
-    naming: Naming,
+    naming: ObjectNaming,
     kinds: Sequence[str],
     oldest_ms: int,
     ids: Ids,
@@ -91,7 +91,7 @@ def name_objects(
     return keys
 
 
-def _extension(naming: Naming) -> str:
+def _extension(naming: ObjectNaming) -> str:
     given = naming.s3.get("FileExtension")
     if given:
         return str(given)

@@ -13,13 +13,13 @@ import msgspec
 
 from headrace.core.ports import StreamRecord
 from headrace.services.firehose.aggregates import taken_apart
-from headrace.services.firehose.failures import DECOMPRESSION_FAILED, Failed
+from headrace.services.firehose.failures import DECOMPRESSION_FAILED, FailedRecord
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.partitions import Keys, keys_of
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.splitting import (
-    NotSplit,
+    UnsplittableRecord,
     checked_logs,
     delimited_parts,
     delimiter_of_parameter,
@@ -36,19 +36,19 @@ _NOT_INFLATED = "Decompression failed."
 
 
 @dataclass(slots=True)
-class Processed:
+class ProcessedRecords:
     """The result of processing: records to deliver, failed records, and the source's records for a backup.
 
     `measured` are the values of the processors' metrics.
     """
 
     records: list[Record] = field(default_factory=list[Record])
-    failed: list[Failed] = field(default_factory=list[Failed])
+    failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
     sources: list[Record] = field(default_factory=list[Record])
     measured: list[Measure] = field(default_factory=list[Measure])
 
 
-class Processing:
+class RecordProcessor:
     """The processors of a delivery stream's destination. Used by one thread at a time."""
 
     def __init__(self, stream: DeliveryStream, ports: Ports) -> None:
@@ -60,12 +60,12 @@ class Processing:
         parameters = self._processors.get("Lambda")
         self.function: Function | None = function_of(parameters) if parameters else None
 
-    def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> Processed:
+    def run(self, batch: Mapping[str, Sequence[StreamRecord]], *, backup: bool) -> ProcessedRecords:
         """Process records by shard, in the shards' order. With `backup`, also return the unprocessed records.
 
         Raises Stopping: the records must be processed later.
         """
-        made = Processed()
+        made = ProcessedRecords()
         made.records = self._taken_apart(batch)
         if backup:
             made.sources = made.records
@@ -126,7 +126,7 @@ class Processing:
         return stages
 
 
-def _inflation(records: Sequence[Record], failed: Sequence[Failed]) -> list[Measure]:
+def _inflation(records: Sequence[Record], failed: Sequence[FailedRecord]) -> list[Measure]:
     return [
         ("OutputDecompressedRecords.Success", len(records), "Count"),
         ("OutputDecompressedBytes.Success", sum(len(r.data) for r in records), "Bytes"),
@@ -138,15 +138,15 @@ def _inflation(records: Sequence[Record], failed: Sequence[Failed]) -> list[Meas
 def _staged(
     records: list[Record],
     stage: tuple[str, str, Callable[[bytes], list[bytes]]],
-    failed: list[Failed],
+    failed: list[FailedRecord],
 ) -> list[Record]:
     code, error_type, split = stage
     made: list[Record] = []
     for record in records:
         try:
             parts = split(record.data)
-        except NotSplit as error:
-            failed.append(Failed(record, code, str(error), error_type=error_type))
+        except UnsplittableRecord as error:
+            failed.append(FailedRecord(record, code, str(error), error_type=error_type))
             continue
         if len(parts) == 1:
             record.data = parts[0]

@@ -19,7 +19,7 @@ class Intake:
     since_s: float = 0.0
 
 
-class Reading:
+class SourceReader:
     """The reading of one source. Used by one thread at a time, except `waiting`, which any thread may call.
 
     Attributes:

@@ -21,13 +21,13 @@ from headrace.core.ports import (
 )
 from headrace.core.values import mapped
 from headrace.services.firehose.destinations import DESTINATIONS
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.keys import KeyUnusable
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.metric_counts import Tally
 from headrace.services.firehose.metrics import EMITTED, NAMESPACE, Measure
 from headrace.services.firehose.output import NotPut
-from headrace.services.firehose.permits import Denied, may_log
+from headrace.services.firehose.permits import RoleDenied, may_log
 from headrace.services.firehose.quotas import quota_of
 from headrace.services.firehose.state import DeliveryStream
 
@@ -47,7 +47,7 @@ _NAMES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveryFigures:
     """The figures of a finished delivery.
 
     Attributes:
@@ -107,7 +107,7 @@ class Reports:
         match error:
             case BucketNotFound():
                 code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
-            case Denied():
+            case RoleDenied():
                 code, message = error.code, error.message
             case KeyUnusable():
                 code, message = f"KMS.{error.code}", error.message
@@ -126,19 +126,19 @@ class Reports:
         """The prefix of the backup's metrics: OpenSearch's backup counts as a delivery to S3 (documented)."""
         return "DeliveryToS3" if "OpenSearch" in self._metrics_name else "BackupToS3"
 
-    def refused(self, failed: Sequence[Failed]) -> None:
+    def refused(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records went to the error output, with one line for each code: AWS also logs samples."""
         for code, (count, message) in _by_code(failed).items():
             self._put_log(code, f"{count} records went to the error output. First: {message}")
 
-    def will_retry(self, failed: Sequence[Failed]) -> None:
+    def will_retry(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records could not be delivered and will be tried again."""
         for code, (count, message) in _by_code(failed).items():
             self.last_error = f"{code}: {message}"
             self._put_log(code, f"{count} records will be tried again. {message}")
         self.measure((f"{self._metrics_name}.Success", 0, "Count"))
 
-    def dropped(self, failed: Sequence[Failed]) -> None:
+    def dropped(self, failed: Sequence[FailedRecord]) -> None:
         """Report that records are lost; AWS does not put them into the error output either."""
         for code, (count, message) in _by_code(failed).items():
             self._put_log(code, f"{count} records were dropped. {message}")
@@ -239,7 +239,7 @@ class Reports:
             region=self._stream.region,
         )
 
-    def delivered(self, delivered: Delivered) -> None:
+    def delivered(self, delivered: DeliveryFigures) -> None:
         """Report that a delivery is done."""
         self.last_error = ""
         name, age_ms = self._metrics_name, self._clock.now_ms() - delivered.oldest_ms
@@ -298,7 +298,7 @@ class Reports:
         return (("DeliveryStreamName", self._stream.name),)
 
 
-def _by_code(failed: Sequence[Failed]) -> dict[str, tuple[int, str]]:
+def _by_code(failed: Sequence[FailedRecord]) -> dict[str, tuple[int, str]]:
     """Return by code the number of failures and the first one's message."""
     found: dict[str, tuple[int, str]] = {}
     for failure in failed:

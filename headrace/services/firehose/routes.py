@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from headrace.services.firehose.buffers import WHOLE
-from headrace.services.firehose.processing import Processed
+from headrace.services.firehose.processing import ProcessedRecords
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.sources import TRIM_HORIZON, is_done, is_past
 
@@ -55,7 +55,7 @@ class Routes:
             self._partitions[shard_id, record_id] = partition
         self._pieces[name] = (records, piece["last"])
 
-    def settle(self, made: Processed) -> None:
+    def settle(self, made: ProcessedRecords) -> None:
         """Set the stored partitions of known records, and store those of new ones. Durable on return."""
         records: list[list[str]] = []
         last: dict[str, str] = {}

@@ -15,7 +15,7 @@ _PADDING_TOLERANCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JsonReadOptions:
     """How keys map to columns: the OpenX SerDe's options.
 
     Attributes:
@@ -33,7 +33,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class ParquetWriteOptions:
     """The Parquet SerDe's options for writing a file."""
 
     compression: str = "SNAPPY"
@@ -83,17 +83,19 @@ def check(conversion: Mapping[str, Any]) -> None:
             joda.checked(pattern)
 
 
-def options_of(conversion: Mapping[str, Any]) -> tuple[Reading, Writing | OrcWriting]:
+def options_of(
+    conversion: Mapping[str, Any],
+) -> tuple[JsonReadOptions, ParquetWriteOptions | OrcWriting]:
     """Return how a conversion reads JSON and writes its files."""
     serializer = section(conversion, "OutputFormatConfiguration", "Serializer")
     orc = serializer.get("OrcSerDe")
     return _reading(conversion), _writing(conversion) if orc is None else _orc_writing(orc)
 
 
-def _reading(conversion: Mapping[str, Any]) -> Reading:
+def _reading(conversion: Mapping[str, Any]) -> JsonReadOptions:
     hive = mapped(_deserializer(conversion), "HiveJsonSerDe")
     openx = mapped(_deserializer(conversion), "OpenXJsonSerDe")
-    return Reading(
+    return JsonReadOptions(
         case_insensitive=openx.get("CaseInsensitive", True),
         dots_to_underscores=openx.get("ConvertDotsInJsonKeysToUnderscores", False),
         key_of={
@@ -103,11 +105,11 @@ def _reading(conversion: Mapping[str, Any]) -> Reading:
     )
 
 
-def _writing(conversion: Mapping[str, Any]) -> Writing:
+def _writing(conversion: Mapping[str, Any]) -> ParquetWriteOptions:
     serializer = mapped(mapped(conversion, "OutputFormatConfiguration"), "Serializer")
     parquet = mapped(serializer, "ParquetSerDe")
     compression = parquet.get("Compression") or "SNAPPY"
-    return Writing(
+    return ParquetWriteOptions(
         compression="NONE" if compression == "UNCOMPRESSED" else compression,
         dictionary=parquet.get("EnableDictionaryCompression", True),
         page_size_bytes=parquet.get("PageSizeBytes"),

@@ -12,7 +12,7 @@ from headrace.services.firehose.failures import (
     DELIVERED,
     PROCESSING_FAILED,
     SOURCE_BACKUP,
-    Failed,
+    FailedRecord,
     as_lines,
     processing_line,
 )
@@ -29,7 +29,7 @@ class SideOutputs:
 
 
 def put_side_outputs(
-    attempt: Attempt, destination: Destination, buffer: Buffer, refused: Sequence[Failed]
+    attempt: Attempt, destination: Destination, buffer: Buffer, refused: Sequence[FailedRecord]
 ) -> SideOutputs:
     """Put the error output and the backup; delete objects of an earlier try that this one does not put.
 
@@ -41,7 +41,7 @@ def put_side_outputs(
     """
     intent, stream, ports = attempt.intent, attempt.stream, attempt.ports
     bodies: dict[str, bytes] = {}
-    by_kind: dict[str, list[Failed]] = {}
+    by_kind: dict[str, list[FailedRecord]] = {}
     for failure in buffer.failed:
         kind = failure.error_type or PROCESSING_FAILED
         # An intent stored by an earlier version of headrace may lack a key for some kind of object.

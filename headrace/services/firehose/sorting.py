@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headrace.services.firehose.buffers import BACKUP, WHOLE, Buffer
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.limits import ACTIVE_PARTITIONS
 from headrace.services.firehose.partitions import (
     LIMIT_EXCEEDED,
@@ -14,7 +14,7 @@ from headrace.services.firehose.partitions import (
     is_values,
 )
 from headrace.services.firehose.ports import Ports
-from headrace.services.firehose.processing import Processed, Processing
+from headrace.services.firehose.processing import ProcessedRecords, RecordProcessor
 from headrace.services.firehose.reading import Intake
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.routes import Routes, RouteStore
@@ -61,7 +61,7 @@ class Sorter:
         self.exceeded = 0
         self.active = 0
         self.size_bytes = 0
-        self._processing = Processing(stream, ports)
+        self._processing = RecordProcessor(stream, ports)
         self.function: Function | None = self._processing.function
         self.is_partitioned = is_partitioned(stream.destination)
         # Asked only where a function's answer says where a record goes.
@@ -109,7 +109,7 @@ class Sorter:
             return True
         return now_s - intake.since_s >= min(function.interval_s, interval_s)
 
-    def take(self, intake: Intake) -> Processed:
+    def take(self, intake: Intake) -> ProcessedRecords:
         """Process the records that were read, and sort them into buffers. An exception leaves the buffers unchanged."""
         made = self._processing.run(intake.records, backup=self._backs_up)
         if self.has_several:
@@ -126,7 +126,7 @@ class Sorter:
             buffer.add(made, size_bytes, intake.records, intake.since_s)
         return made
 
-    def _sort(self, made: Processed, since_s: float) -> None:
+    def _sort(self, made: ProcessedRecords, since_s: float) -> None:
         has_passed = bool(self._progress.saved.passed)
         for record in self._not_passed(BACKUP, made.sources):
             self._back_up(record, since_s)
@@ -143,7 +143,7 @@ class Sorter:
                 continue
             if self.is_partitioned and not is_values(partition):
                 # It failed before and is in a buffer of errors.
-                self._fail(Failed(record, *_FAILED_BEFORE), since_s, partition)
+                self._fail(FailedRecord(record, *_FAILED_BEFORE), since_s, partition)
                 continue
             buffer = self.buffers.get(partition)
             if buffer is None and self.is_partitioned:
@@ -178,7 +178,9 @@ class Sorter:
         """
         self.exceeded += 1
         self._fail(
-            Failed(record, LIMIT_EXCEEDED, LIMIT_SENTENCE, error_type=LIMIT_OUTPUT), since_s, WHOLE
+            FailedRecord(record, LIMIT_EXCEEDED, LIMIT_SENTENCE, error_type=LIMIT_OUTPUT),
+            since_s,
+            WHOLE,
         )
         buffer = self.buffers[WHOLE]
         shards = buffer.refused.setdefault(record.partition, {})
@@ -186,7 +188,7 @@ class Sorter:
         # Each one becomes a mark in the progress, unless all other buffers are delivered first.
         buffer.is_last |= len(buffer.refused) > MOST_MARKS
 
-    def _fail(self, failure: Failed, since_s: float, partition: str) -> None:
+    def _fail(self, failure: FailedRecord, since_s: float, partition: str) -> None:
         buffer = self._buffer(partition)
         buffer.failed.append(failure)
         buffer.note_any(failure.record, since_s)

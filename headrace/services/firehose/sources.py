@@ -26,7 +26,7 @@ from headrace.store import sequence
 from headrace.store.check import JOURNAL_SHARD
 from headrace.store.discard import discard
 from headrace.store.frame import SEPARATOR
-from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.sequence import STEP, SequenceBase
 from headrace.store.shard_log import ShardLog, identity_of
 
@@ -253,7 +253,7 @@ class JournalSource:
         stream_id: str,
         created_ms: int,
         *,
-        known: Known = NOTHING_KNOWN,
+        known: KnownLog = NOTHING_KNOWN,
         roll_at_bytes: int = JOURNAL_SEGMENT_BYTES,
     ) -> None:
         base = SequenceBase(created_ms // 1000, 0)

@@ -22,12 +22,12 @@ _decode = msgspec.json.Decoder().decode
 _scan = json.JSONDecoder().raw_decode
 
 
-class NotSplit(ValueError):
+class UnsplittableRecord(ValueError):
     """The record does not have the form that the processor needs."""
 
 
 def inflated(data: bytes) -> bytes:
-    """Decompress a record of CloudWatch Logs: all members of a GZIP file. Raises NotSplit."""
+    """Decompress a record of CloudWatch Logs: all members of a GZIP file. Raises UnsplittableRecord."""
     made: list[bytes] = []
     left, room = data, MOST_INFLATED_BYTES
     while left:
@@ -35,27 +35,27 @@ def inflated(data: bytes) -> bytes:
         try:
             part = inflate.decompress(left, room + 1)
         except zlib.error as error:
-            raise NotSplit(f"not a GZIP file: {error}") from error
+            raise UnsplittableRecord(f"not a GZIP file: {error}") from error
         if len(part) > room:
-            raise NotSplit(f"it inflates to more than {MOST_INFLATED_BYTES} bytes")
+            raise UnsplittableRecord(f"it inflates to more than {MOST_INFLATED_BYTES} bytes")
         if not inflate.eof:
-            raise NotSplit("the GZIP file ends early")
+            raise UnsplittableRecord("the GZIP file ends early")
         made.append(part)
         room -= len(part)
         left = inflate.unused_data
     if not made:
-        raise NotSplit("the record is empty")
+        raise UnsplittableRecord("the record is empty")
     return b"".join(made)
 
 
 def checked_logs(text: bytes) -> dict[str, Any]:
-    """Decompress a record of CloudWatch Logs and check that it is JSON. Raises NotSplit."""
+    """Decompress a record of CloudWatch Logs and check that it is JSON. Raises UnsplittableRecord."""
     try:
         found = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise NotSplit(f"not JSON: {error}") from error
+        raise UnsplittableRecord(f"not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise NotSplit("not a JSON object")
+        raise UnsplittableRecord("not a JSON object")
     return cast("dict[str, Any]", found)
 
 
@@ -66,12 +66,12 @@ def messages_of(envelope: Mapping[str, Any]) -> bytes:
         return b""
     events = envelope.get("logEvents")
     if kind != "DATA_MESSAGE" or not isinstance(events, list):
-        raise NotSplit("not a message of CloudWatch Logs")
+        raise UnsplittableRecord("not a message of CloudWatch Logs")
     messages: list[str] = []
     for event in cast("list[Any]", events):
         message = cast("dict[str, Any]", event).get("message") if isinstance(event, dict) else None
         if not isinstance(message, str):
-            raise NotSplit("a log event has no message")
+            raise UnsplittableRecord("a log event has no message")
         messages.append(message)
     return "".join(f"{message}\n" for message in messages).encode()
 
@@ -88,7 +88,7 @@ def delimiter_of_parameter(parameters: Mapping[str, str]) -> bytes:
 
 
 def json_parts(data: bytes) -> list[bytes]:
-    """Return the JSON objects in a record, in sequence or on separate lines. Raises NotSplit."""
+    """Return the JSON objects in a record, in sequence or on separate lines. Raises UnsplittableRecord."""
     try:
         if isinstance(_decode(data), dict):
             return [data.strip()]
@@ -97,7 +97,7 @@ def json_parts(data: bytes) -> list[bytes]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise NotSplit("not UTF-8") from error
+        raise UnsplittableRecord("not UTF-8") from error
     parts: list[bytes] = []
     place = 0
     while place < len(text):
@@ -107,23 +107,23 @@ def json_parts(data: bytes) -> list[bytes]:
         try:
             value, end = _scan(text, place)
         except (ValueError, RecursionError) as error:
-            raise NotSplit(f"not JSON: {error}") from error
+            raise UnsplittableRecord(f"not JSON: {error}") from error
         if not isinstance(value, dict):
-            raise NotSplit("a part is not a JSON object")
+            raise UnsplittableRecord("a part is not a JSON object")
         parts.append(text[place:end].encode())
         place = end
         if len(parts) > MOST_SUB_RECORDS:
-            raise NotSplit(f"a record can have at most {MOST_SUB_RECORDS} parts")
+            raise UnsplittableRecord(f"a record can have at most {MOST_SUB_RECORDS} parts")
     if not parts:
-        raise NotSplit("the record is empty")
+        raise UnsplittableRecord("the record is empty")
     return parts
 
 
 def delimited_parts(data: bytes, delimiter: bytes) -> list[bytes]:
-    """Split a record at a delimiter; leave out empty parts. Raises NotSplit."""
+    """Split a record at a delimiter; leave out empty parts. Raises UnsplittableRecord."""
     parts = [part for part in data.split(delimiter) if part]
     if len(parts) > MOST_SUB_RECORDS:
-        raise NotSplit(f"a record can have at most {MOST_SUB_RECORDS} parts")
+        raise UnsplittableRecord(f"a record can have at most {MOST_SUB_RECORDS} parts")
     if not parts:
-        raise NotSplit("the record is empty")
+        raise UnsplittableRecord("the record is empty")
     return parts

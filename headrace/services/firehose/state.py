@@ -16,7 +16,7 @@ ICEBERG_FAILED = "iceberg-failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class ObjectNaming:
     """What a delivery stream says of its objects' names; the prefixes are not evaluated.
 
     Attributes:
@@ -138,10 +138,10 @@ class DeliveryStream:
         }
 
     @property
-    def naming(self) -> Naming:
+    def naming(self) -> ObjectNaming:
         """What its objects' names are made of."""
         s3 = self.s3
-        return Naming(
+        return ObjectNaming(
             begin=f"{self.name}-{self.version}",
             prefix=self.prefix,
             error_prefix=self.error_prefix,

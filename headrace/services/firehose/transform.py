@@ -17,7 +17,7 @@ import msgspec
 from headrace.core.arn import Arn, InvalidArn
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.limits import (
     ANSWER_BYTES,
     INVOCATION_BYTES,
@@ -113,7 +113,7 @@ def transform(
     function: Function,
     ports: Ports,
     measured: list[Measure],
-) -> tuple[list[Record], list[Failed]]:
+) -> tuple[list[Record], list[FailedRecord]]:
     """Return the transformed records, in order, and the failed records.
 
     Args:
@@ -126,7 +126,7 @@ def transform(
     Raises Stopping.
     """
     done: list[Record] = []
-    failed: list[Failed] = []
+    failed: list[FailedRecord] = []
     sentence = denied_function(ports.guard, stream, function.arn)
     if sentence:
         _fail(records, (_ACCESS_DENIED, f"{_NO_ACCESS} {sentence}"), 1, function, failed)
@@ -151,9 +151,11 @@ def _fail(
     reason: tuple[str, str],
     attempts: int,
     function: Function,
-    failed: list[Failed],
+    failed: list[FailedRecord],
 ) -> None:
-    failed += [Failed(record, *reason, attempts, function_arn=function.arn) for record in records]
+    failed += [
+        FailedRecord(record, *reason, attempts, function_arn=function.arn) for record in records
+    ]
 
 
 def _batches(records: Sequence[Record], batch_bytes: int) -> Iterator[list[Record]]:
@@ -269,7 +271,7 @@ def _take(
     attempts: int,
     function: Function,
     done: list[Record],
-    failed: list[Failed],
+    failed: list[FailedRecord],
 ) -> None:
     """Sort the records into `done` and `failed` as the function's answer says."""
     try:

@@ -72,13 +72,13 @@ def limit_exceeded(message: str) -> AwsError:
     return AwsError("LimitExceededException", message)
 
 
-class CanBeDry(TypedDict):
+class DryRunMember(TypedDict):
     """The member by which a request only asks whether it would succeed."""
 
     DryRun: NotRequired[bool]
 
 
-def check_dry_run(request: CanBeDry) -> None:
+def check_dry_run(request: DryRunMember) -> None:
     """Raise DryRunOperationException when the request only asks whether it would succeed."""
     if request.get("DryRun"):
         raise AwsError(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from headrace.core.ports import Metric
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.consumers.subscriptions import Delivered
+from headrace.services.kinesis.consumers.subscriptions import SentEvent
 from headrace.services.kinesis.counters import Key, Stat
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.state import Stream
@@ -56,7 +56,7 @@ def _total(counted: Mapping[Key, Stat], name: str) -> int:
     return 0 if stat is None else stat.total
 
 
-def observe_event(delivered: Delivered) -> None:
+def observe_event(delivered: SentEvent) -> None:
     """Count an event of SubscribeToShard."""
     counters, consumer = delivered.stream.counters, delivered.consumer.name
     for name, value in (

@@ -12,7 +12,7 @@ from headrace.services.kinesis.state import Commitment, Shard, Stream
 from headrace.store.check import STREAMS_FOLDER
 from headrace.store.database import Database, Documents
 from headrace.store.discard import clear, discard
-from headrace.store.losses import NOTHING_KNOWN, Known
+from headrace.store.losses import NOTHING_KNOWN, KnownLog
 from headrace.store.marks import Marks
 from headrace.store.shard_log import ShardLog, identity_of
 
@@ -123,7 +123,7 @@ class StreamStore:
             _close(stream.shards)
 
     def open_log(
-        self, stream: Stream, shard: Shard, known: Mapping[Path, Known] | None = None
+        self, stream: Stream, shard: Shard, known: Mapping[Path, KnownLog] | None = None
     ) -> None:
         """Open or create a shard's log. `known` says where the log ended, so that missing records are noticed."""
         folder = self._folder / stream.stream_id / shard.shard_id

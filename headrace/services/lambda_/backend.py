@@ -105,7 +105,7 @@ class Lambda:
         # Remove files that processes of a killed cloud have left.
         shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._pools_worker = self._supervisor.start(self.pools)
-        self._supervisor.start(_Tidying(self))
+        self._supervisor.start(_PackageSweeper(self))
         self.pools.bytecode.handle = self._supervisor.start(self.pools.bytecode)
         self.events.start(self._supervisor)
         self.mappings.start()
@@ -214,7 +214,7 @@ class Lambda:
         ]
 
 
-class _Tidying:
+class _PackageSweeper:
     """A worker that removes packages that no function and no process uses any more."""
 
     name = "lambda-tidying"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn, make_arn
-from headrace.core.ports import Acting, Guard, NoGuard
+from headrace.core.ports import CallerIdentity, Guard, NoGuard
 from headrace.services.lambda_.errors import invalid_parameter
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.state import Function
@@ -41,7 +41,7 @@ class Permits:
 
     def check_role(self, role: str) -> None:
         """Refuse a role that is missing or that Lambda may not assume. Raises AwsError."""
-        if role and self.guard.denial(Acting(SERVICE), "sts:AssumeRole", role):
+        if role and self.guard.denial(CallerIdentity(SERVICE), "sts:AssumeRole", role):
             raise invalid_parameter(
                 "The role defined for the function cannot be assumed by Lambda."
             )
@@ -86,13 +86,13 @@ class Permits:
 
     def may_log(self, function: Function, spec: SandboxSpec, stream: str) -> bool:
         """Whether a function's role may write the function's log. If it may not, AWS drops the lines."""
-        acting = Acting(spec.role, spec.name)
+        acting = CallerIdentity(spec.role, spec.name)
         name = f"log-group:{spec.log_group}:log-stream:{stream}"
         resource = make_arn("logs", function.region, function.account, name)
         return not self.guard.denial(acting, "logs:PutLogEvents", resource)
 
     def _denial(self, role: str, action: str, resource: str) -> str:
-        return self.guard.denial(Acting(role, SESSION), action, resource) if role else ""
+        return self.guard.denial(CallerIdentity(role, SESSION), action, resource) if role else ""
 
 
 EVERYTHING = Permits(NoGuard())

@@ -11,7 +11,7 @@ from collections import deque
 
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.errors import too_many_statements
-from headrace.services.redshift_data.execution import Run
+from headrace.services.redshift_data.execution import StatementRun
 from headrace.services.redshift_data.limits import ACTIVE_STATEMENTS, RUNNING_STATEMENTS
 from headrace.services.redshift_data.state import Statement
 
@@ -25,11 +25,11 @@ class Active:
     def __init__(self, supervisor: Supervisor) -> None:
         self._supervisor = supervisor
         self._lock = threading.Lock()
-        self._runs: dict[str, tuple[Run, threading.Event]] = {}
+        self._runs: dict[str, tuple[StatementRun, threading.Event]] = {}
         self._running: dict[Where, set[str]] = {}
-        self._waiting: dict[Where, deque[Run]] = {}
+        self._waiting: dict[Where, deque[StatementRun]] = {}
 
-    def reserve(self, run: Run) -> None:
+    def reserve(self, run: StatementRun) -> None:
         """Count a statement as active; call `start` or `drop` next. Raises AwsError when too many are active."""
         where = _where(run.statement)
         with self._lock:
@@ -38,7 +38,7 @@ class Active:
                 raise too_many_statements(ACTIVE_STATEMENTS)
             self._runs[run.statement.id] = run, threading.Event()
 
-    def start(self, run: Run) -> None:
+    def start(self, run: StatementRun) -> None:
         """Run a statement, or queue it."""
         where = _where(run.statement)
         with self._lock:

@@ -12,13 +12,13 @@ from headrace.aws.shapes import redshift_data as shapes
 from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting, EventBusSender, Guard
+from headrace.core.ports import CallerIdentity, EventBusSender, Guard
 from headrace.core.warehouse import Login, Session, Warehouses, user_of
 from headrace.core.workers import Supervisor
 from headrace.services.redshift_data.active_statements import Active
 from headrace.services.redshift_data.errors import invalid, no_target, not_found
 from headrace.services.redshift_data.event_notifications import LateAnnouncer, announce
-from headrace.services.redshift_data.execution import Run
+from headrace.services.redshift_data.execution import StatementRun
 from headrace.services.redshift_data.limits import STATEMENT_BYTES
 from headrace.services.redshift_data.sessions import Sessions
 from headrace.services.redshift_data.state import ENDED, Part, Statement, Target
@@ -167,9 +167,9 @@ class RedshiftData:
 
     def may_read(self, role: str, action: str, resource: str) -> str:
         """Return why a COPY's role may not do the action, empty if it may. The role must also trust Redshift."""
-        service = Acting("redshift.amazonaws.com")
+        service = CallerIdentity("redshift.amazonaws.com")
         return self._guard.denial(service, "sts:AssumeRole", role) or self._guard.denial(
-            Acting(role, _SESSION), action, resource
+            CallerIdentity(role, _SESSION), action, resource
         )
 
     # --- statements ---------------------------------------------------------------------------
@@ -267,8 +267,8 @@ class RedshiftData:
             None,
         )
 
-    def _run_of(self, statement: Statement) -> Run:
-        return Run(
+    def _run_of(self, statement: Statement) -> StatementRun:
+        return StatementRun(
             statement,
             clock=self.clock,
             store=self.store,

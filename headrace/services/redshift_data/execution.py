@@ -26,7 +26,7 @@ from headrace.services.redshift_data.store import Statements
 log = logging.getLogger(__name__)
 
 
-class Run:
+class StatementRun:
     """The `Worker` that runs `statement`. Any thread may call `cancel`."""
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.aws.shapes.redshift_data import ColumnMetadata, Field
 from headrace.core.warehouse import Column, Result
-from headrace.services.redshift_data.state import Kept
+from headrace.services.redshift_data.state import StoredResult
 
 _SIGNED = frozenset({"int2", "int4", "int8", "float4", "float8", "numeric"})
 _TEXTS = frozenset({"varchar", "bpchar", "super"})
@@ -18,12 +18,12 @@ _TEXTS = frozenset({"varchar", "bpchar", "super"})
 _BYTES = "\x00b:"
 
 
-def kept_of(result: Result) -> Kept | None:
+def kept_of(result: Result) -> StoredResult | None:
     """Return a result in the form in which it is stored; None when it has no columns."""
     if result.columns is None:
         return None
     rows: list[Sequence[Any]] = [[_plain(value) for value in row] for row in result.rows]
-    return Kept([column_of(column) for column in result.columns], rows)
+    return StoredResult([column_of(column) for column in result.columns], rows)
 
 
 def _plain(value: Any) -> Any:
@@ -52,7 +52,7 @@ def column_of(column: Column) -> ColumnMetadata:
     }
 
 
-def size_of(kept: Kept) -> int:
+def size_of(kept: StoredResult) -> int:
     """Return the approximate size of a result in bytes."""
     return sum(len(value) if isinstance(value, str) else 8 for row in kept.rows for value in row)
 
@@ -78,7 +78,7 @@ def _field(value: Any) -> Field:
             return {"stringValue": str(value)}
 
 
-def csv_of(kept: Kept, rows: Sequence[Sequence[Any]], *, first: bool) -> str:
+def csv_of(kept: StoredResult, rows: Sequence[Sequence[Any]], *, first: bool) -> str:
     """Return rows as CSV; the first page begins with the column names."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")

@@ -21,7 +21,7 @@ _LOOK_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
-class Held:
+class OpenSession:
     """A session. `statement_id` is the running statement, or empty; `connection` is None before the first one."""
 
     id: str
@@ -47,13 +47,13 @@ class Sessions:
         self._ids = ids
         self._supervisor = supervisor
         self._lock = threading.Lock()
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, OpenSession] = {}
         self._is_watched = False
 
     def begin(self, statement: Statement, keep_s: int) -> str:
         """Open a session for a statement; return the session's id. Raises AwsError when too many are open."""
         now_ms = self._clock.now_ms()
-        held = Held(self._ids.uuid(), statement, keep_s, now_ms, now_ms, statement.id)
+        held = OpenSession(self._ids.uuid(), statement, keep_s, now_ms, now_ms, statement.id)
         with self._lock:
             here = statement.account, statement.region
             open_ = sum(
@@ -105,7 +105,7 @@ class Sessions:
         if connection is not None:
             connection.close()
 
-    def all(self, account: str, region: str) -> Sequence[Held]:
+    def all(self, account: str, region: str) -> Sequence[OpenSession]:
         """Return the open sessions of an account, newest first."""
         with self._lock:
             found = list(self._held.values())

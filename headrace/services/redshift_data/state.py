@@ -83,7 +83,7 @@ class Statement:
 
 
 @dataclass(slots=True)
-class Kept:
+class StoredResult:
     """A result as it is stored: columns as ColumnMetadata, rows as plain JSON."""
 
     columns: list[ColumnMetadata]

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.services.redshift_data.limits import KEPT_MS
-from headrace.services.redshift_data.state import ENDED, Kept, Part, Statement
+from headrace.services.redshift_data.state import ENDED, Part, Statement, StoredResult
 from headrace.store.database import Database
 
 
@@ -50,14 +50,14 @@ class Statements:
             found = list(self._by_id.values())
         return sorted(found, key=lambda s: (s.created_ms, s.id), reverse=True)
 
-    def put_result(self, part_id: str, kept: Kept) -> None:
+    def put_result(self, part_id: str, kept: StoredResult) -> None:
         """Store a result."""
         self._results.put(part_id, asdict(kept))
 
-    def result(self, part_id: str) -> Kept | None:
+    def result(self, part_id: str) -> StoredResult | None:
         """Return a result."""
         found = self._results.get(part_id)
-        return None if found is None else Kept(**found)
+        return None if found is None else StoredResult(**found)
 
 
 def _statement(value: dict[str, Any]) -> Statement:

@@ -98,14 +98,14 @@ def compute(name: str, body: Body) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class BodyDigests:
     """The ETag of a body (its MD5 in hexadecimal digits) and its checksums, which are stored with the object."""
 
     etag: str
     checksums: dict[str, str]
 
 
-def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> Verified:
+def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> BodyDigests:
     """Check a body against the checksums in `params`. Raises BadDigest, InvalidRequest, InvalidDigest.
 
     In the error, AWS returns the expected MD5 of an object in hexadecimal digits, that of a part in base64 (observed).
@@ -139,7 +139,7 @@ def verify(body: Body, params: Mapping[str, Any], *, is_part: bool = False) -> V
             raise invalid_request(f"Value for {CHECKSUM_HEADER[name]} header is invalid.")
         if compute(name, body) != value:
             raise bad_digest(name.removeprefix("Checksum"))
-    return Verified(etag, given)
+    return BodyDigests(etag, given)
 
 
 def of_algorithm(algorithm: Any) -> str:

@@ -26,7 +26,7 @@ from headrace.core.ids import Ids
 from headrace.services.s3 import tree
 from headrace.services.s3.places import MAX_COMPONENT_BYTES, escaped_name, places, plain_path
 from headrace.services.s3.state import StoredObject
-from headrace.services.s3.store import Change, ObjectIndex, Row
+from headrace.services.s3.store import Change, ObjectIndex, ObjectRow
 from headrace.store.fsync import sync_path
 
 S3_FOLDER = "s3"
@@ -255,13 +255,15 @@ class ObjectFiles:
                 if stored is not None:
                     yield stored
 
-    def _escaped(self, bucket: str, key: str, row: Row | None) -> StoredObject | None:
+    def _escaped(self, bucket: str, key: str, row: ObjectRow | None) -> StoredObject | None:
         path = self._escape_path(bucket, key)
         if row is None or not row.escaped or not path.is_file():
             return None
         return row.describe(bucket, path)
 
-    def _plain(self, bucket: str, key: str, row: Row | None, path: Path) -> StoredObject | None:
+    def _plain(
+        self, bucket: str, key: str, row: ObjectRow | None, path: Path
+    ) -> StoredObject | None:
         """Return the object whose file is `path`. Add the file to the index if its row does not describe the file."""
         taken: StoredObject | None = None
         try:
@@ -307,7 +309,7 @@ def _describes_file(stored: StoredObject, status: os.stat_result) -> bool:
     return (stored.size_bytes, stored.mtime_ns) == (status.st_size, status.st_mtime_ns)
 
 
-def _describes(row: Row | None, status: os.stat_result) -> bool:
+def _describes(row: ObjectRow | None, status: os.stat_result) -> bool:
     return (
         row is not None
         and not row.escaped

@@ -61,7 +61,7 @@ def check_version_id(text: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedVersion:
     """A version or delete marker in a listing."""
 
     version: Version
@@ -110,7 +110,7 @@ class Histories:
         """Whether a bucket has a version or a delete marker that is not its plain file."""
         return self._index.has_any(bucket)
 
-    def scan(self, bucket: str, prefix: str, after: str) -> Iterator[Listed]:
+    def scan(self, bucket: str, prefix: str, after: str) -> Iterator[ListedVersion]:
         """Yield the versions and delete markers of all keys from `after` on, sorted by key, newest first."""
         # Include the key `after` itself: the page before may have ended between two of its versions.
         below = after[:-1] if after else ""
@@ -120,16 +120,16 @@ class Histories:
             if key >= after:
                 yield from self.of_key(bucket, key)
 
-    def of_key(self, bucket: str, key: str) -> Iterator[Listed]:
+    def of_key(self, bucket: str, key: str) -> Iterator[ListedVersion]:
         """Yield the versions and delete markers of a key, newest first."""
         current = self._files.find(bucket, key)
         if current is not None:
-            yield Listed(current, is_latest=True)
+            yield ListedVersion(current, is_latest=True)
         rows = self._index.of_key(bucket, key)
         for place, row in enumerate(rows):
             if current is None or row.version_id != current.version_id:
                 is_latest = current is None and place == 0 and row.is_marker
-                yield Listed(self._version(bucket, row), is_latest)
+                yield ListedVersion(self._version(bucket, row), is_latest)
 
     def _version(self, bucket: str, row: VersionRow) -> Version:
         if row.is_marker:

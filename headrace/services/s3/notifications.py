@@ -21,7 +21,7 @@ from urllib.parse import quote_plus
 from headrace.aws.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting, BusEvent, Guard, NoGuard
+from headrace.core.ports import BusEvent, CallerIdentity, Guard, NoGuard
 from headrace.core.values import iso_of
 from headrace.services.s3 import notification_rules
 from headrace.services.s3.notification_rules import EVENT_BRIDGE, KINDS, NAME
@@ -184,7 +184,7 @@ class Notifications:
 
     def _denial(self, arn: str, source: Mapping[str, str]) -> str:
         """Return why the target's resource policy does not let S3 send the bucket's events, or "" when it does."""
-        acting = Acting(
+        acting = CallerIdentity(
             SERVICE,
             source_arn=f"arn:aws:s3:::{source['bucket']}",
             source_account=source["account"],

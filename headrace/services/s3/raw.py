@@ -32,7 +32,7 @@ from headrace.services.s3.errors import (
 from headrace.services.s3.names import check_key
 from headrace.services.s3.required import check_required
 from headrace.services.s3.routing import Target, target_of, website_of_host
-from headrace.services.s3.state import AnsweredWith
+from headrace.services.s3.state import EmptyAnswer
 from headrace.services.s3.xml_roots import with_root
 
 log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class RawRequests:
             "s3", operation, output or {}, request.call.request_id
         )
         response.status = _OWN_STATUS.get(operation, response.status)
-        if isinstance(output, AnsweredWith):
+        if isinstance(output, EmptyAnswer):
             response.status = output.status
         if isinstance(response.body, bytes):
             # Escape carriage returns: XML parsers read a bare one as a line feed.

@@ -12,7 +12,7 @@ STANDARD = "STANDARD"
 NULL_VERSION = "null"
 
 
-class AnsweredWith(dict[str, object]):
+class EmptyAnswer(dict[str, object]):
     """An empty output that is sent with the HTTP status `status`."""
 
     def __init__(self, status: int) -> None:

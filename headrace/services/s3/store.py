@@ -21,7 +21,7 @@ _MOST_VARIABLES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ObjectRow:
     """An object's row. The file may have changed since the row was written."""
 
     key: str
@@ -62,13 +62,13 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingWrite:
     """A write that a kill may have interrupted."""
 
     bucket: str
     key: str
     inode: int
-    row: Row
+    row: ObjectRow
     change: Change | None
 
 
@@ -121,13 +121,13 @@ class ObjectIndex:
             ],
         )
 
-    def get(self, bucket: str, key: str) -> Row | None:
+    def get(self, bucket: str, key: str) -> ObjectRow | None:
         """Return a key's row, or None."""
         return self.many(bucket, [key]).get(key)
 
-    def many(self, bucket: str, keys: Sequence[str]) -> dict[str, Row]:
+    def many(self, bucket: str, keys: Sequence[str]) -> dict[str, ObjectRow]:
         """Return the rows of the `keys` that have a row."""
-        found: dict[str, Row] = {}
+        found: dict[str, ObjectRow] = {}
         for start in range(0, len(keys), _MOST_VARIABLES):
             some = keys[start : start + _MOST_VARIABLES]
             marks = ",".join("?" * len(some))
@@ -135,7 +135,7 @@ class ObjectIndex:
                 f"SELECT {_COLUMNS} FROM s3_objects WHERE bucket = ? AND key IN ({marks})",
                 (bucket, *some),
             ):
-                found[row[0]] = Row(row[0], bool(row[1]), *row[2:])
+                found[row[0]] = ObjectRow(row[0], bool(row[1]), *row[2:])
         return found
 
     def escaped_keys(self, bucket: str, prefix: str, after: str) -> Iterator[str]:
@@ -197,15 +197,15 @@ class ObjectIndex:
         """Delete the row of an announced write."""
         self._database.execute("DELETE FROM s3_pending WHERE bucket = ? AND key = ?", (bucket, key))
 
-    def pending(self) -> list[Pending]:
+    def pending(self) -> list[PendingWrite]:
         """Return the announced writes that were neither confirmed nor withdrawn."""
         rows = self._database.query(f"SELECT bucket, inode, change, {_COLUMNS} FROM s3_pending")
         return [
-            Pending(
+            PendingWrite(
                 row[0],
                 row[3],
                 row[1],
-                Row(row[3], bool(row[4]), *row[5:]),
+                ObjectRow(row[3], bool(row[4]), *row[5:]),
                 None if row[2] is None else Change(**json.loads(row[2])),
             )
             for row in rows

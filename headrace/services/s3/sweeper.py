@@ -14,7 +14,7 @@ from headrace.aws.shapes.s3 import (
 from headrace.core.clock import Clock
 from headrace.services.s3 import lifecycle, locks
 from headrace.services.s3.backend import S3
-from headrace.services.s3.history import Listed
+from headrace.services.s3.history import ListedVersion
 from headrace.services.s3.notifications import TRANSITIONED
 from headrace.services.s3.state import Bucket, Marker, StoredObject
 
@@ -65,7 +65,7 @@ class Sweeper:
 
     def _noncurrent(self, name: str, bucket: Bucket, rule: LifecycleRule, now_ms: int) -> None:
         prefix = lifecycle.prefix_of(rule)
-        by_key: dict[str, list[Listed]] = {}
+        by_key: dict[str, list[ListedVersion]] = {}
         for listed in self._s3.histories.scan(name, prefix, ""):
             by_key.setdefault(listed.version.key, []).append(listed)
         timing: NoncurrentVersionExpiration = rule.get("NoncurrentVersionExpiration") or {}
@@ -82,10 +82,10 @@ class Sweeper:
                 self._remove(name, bucket, listed, now_ms)
             self._lone_marker(name, key, rule)
 
-    def _matches(self, rule: LifecycleRule, listed: Listed) -> bool:
+    def _matches(self, rule: LifecycleRule, listed: ListedVersion) -> bool:
         return isinstance(listed.version, Marker) or lifecycle.matches(rule, listed.version)
 
-    def _remove(self, name: str, bucket: Bucket, listed: Listed, now_ms: int) -> None:
+    def _remove(self, name: str, bucket: Bucket, listed: ListedVersion, now_ms: int) -> None:
         version = listed.version
         if isinstance(version, StoredObject) and locks.is_locked(version, bucket, now_ms):
             return

@@ -27,7 +27,7 @@ _OF_PARTS = re.compile(r"([0-9a-f]{32})-(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class CheckResult:
     """The result of checking one object or part.
 
     Attributes:
@@ -43,7 +43,7 @@ class Verified:
     size_bytes: int = 0
 
 
-def verify_objects(data_dir: Path, database: Path) -> Iterator[Verified]:
+def verify_objects(data_dir: Path, database: Path) -> Iterator[CheckResult]:
     """Yield every object and every uploaded part that has a row. Raises sqlite3.DatabaseError, OSError."""
     uri = f"file:{database}?mode=ro"
     with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
@@ -69,7 +69,7 @@ def verify_objects(data_dir: Path, database: Path) -> Iterator[Verified]:
                 yield _part(path, f"part {number} of upload {upload}", etag, size)
 
 
-def _object(root: Path, row: tuple[Any, ...]) -> Verified:
+def _object(root: Path, row: tuple[Any, ...]) -> CheckResult:
     bucket, key, escaped, size, etag, mtime_ns, details = row
     path = root / ESCAPED_FOLDER / bucket / escaped_name(key) if escaped else root / bucket / key
     name = f"s3://{bucket}/{key}"
@@ -77,36 +77,36 @@ def _object(root: Path, row: tuple[Any, ...]) -> Verified:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         # Other programs may delete plain files, but only S3 writes to the escape folder.
-        return Verified(name, "damaged" if escaped else "gone", path)
+        return CheckResult(name, "damaged" if escaped else "gone", path)
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
-        return Verified(name, "damaged" if escaped else "changed", path)
+        return CheckResult(name, "damaged" if escaped else "changed", path)
     computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
-        return Verified(name, "unknown", path, size)
-    return Verified(name, "sound" if computed == etag else "damaged", path, size)
+        return CheckResult(name, "unknown", path, size)
+    return CheckResult(name, "sound" if computed == etag else "damaged", path, size)
 
 
-def _version(root: Path, row: tuple[Any, ...]) -> Verified:
+def _version(root: Path, row: tuple[Any, ...]) -> CheckResult:
     bucket, key, version_id, file, size, etag, mtime_ns, details = row
     path = root / bucket / file
     name = f"s3://{bucket}/{key}?versionId={version_id}"
     if not path.is_file():
-        return Verified(name, "damaged", path)
+        return CheckResult(name, "damaged", path)
     status = path.stat()
     if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
         # The current version's file is also the plain file, which other programs may write to.
-        return Verified(name, "changed" if status.st_nlink > 1 else "damaged", path)
+        return CheckResult(name, "changed" if status.st_nlink > 1 else "damaged", path)
     computed = _etag(path, etag, json.loads(details).get("part_sizes") or [])
     if computed is None:
-        return Verified(name, "unknown", path, size)
-    return Verified(name, "sound" if computed == etag else "damaged", path, size)
+        return CheckResult(name, "unknown", path, size)
+    return CheckResult(name, "sound" if computed == etag else "damaged", path, size)
 
 
-def _part(path: Path, name: str, etag: str, size: int) -> Verified:
+def _part(path: Path, name: str, etag: str, size: int) -> CheckResult:
     if not path.is_file():
-        return Verified(name, "damaged", path)
+        return CheckResult(name, "damaged", path)
     sound = path.stat().st_size == size and _etag(path, etag, []) == etag
-    return Verified(name, "sound" if sound else "damaged", path, size)
+    return CheckResult(name, "sound" if sound else "damaged", path, size)
 
 
 def _etag(path: Path, like: str, part_sizes: list[int]) -> str | None:

@@ -10,8 +10,8 @@ from headrace.aws.operation import Call
 from headrace.aws.shapes.tagging import FailureInfo, TagFilter
 from headrace.core.arn import Arn
 from headrace.core.ports import ControlPlane
-from headrace.services.tagging.state import Tagged
-from headrace.services.tagging.store import KINDS, Kind, Place
+from headrace.services.tagging.state import TaggedResource
+from headrace.services.tagging.store import KINDS, Kind, RegionServices
 
 
 class Tagging:
@@ -20,7 +20,7 @@ class Tagging:
     def __init__(self, control: ControlPlane) -> None:
         self._control = control
 
-    def resources(self, call: Call, types: Sequence[str] = ()) -> list[Tagged]:
+    def resources(self, call: Call, types: Sequence[str] = ()) -> list[TaggedResource]:
         """Return the tagged resources of the call's account and region, of these types or of all, sorted by ARN."""
         place = self._place(call)
         found = [
@@ -33,7 +33,7 @@ class Tagging:
         return sorted(found, key=lambda resource: resource.arn)
 
     def change(
-        self, call: Call, arns: Sequence[str], change: Callable[[Kind, Place, str], Any]
+        self, call: Call, arns: Sequence[str], change: Callable[[Kind, RegionServices, str], Any]
     ) -> dict[str, FailureInfo]:
         """Change each resource's tags; return the FailedResourcesMap."""
         place = self._place(call)
@@ -51,8 +51,8 @@ class Tagging:
                 }
         return failed
 
-    def _place(self, call: Call) -> Place:
-        return Place(self._control, call.account, call.region)
+    def _place(self, call: Call) -> RegionServices:
+        return RegionServices(self._control, call.account, call.region)
 
 
 def _kind_of(arn: str) -> Kind:
@@ -71,7 +71,7 @@ def _may_have(kind: Kind, wanted: str) -> bool:
     return wanted.partition(":")[0] == kind.service
 
 
-def _is(resource: Tagged, wanted: str) -> bool:
+def _is(resource: TaggedResource, wanted: str) -> bool:
     """Return whether a resource has a type such as `s3` or `kinesis:stream`."""
     service, _, wanted_type = wanted.partition(":")
     arn = Arn.parse(resource.arn)
@@ -82,7 +82,7 @@ def _is(resource: Tagged, wanted: str) -> bool:
     return arn.resource.lstrip("/").startswith((f"{wanted_type}/", f"{wanted_type}:"))
 
 
-def matching(resource: Tagged, filters: Sequence[TagFilter]) -> bool:
+def matching(resource: TaggedResource, filters: Sequence[TagFilter]) -> bool:
     """Return whether a resource has a tag for each filter: the key, and one of the values if the filter has any."""
     for wanted in filters:
         key, values = wanted.get("Key"), wanted.get("Values")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
+class TaggedResource:
     """A resource's ARN and its tags."""
 
     arn: str

@@ -10,7 +10,7 @@ from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn, make_arn
 from headrace.core.ports import ControlPlane
 from headrace.core.values import listed, mapped
-from headrace.services.tagging.state import Tagged
+from headrace.services.tagging.state import TaggedResource
 
 Answer = dict[str, Any]
 # The states of an EMR cluster that has not terminated.
@@ -18,7 +18,7 @@ _LIVING = ("STARTING", "BOOTSTRAPPING", "RUNNING", "WAITING", "TERMINATING")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RegionServices:
     """Calls the services of one account and region. Thread-safe."""
 
     control: ControlPlane
@@ -63,9 +63,9 @@ class Kind:
 
     service: str
     type: str
-    found: Callable[[Place], Iterator[Tagged]]
-    tag: Callable[[Place, str, Mapping[str, str]], Any]
-    untag: Callable[[Place, str, Sequence[str]], Any]
+    found: Callable[[RegionServices], Iterator[TaggedResource]]
+    tag: Callable[[RegionServices, str, Mapping[str, str]], Any]
+    untag: Callable[[RegionServices, str, Sequence[str]], Any]
 
 
 def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -80,14 +80,14 @@ def _last(arn: str) -> str:
     return Arn.parse(arn).resource.rpartition("/")[2]
 
 
-def _streams(place: Place) -> Iterator[Tagged]:
+def _streams(place: RegionServices) -> Iterator[TaggedResource]:
     for stream in place.pages("kinesis", "ListStreams", "StreamSummaries", "NextToken"):
         arn = stream["StreamARN"]
         tags = place.call("kinesis", "ListTagsForStream", StreamARN=arn)["Tags"]
-        yield Tagged(arn, _tags(tags))
+        yield TaggedResource(arn, _tags(tags))
 
 
-def _bucket_tags(place: Place, bucket: str) -> dict[str, str]:
+def _bucket_tags(place: RegionServices, bucket: str) -> dict[str, str]:
     try:
         return _tags(place.call("s3", "GetBucketTagging", Bucket=bucket)["TagSet"])
     except AwsError as error:
@@ -96,21 +96,21 @@ def _bucket_tags(place: Place, bucket: str) -> dict[str, str]:
         return {}
 
 
-def _buckets(place: Place) -> Iterator[Tagged]:
+def _buckets(place: RegionServices) -> Iterator[TaggedResource]:
     for bucket in place.pages("s3", "ListBuckets", "Buckets", "ContinuationToken"):
         name = bucket["Name"]
         region = place.call("s3", "GetBucketLocation", Bucket=name).get("LocationConstraint")
         if (region or "us-east-1") == place.region:
-            yield Tagged(make_arn("s3", "", "", name), _bucket_tags(place, name))
+            yield TaggedResource(make_arn("s3", "", "", name), _bucket_tags(place, name))
 
 
-def _tag_bucket(place: Place, arn: str, tags: Mapping[str, str]) -> None:
+def _tag_bucket(place: RegionServices, arn: str, tags: Mapping[str, str]) -> None:
     bucket = _last(arn)
     every = {**_bucket_tags(place, bucket), **tags}
     place.call("s3", "PutBucketTagging", Bucket=bucket, Tagging={"TagSet": _pairs(every)})
 
 
-def _untag_bucket(place: Place, arn: str, keys: Sequence[str]) -> None:
+def _untag_bucket(place: RegionServices, arn: str, keys: Sequence[str]) -> None:
     bucket = _last(arn)
     left = {k: v for k, v in _bucket_tags(place, bucket).items() if k not in keys}
     if left:
@@ -119,74 +119,76 @@ def _untag_bucket(place: Place, arn: str, keys: Sequence[str]) -> None:
         place.call("s3", "DeleteBucketTagging", Bucket=bucket)
 
 
-def _functions(place: Place) -> Iterator[Tagged]:
+def _functions(place: RegionServices) -> Iterator[TaggedResource]:
     for function in place.pages("lambda", "ListFunctions", "Functions", "NextMarker>Marker"):
         arn = function["FunctionArn"]
-        yield Tagged(arn, mapped(place.call("lambda", "ListTags", Resource=arn), "Tags"))
+        yield TaggedResource(arn, mapped(place.call("lambda", "ListTags", Resource=arn), "Tags"))
 
 
-def _delivery_streams(place: Place) -> Iterator[Tagged]:
+def _delivery_streams(place: RegionServices) -> Iterator[TaggedResource]:
     names = listed(
         place.call("firehose", "ListDeliveryStreams", Limit=10_000), "DeliveryStreamNames"
     )
     for name in names:
         answer = place.call("firehose", "ListTagsForDeliveryStream", DeliveryStreamName=name)
-        yield Tagged(place.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"]))
+        yield TaggedResource(place.arn("firehose", f"deliverystream/{name}"), _tags(answer["Tags"]))
 
 
-def _clusters(place: Place) -> Iterator[Tagged]:
+def _clusters(place: RegionServices) -> Iterator[TaggedResource]:
     for found in place.pages("emr", "ListClusters", "Clusters", "Marker", ClusterStates=_LIVING):
         cluster = place.call("emr", "DescribeCluster", ClusterId=found["Id"])["Cluster"]
-        yield Tagged(found["ClusterArn"], _tags(cluster["Tags"]))
+        yield TaggedResource(found["ClusterArn"], _tags(cluster["Tags"]))
 
 
-def _applications(place: Place) -> Iterator[Tagged]:
+def _applications(place: RegionServices) -> Iterator[TaggedResource]:
     token = "nextToken"
     for found in place.pages("emr-serverless", "ListApplications", "applications", token):
         if found["state"] != "TERMINATED":
             answer = place.call("emr-serverless", "ListTagsForResource", resourceArn=found["arn"])
-            yield Tagged(found["arn"], mapped(answer, "tags"))
+            yield TaggedResource(found["arn"], mapped(answer, "tags"))
 
 
-def _stacks(place: Place) -> Iterator[Tagged]:
+def _stacks(place: RegionServices) -> Iterator[TaggedResource]:
     for stack in place.pages("cloudformation", "DescribeStacks", "Stacks", "NextToken"):
-        yield Tagged(stack["StackId"], _tags(stack["Tags"]))
+        yield TaggedResource(stack["StackId"], _tags(stack["Tags"]))
 
 
-def _refuse_stacks(place: Place, arn: str, tags: Any) -> None:
+def _refuse_stacks(place: RegionServices, arn: str, tags: Any) -> None:
     raise AwsError("InvalidParameterException", f"{arn}: a stack's tags are changed by an update.")
 
 
-def _queues(place: Place) -> Iterator[Tagged]:
+def _queues(place: RegionServices) -> Iterator[TaggedResource]:
     for url in place.pages("sqs", "ListQueues", "QueueUrls", "NextToken"):
         tags = mapped(place.call("sqs", "ListQueueTags", QueueUrl=url), "Tags")
-        yield Tagged(place.arn("sqs", str(url).rpartition("/")[2]), tags)
+        yield TaggedResource(place.arn("sqs", str(url).rpartition("/")[2]), tags)
 
 
-def _queue_url(place: Place, arn: str) -> str:
+def _queue_url(place: RegionServices, arn: str) -> str:
     return str(place.call("sqs", "GetQueueUrl", QueueName=_last(arn))["QueueUrl"])
 
 
-def _topics(place: Place) -> Iterator[Tagged]:
+def _topics(place: RegionServices) -> Iterator[TaggedResource]:
     for topic in place.pages("sns", "ListTopics", "Topics", "NextToken"):
         arn = topic["TopicArn"]
-        yield Tagged(arn, _tags(place.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"]))
+        yield TaggedResource(
+            arn, _tags(place.call("sns", "ListTagsForResource", ResourceArn=arn)["Tags"])
+        )
 
 
-def _tables(place: Place) -> Iterator[Tagged]:
+def _tables(place: RegionServices) -> Iterator[TaggedResource]:
     token = "LastEvaluatedTableName>ExclusiveStartTableName"
     for name in place.pages("dynamodb", "ListTables", "TableNames", token):
         arn = place.arn("dynamodb", f"table/{name}")
-        yield Tagged(
+        yield TaggedResource(
             arn, _tags(place.call("dynamodb", "ListTagsOfResource", ResourceArn=arn)["Tags"])
         )
 
 
-def _log_groups(place: Place) -> Iterator[Tagged]:
+def _log_groups(place: RegionServices) -> Iterator[TaggedResource]:
     for group in place.pages("logs", "DescribeLogGroups", "logGroups", "nextToken"):
         arn = str(group["arn"]).removesuffix(":*")
         answer = place.call("logs", "ListTagsForResource", resourceArn=arn)
-        yield Tagged(arn, mapped(answer, "tags"))
+        yield TaggedResource(arn, mapped(answer, "tags"))
 
 
 KINDS = {

@@ -27,7 +27,7 @@ from headrace.services.lambda_.mappings.backlog import MOST_COUNTED
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.testing import clock as clocks
 from headrace.testing import environment, transport
-from headrace.testing.functions import FunctionDied, InProcessEnvironment, Rules
+from headrace.testing.functions import FunctionDied, FunctionRules, InProcessEnvironment
 from headrace.testing.in_process import (
     NO_PORT,
     InProcessAccess,
@@ -128,7 +128,7 @@ class SimulatedCloud(InProcessAccess):
         # Fast ids: here nobody tries to guess them.
         ids = Ids(self._ids.getrandbits(64))
         self.workers = SeededWorkers(self.clock, self._order, self.tell)
-        rules = Rules(
+        rules = FunctionRules(
             clock=self.clock,
             ids=ids,
             elapsed_s=self.clock.monotonic_s,

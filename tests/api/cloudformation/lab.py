@@ -10,7 +10,7 @@ import pytest
 
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES
-from headrace.services.cloudformation.resources.base import Context, Made, ResourceType
+from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
 
 TYPE = "Test::Lab::Thing"
 
@@ -43,20 +43,20 @@ class Lab:
             # What a type refuses is no defect, and logs no traceback.
             raise {**kinds, "told": ResourceFailed}.get(act, ValueError)(act)
 
-    def create(self, context: Context, properties: dict[str, Any]) -> Made:
+    def create(self, context: Context, properties: dict[str, Any]) -> ResourceResult:
         name = f"{context.stack_name}-{context.logical_id}-{len(self.calls)}"
         if properties.get("Half"):
             self.made.add(name)
             context.note_made(name)
         self._act(context, "create", properties)
         self.made.add(name)
-        return Made(name, {"Name": name})
+        return ResourceResult(name, {"Name": name})
 
     def update(
         self, context: Context, physical_id: str, old: dict[str, Any], new: dict[str, Any]
-    ) -> Made:
+    ) -> ResourceResult:
         self._act(context, "update", new)
-        return Made(physical_id, {"Name": physical_id})
+        return ResourceResult(physical_id, {"Name": physical_id})
 
     def delete(self, context: Context, physical_id: str, properties: dict[str, Any]) -> None:
         self._act(context, "delete", properties)

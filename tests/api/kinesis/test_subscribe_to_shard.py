@@ -11,7 +11,7 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 
 from headrace.aws.codec_json import CBOR_1_1, decode_body
-from headrace.services.kinesis.consumers.subscriptions import Delivered, Subscription
+from headrace.services.kinesis.consumers.subscriptions import SentEvent, Subscription
 from headrace.services.kinesis.data_path.positions import start_index
 from headrace.services.kinesis.limits import SUBSCRIPTION_EVENT_BYTES
 from tests.api.kinesis.streams import Streams, arn_of, failure
@@ -423,7 +423,7 @@ class TestBehaviour:
     def test_events_are_observed(
         self, streams: Streams, cloud: InProcessCloud, clock: FakeClock, arn: str
     ):
-        seen: list[Delivered] = []
+        seen: list[SentEvent] = []
         cloud.cloud.kinesis.subscriptions.observe = seen.append
         streams.put("abc", key="k")
         Reader(cloud, clock, arn).messages()

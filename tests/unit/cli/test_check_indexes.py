@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from headrace.cli.commands import headrace
 from headrace.core.ids import Ids
 from headrace.search.home import FILE
-from headrace.search.rest import Rest, SearchRequest
+from headrace.search.rest import SearchRequest, SearchRestApi
 from headrace.search.store import Store
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
@@ -18,7 +18,7 @@ from tests.support.clock import FakeClock
 
 def index(data_dir: Path, count: int) -> None:
     store = Store(data_dir / FILE)
-    rest = Rest(store, FakeClock(), Ids(3))
+    rest = SearchRestApi(store, FakeClock(), Ids(3))
     lines = "".join(f'{{"index":{{"_index":"i"}}}}\n{{"n":{n},"t":"w{n}"}}\n' for n in range(count))
     answer: Any = rest.answer(SearchRequest("d", "POST", ["_bulk"], {}, lines.encode()))
     assert answer.body["errors"] is False

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.interrupts import StopAsked, interruptible
+from headrace.cli.interrupts import StopSignals, interruptible
 from headrace.spark_submit.process import JobProcess
 from tests.support.command import BROKEN_PIPE, INTERRUPTED, begin, begin_python
 from tests.support.server import wait_until
@@ -191,7 +191,7 @@ def test_a_full_disk_is_said_in_a_sentence() -> None:
 def test_a_signal_is_noted_once_and_what_came_before_is_restored() -> None:
     told: list[str] = []
     before = signal.getsignal(signal.SIGUSR1)
-    with StopAsked(signal.SIGUSR1, again=lambda: told.append("again")) as asked:
+    with StopSignals(signal.SIGUSR1, again=lambda: told.append("again")) as asked:
         asked.call_when_asked(lambda: told.append("asked"))
         assert not asked
         signal.raise_signal(signal.SIGUSR1)
@@ -205,7 +205,7 @@ def test_a_signal_is_noted_once_and_what_came_before_is_restored() -> None:
 
 def test_a_signal_may_come_while_the_lock_is_held_that_telling_needs() -> None:
     stop = threading.Event()
-    with StopAsked(signal.SIGUSR1) as asked:
+    with StopSignals(signal.SIGUSR1) as asked:
         asked.call_when_asked(stop.set)
         with stop._cond:
             signal.raise_signal(signal.SIGUSR1)
@@ -214,7 +214,7 @@ def test_a_signal_may_come_while_the_lock_is_held_that_telling_needs() -> None:
 
 
 def test_a_signal_ends_what_may_wait_for_long_and_nothing_else() -> None:
-    with StopAsked(signal.SIGUSR1) as asked:
+    with StopSignals(signal.SIGUSR1) as asked:
         with pytest.raises(KeyboardInterrupt), asked.raising():
             signal.raise_signal(signal.SIGUSR1)
         assert asked

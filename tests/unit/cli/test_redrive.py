@@ -15,7 +15,14 @@ from click.testing import CliRunner
 
 from headrace.cli import redrive as command
 from headrace.cli.commands import headrace
-from headrace.cli.redrive_records import Bucket, FileTarget, Line, Place, Redriven, redrive_object
+from headrace.cli.redrive_records import (
+    Bucket,
+    FailedRecord,
+    FileTarget,
+    ObjectProgress,
+    RedriveCounts,
+    redrive_object,
+)
 from headrace.testing.clock import MovableClock
 from headrace.testing.waiting import until
 from tests.support.cloud import InProcessCloud
@@ -234,18 +241,18 @@ class _Places:
     """A `Bucket` of which only the places are used."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Place] = {}
+        self.kept: dict[str, ObjectProgress] = {}
 
-    def place(self, key: str, target: str) -> Place:
-        found = self.kept.get(key, Place())
-        return Place(set(found.sent), set(found.sending))
+    def place(self, key: str, target: str) -> ObjectProgress:
+        found = self.kept.get(key, ObjectProgress())
+        return ObjectProgress(set(found.sent), set(found.sending))
 
-    def keep(self, key: str, target: str, place: Place) -> None:
-        self.kept[key] = Place(set(place.sent), set(place.sending))
+    def keep(self, key: str, target: str, place: ObjectProgress) -> None:
+        self.kept[key] = ObjectProgress(set(place.sent), set(place.sending))
 
 
-def _lines(count: int) -> list[Line]:
-    return [Line("k", n, "c", "", 0, b"%d" % n, True, {}) for n in range(count)]
+def _lines(count: int) -> list[FailedRecord]:
+    return [FailedRecord("k", n, "c", "", 0, b"%d" % n, True, {}) for n in range(count)]
 
 
 @pytest.mark.parametrize("arrived", [True, False])
@@ -266,8 +273,8 @@ def test_a_batch_that_a_kill_cut_short_is_not_sent_again_unless_asked(
     target.send = dies  # type: ignore[method-assign]
     bucket: Any = places
 
-    def run(*, again: bool = False) -> Redriven:
-        done = Redriven()
+    def run(*, again: bool = False) -> RedriveCounts:
+        done = RedriveCounts()
         redrive_object(bucket, "k", _lines(1200), target, fix=None, again=again, done=done)
         return done
 

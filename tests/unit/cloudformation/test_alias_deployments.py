@@ -18,7 +18,7 @@ from headrace.services.cloudformation.alias_deployments import (
     steps_of,
 )
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.resources.base import Context, Made
+from headrace.services.cloudformation.resources.base import Context, ResourceResult
 from headrace.services.cloudformation.signals import Signal, Signals, receiver_of
 from tests.support.clock import FakeClock
 
@@ -65,13 +65,13 @@ class Lab:
         error = "Unhandled" if answer == "raises" else None
         return InvokeResult(b"{}", error, "1", "r")
 
-    def change(self, _: Context, physical_id: str, old: Any, new: Any) -> Made:
+    def change(self, _: Context, physical_id: str, old: Any, new: Any) -> ResourceResult:
         routed = new.get("RoutingConfig", {}).get("AdditionalVersionWeights", [])
         weights = {each["FunctionVersion"]: each["FunctionWeight"] for each in routed}
         self.moves.append((int(self.clock.monotonic_s()), new["FunctionVersion"], weights))
-        return Made(physical_id)
+        return ResourceResult(physical_id)
 
-    def deploy(self, new: dict[str, Any] = NEW, **policy: str) -> Made:
+    def deploy(self, new: dict[str, Any] = NEW, **policy: str) -> ResourceResult:
         context = Context(
             control=self,
             clock=self.clock,

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from headrace.core.schedule import LONGEST_BACKOFF_S, Schedule, Stage, Turn
+from headrace.core.schedule import LONGEST_BACKOFF_S, Schedule, ScheduleEntry, Stage
 
 
 class Scheduled(RuleBasedStateMachine):
@@ -17,15 +17,15 @@ class Scheduled(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.schedule: Schedule[Turn] = Schedule()
+        self.schedule: Schedule[ScheduleEntry] = Schedule()
         self.now_s = 1000.0
-        self.turns: list[Turn] = []
-        self.running: list[Turn] = []
+        self.turns: list[ScheduleEntry] = []
+        self.running: list[ScheduleEntry] = []
         # What must happen: those that owe a step now, and when the others' time comes.
-        self.owed: list[Turn] = []
-        self.due_s: dict[Turn, float] = {}
-        self.woken: set[Turn] = set()
-        self.failures: Counter[Turn] = Counter()
+        self.owed: list[ScheduleEntry] = []
+        self.due_s: dict[ScheduleEntry, float] = {}
+        self.woken: set[ScheduleEntry] = set()
+        self.failures: Counter[ScheduleEntry] = Counter()
 
     @initialize()
     def begin(self) -> None:
@@ -33,7 +33,7 @@ class Scheduled(RuleBasedStateMachine):
 
     @rule()
     def add(self) -> None:
-        turn = Turn()
+        turn = ScheduleEntry()
         self.schedule.add(turn)
         self.turns.append(turn)
         self.owed.append(turn)
@@ -111,12 +111,12 @@ class Scheduled(RuleBasedStateMachine):
             del self.due_s[turn]
             self.owed.append(turn)
 
-    def _finished(self, data: st.DataObject) -> Turn:
+    def _finished(self, data: st.DataObject) -> ScheduleEntry:
         turn = data.draw(st.sampled_from(self.running))
         self.running.remove(turn)
         return turn
 
-    def _expect(self, turn: Turn, delay_s: float) -> None:
+    def _expect(self, turn: ScheduleEntry, delay_s: float) -> None:
         if turn.is_stopping:
             assert turn.stage is Stage.ENDED
         elif turn in self.woken or delay_s <= 0:
@@ -146,8 +146,8 @@ TestScheduled.settings = settings(max_examples=40, stateful_step_count=60)
 
 def test_wakes_leave_nothing_behind_in_the_heap():
     """A poller that is woken a thousand times a second and has a batching window of minutes must not pile up times."""
-    schedule: Schedule[Turn] = Schedule()
-    turn = Turn()
+    schedule: Schedule[ScheduleEntry] = Schedule()
+    turn = ScheduleEntry()
     schedule.add(turn)
     for second in range(10_000):
         assert schedule.next() is turn

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from headrace.core.ports import TableSchema
 from headrace.services.firehose import convert
 from headrace.services.firehose.hive import UnknownType
-from headrace.services.firehose.serde import Reading, Writing
+from headrace.services.firehose.serde import JsonReadOptions, ParquetWriteOptions
 from tests.unit.firehose.lab import record_of
 
 
@@ -92,10 +92,10 @@ def test_types_nested_without_end_are_said():
 def test_options_of_the_openx_serde():
     records = [record_of("1", "k", b'{"Is.Late": true, "at": 5}', 0)]
     schema = TableSchema((("is_late", "boolean"), ("when_", "int")))
-    reading = Reading(dots_to_underscores=True, key_of={"when_": "at"})
+    reading = JsonReadOptions(dots_to_underscores=True, key_of={"when_": "at"})
     made = convert.convert(records, schema, reading)
     assert read(made.data).to_pylist() == [{"is_late": True, "when_": 5}]
-    made = convert.convert(records, schema, Reading(case_insensitive=False, key_of={}))
+    made = convert.convert(records, schema, JsonReadOptions(case_insensitive=False, key_of={}))
     assert read(made.data).to_pylist() == [{"is_late": None, "when_": None}]
 
 
@@ -104,7 +104,7 @@ def test_options_of_the_parquet_serde():
     schema = TableSchema((("a", "string"),))
     for compression, expected in (("GZIP", "GZIP"), ("NONE", "UNCOMPRESSED")):
         made = convert.convert(
-            records, schema, None, Writing(compression=compression, dictionary=False)
+            records, schema, None, ParquetWriteOptions(compression=compression, dictionary=False)
         )
         chunk = pq.ParquetFile(io.BytesIO(made.data)).metadata.row_group(0).column(0)
         assert chunk.compression == expected

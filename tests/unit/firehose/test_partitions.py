@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.ports import Acting, NoGuard
+from headrace.core.ports import CallerIdentity, NoGuard
 from headrace.services.firehose import sorting
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destination import checked
@@ -294,7 +294,9 @@ class Forbids(NoGuard):
     def __init__(self, word: str) -> None:
         self.word = word
 
-    def denial(self, acting: Acting, action: str, resource: str, context: Any = None) -> str:
+    def denial(
+        self, acting: CallerIdentity, action: str, resource: str, context: Any = None
+    ) -> str:
         return "not allowed" if action == "s3:PutObject" and self.word in resource else ""
 
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.services.firehose.aggregates import MAGIC, taken_apart
-from headrace.services.firehose.splitting import NotSplit, inflated
+from headrace.services.firehose.splitting import UnsplittableRecord, inflated
 from tests.unit.firehose.lab import CONVERSION, FUNCTION, INTERVAL_S, Lab, several
 from tests.unit.firehose.test_partitions import PARTITIONED
 from tests.unit.firehose.test_transform import upper
@@ -67,7 +67,7 @@ def test_what_is_no_log_goes_to_the_error_output_as_it_came(tmp_path: Path, data
 
 
 def test_a_bomb_is_not_inflated():
-    with pytest.raises(NotSplit, match="inflates to more than"):
+    with pytest.raises(UnsplittableRecord, match="inflates to more than"):
         inflated(gzip.compress(bytes(65 * 1024 * 1024)))
 
 

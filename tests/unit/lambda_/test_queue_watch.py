@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import InvokeResult, QueueMessage
 from headrace.services.lambda_.mappings.mapping import Mapping
-from headrace.services.lambda_.mappings.sqs import QueuePoller, Watch
+from headrace.services.lambda_.mappings.sqs import IdleQueueWatch, QueuePoller
 from headrace.services.lambda_.permits import EVERYTHING
 from tests.support.clock import FakeClock
 
@@ -35,7 +35,7 @@ class Bench:
         self.queues = self.invoker = self
         self.metrics = self
         self.permits = EVERYTHING
-        self.watch = Watch()
+        self.watch = IdleQueueWatch()
         ports: Any = self
         self.pollers = [QueuePoller(mapping, n, ports, self.watch) for n in range(pollers)]
         for number, poller in enumerate(self.pollers):

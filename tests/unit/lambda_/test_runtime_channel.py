@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.services.lambda_.runtime.channel import NextAsked, RuntimeChannel
+from headrace.services.lambda_.runtime.channel import ReadyForInvocation, RuntimeChannel
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def said(channel: RuntimeChannel, *headers: str) -> bool:
         asking.sendall(f"GET /2018-06-01/runtime/invocation/next HTTP/1.1\r\n{lines}\r\n".encode())
         # The connection comes, then the request.
         messages = [message for _ in range(2) for message in channel.poll(5.0)]
-        heard = any(isinstance(message, NextAsked) for message in messages)
+        heard = any(isinstance(message, ReadyForInvocation) for message in messages)
         assert heard or asking.recv(1) == b""  # it was hung up
         return heard
 

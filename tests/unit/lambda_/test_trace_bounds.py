@@ -11,7 +11,7 @@ from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.mappings import trace as trace_module
 from headrace.services.lambda_.mappings.batch import Attempt, Batch
 from headrace.services.lambda_.mappings.mappings import MappingRunner
-from headrace.services.lambda_.mappings.trace import SUCCESS, Place, Trace
+from headrace.services.lambda_.mappings.trace import SUCCESS, BatchSource, Trace
 from headrace.store.database import Database
 from tests.unit.lambda_.test_lanes import Keyed
 from tests.unit.lambda_.test_poller import Rig
@@ -29,7 +29,7 @@ def test_batches_of_all_mappings_together_are_bounded(
     for number in range(2000):
         story = trace.begin()
         story.attempts.append(Attempt(0, 1, "success", "r"))
-        trace.write(Place(f"m{number % 40}", "shardId-0", 0, 1), story, batch, SUCCESS)
+        trace.write(BatchSource(f"m{number % 40}", "shardId-0", 0, 1), story, batch, SUCCESS)
     kept = database.query("SELECT COUNT(*), MAX(number) FROM lambda_trace")[0]
     assert kept[0] <= 350
     assert kept[1] == 2000
@@ -39,7 +39,7 @@ def test_batches_of_all_mappings_together_are_bounded(
     assert not trace._written
     # What an older headrace has left is bounded at the start.
     for _ in range(499):
-        trace.write(Place("m", "shardId-0", 0, 1), trace.begin(), batch, SUCCESS)
+        trace.write(BatchSource("m", "shardId-0", 0, 1), trace.begin(), batch, SUCCESS)
     monkeypatch.setattr(trace_module, "ALL_KEPT", 10)
     Trace(database)
     assert database.query("SELECT COUNT(*) FROM lambda_trace") == [(10,)]

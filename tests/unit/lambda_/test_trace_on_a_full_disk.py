@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.ports import StreamRecord
 from headrace.services.lambda_.mappings.batch import Batch
-from headrace.services.lambda_.mappings.trace import SUCCESS, Place, Trace
+from headrace.services.lambda_.mappings.trace import SUCCESS, BatchSource, Trace
 from headrace.store import disk_space
 from headrace.store.database import Database
 
@@ -19,7 +19,7 @@ def test_a_full_disk_costs_the_trace_and_not_the_batch(
 ):
     trace = Trace(Database(tmp_path / "state.sqlite"))
     batch = Batch((StreamRecord("1", "k", b"", 0),))
-    place = Place("mapping", "shardId-000000000000", 0, 1)
+    place = BatchSource("mapping", "shardId-000000000000", 0, 1)
     monkeypatch.setattr(disk_space, "free_bytes", lambda _: 0)
     with caplog.at_level(logging.WARNING):
         trace.write(place, trace.begin(), batch, SUCCESS)

@@ -12,7 +12,7 @@ import pytest
 from headrace.core.ids import Ids
 from headrace.search.dates import date_math_ms
 from headrace.search.fields import date_ms
-from headrace.search.rest import Reply, Rest, SearchRequest
+from headrace.search.rest import RestAnswer, SearchRequest, SearchRestApi
 from headrace.search.store import Store
 from tests.support.clock import FakeClock
 
@@ -31,9 +31,9 @@ class Lab:
 
     def start(self) -> None:
         self.store = Store(self.folder / "search.sqlite")
-        self.rest = Rest(self.store, FakeClock(), Ids(7))
+        self.rest = SearchRestApi(self.store, FakeClock(), Ids(7))
 
-    def ask(self, method: str, path: str, body: Any = None, domain: str = "d") -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, domain: str = "d") -> RestAnswer:
         path, _, query = path.partition("?")
         pairs = (pair.partition("=") for pair in query.split("&") if pair)
         data = (
@@ -44,7 +44,7 @@ class Lab:
             SearchRequest(domain, method, parts, {k: v for k, _, v in pairs}, data)
         )
 
-    def bulk(self, *lines: Any, path: str = "/_bulk") -> Reply:
+    def bulk(self, *lines: Any, path: str = "/_bulk") -> RestAnswer:
         return self.ask("POST", path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def found(self, query: Any, **more: Any) -> list[str]:

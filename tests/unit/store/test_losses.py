@@ -12,7 +12,7 @@ import pytest
 from headrace.store import marks as marks_module
 from headrace.store.check import STATE_FILE, check, identity_of_folder
 from headrace.store.database import Database
-from headrace.store.losses import UNCERTAIN, Known, LogDamaged
+from headrace.store.losses import UNCERTAIN, KnownLog, LogDamaged
 from headrace.store.marks import Marks, read_known
 from headrace.store.repair import QUARANTINE_FOLDER, repair_logs
 from headrace.store.shard_log import ShardLog, identity_of
@@ -49,7 +49,7 @@ def reopen(data_dir: Path, *, roll_at_bytes: int = 300) -> ShardLog:
     database = Database(data_dir / STATE_FILE)
     marks = Marks(database, data_dir)
     folder = data_dir / FOLDER
-    known = marks.known().get(folder, Known())
+    known = marks.known().get(folder, KnownLog())
     identity = identity_of(STREAM_ID, SHARD_ID)
     log = ShardLog(folder, BASE, identity, known=known, roll_at_bytes=roll_at_bytes)
     marks.note_losses(log)

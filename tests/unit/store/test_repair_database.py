@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.store.repair_database import Hopeless, damage_of, finish, repair_database
+from headrace.store.repair_database import DatabaseUnreadable, damage_of, finish, repair_database
 from tests.support.killed import run_killed
 
 PAGE_BYTES = 4096
@@ -93,7 +93,7 @@ def test_rows_on_other_pages_are_saved(path: Path, table: str):
 def test_a_file_without_its_first_page_is_left_as_it_is(path: Path):
     spoil(path, 1)
     before = path.read_bytes()
-    with pytest.raises(Hopeless, match="cannot read anything from it"):
+    with pytest.raises(DatabaseUnreadable, match="cannot read anything from it"):
         list(repair_database(path))
     assert path.read_bytes() == before
 

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.spark import kpl
 from headrace.testing import cloud, hostile
-from headrace.testing.hostile import Event, Happening, Hostility, SampleRefused
+from headrace.testing.hostile import Event, Hostility, SampleRefused, StreamEvent
 
 NONE = Hostility(duplicate=0, replay=0, late=0, swapped=0, poison=0, truncated=0, drift=0, skew=0)
 SAMPLE = hostile.from_records(
@@ -134,7 +134,7 @@ def test_a_file_that_is_no_sample_is_one_sentence(tmp_path: Path, text: str, sen
 
 
 def test_it_is_played_with_reshards_and_refusals() -> None:
-    troubles = [Happening(what) for what in hostile.TROUBLES]
+    troubles = [StreamEvent(what) for what in hostile.TROUBLES]
     items = [one for pair in zip(SAMPLE[:5], troubles, strict=True) for one in pair] + SAMPLE[5:10]
     with cloud() as here:
         here.client("kinesis").create_stream(StreamName="orders", ShardCount=1)

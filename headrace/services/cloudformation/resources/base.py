@@ -13,7 +13,7 @@ from headrace.aws.errors import AwsError
 from headrace.core import system_tags
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
-from headrace.core.ports import Acting, ControlPlane, FidelityLevel, FunctionInvoker
+from headrace.core.ports import CallerIdentity, ControlPlane, FidelityLevel, FunctionInvoker
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.property_types import mistaken
@@ -51,7 +51,7 @@ class Context:
     functions: FunctionInvoker
     stop: threading.Event
     note_made: Callable[[str], None]
-    acting: Acting | None = None
+    acting: CallerIdentity | None = None
     system_tags: Mapping[str, str] = field(default_factory=dict[str, str])
     signals: Signals = field(default_factory=Signals)
     note_begun: Callable[[str], None] = lambda _: None
@@ -145,20 +145,20 @@ class CustomResponses(Protocol):
 
 
 @dataclass(slots=True)
-class Made:
+class ResourceResult:
     """The result of a create or update: the physical id, which Ref returns, and the attributes for GetAtt."""
 
     physical_id: str
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-Create = Callable[[Context, Properties], Made]
-Update = Callable[[Context, str, Properties, Properties], Made]
+Create = Callable[[Context, Properties], ResourceResult]
+Update = Callable[[Context, str, Properties, Properties], ResourceResult]
 Delete = Callable[[Context, str, Properties], None]
 Find = Callable[[Context, Properties], "str | None"]
 
 
-class Readable(Protocol):
+class ReadableType(Protocol):
     """Reads the resources of a type back.
 
     Attributes:
@@ -177,7 +177,9 @@ class Readable(Protocol):
         """
         ...
 
-    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+    def adopt(
+        self, context: Context, physical_id: str, properties: Properties
+    ) -> ResourceResult | None:
         """Return an existing resource as a stack stores it, unchanged; None: it does not exist. Raises AwsError."""
         ...
 
@@ -222,7 +224,7 @@ class ResourceType:
     dropped: Callable[[Properties], Sequence[str]] | None = None
     shared: tuple[str, ...] = ()
     fixed: bool = False
-    reading: Readable | None = None
+    reading: ReadableType | None = None
     made: Find | None = None
     put_back: Create | None = None
 

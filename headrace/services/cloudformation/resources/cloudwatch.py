@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -42,7 +42,7 @@ _ALARM = (
 )
 
 
-def _put_alarm(context: Context, name: str, properties: Properties) -> Made:
+def _put_alarm(context: Context, name: str, properties: Properties) -> ResourceResult:
     params: dict[str, Any] = integers(
         without(properties, "Tags"), "EvaluationPeriods", "DatapointsToAlarm", "Period"
     )
@@ -56,7 +56,7 @@ def _put_alarm(context: Context, name: str, properties: Properties) -> Made:
         params["Tags"] = tags
     context.call("cloudwatch", "PutMetricAlarm", params)
     arn = f"arn:aws:cloudwatch:{context.region}:{context.account}:alarm:{name}"
-    return Made(name, {"Arn": arn})
+    return ResourceResult(name, {"Arn": arn})
 
 
 def _find_alarm(context: Context, properties: Properties) -> str | None:
@@ -67,13 +67,15 @@ def _find_alarm(context: Context, properties: Properties) -> str | None:
     return name if found.get("MetricAlarms") or found.get("CompositeAlarms") else None
 
 
-def _create_alarm(context: Context, properties: Properties) -> Made:
+def _create_alarm(context: Context, properties: Properties) -> ResourceResult:
     return _put_alarm(
         context, properties.get("AlarmName") or context.generated_name(255), properties
     )
 
 
-def _update_alarm(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_alarm(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _put_alarm(context, physical_id, new)
 
 
@@ -82,10 +84,10 @@ def _delete_alarm(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("cloudwatch", "DeleteAlarms", params, "ResourceNotFound")
 
 
-def _put_dashboard(context: Context, name: str, properties: Properties) -> Made:
+def _put_dashboard(context: Context, name: str, properties: Properties) -> ResourceResult:
     params = {"DashboardName": name, "DashboardBody": properties["DashboardBody"]}
     context.call("cloudwatch", "PutDashboard", params)
-    return Made(name)
+    return ResourceResult(name)
 
 
 def _find_dashboard(context: Context, properties: Properties) -> str | None:
@@ -93,12 +95,14 @@ def _find_dashboard(context: Context, properties: Properties) -> str | None:
     return context.found("cloudwatch", "GetDashboard", {"DashboardName": name}, name)
 
 
-def _create_dashboard(context: Context, properties: Properties) -> Made:
+def _create_dashboard(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("DashboardName") or context.generated_name(255)
     return _put_dashboard(context, name, properties)
 
 
-def _update_dashboard(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_dashboard(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _put_dashboard(context, physical_id, new)
 
 

@@ -19,8 +19,8 @@ from headrace.services.cloudformation.custom_responses import TOO_LONG
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
 )
 
@@ -42,10 +42,12 @@ _LOG_CHARACTERS = 2000
 def custom_resource_type(name: str) -> ResourceType:
     """Return the type of a custom resource called `name`."""
 
-    def create(context: Context, properties: Properties) -> Made:
+    def create(context: Context, properties: Properties) -> ResourceResult:
         return _ask(context, name, "Create", properties)
 
-    def update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    def update(
+        context: Context, physical_id: str, old: Properties, new: Properties
+    ) -> ResourceResult:
         return _ask(context, name, "Update", new, physical_id, old)
 
     def delete(context: Context, physical_id: str, properties: Properties) -> None:
@@ -69,7 +71,7 @@ def _ask(
     properties: Properties,
     physical_id: str = "",
     old: Properties | None = None,
-) -> Made:
+) -> ResourceResult:
     function = properties.get("ServiceToken")
     if not isinstance(function, str) or ":lambda:" not in function:
         raise ResourceFailed(
@@ -116,7 +118,7 @@ def _ask(
         )
     data = answer.get("Data")
     attributes = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
-    return Made(str(answer.get("PhysicalResourceId") or physical_id), attributes)
+    return ResourceResult(str(answer.get("PhysicalResourceId") or physical_id), attributes)
 
 
 def _timeout_s(properties: Properties) -> int:

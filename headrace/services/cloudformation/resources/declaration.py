@@ -56,7 +56,7 @@ class Values:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class ComputedProperty:
     """A function that computes a value, and the names of the properties that it uses."""
 
     properties: tuple[str, ...]
@@ -67,29 +67,29 @@ class Computed:
         return self.function(values)
 
 
-def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], Computed]:
+def computed_from(*properties: str) -> Callable[[Callable[[Values], Any]], ComputedProperty]:
     """Declare which properties a function reads."""
-    return lambda function: Computed(properties, function)
+    return lambda function: ComputedProperty(properties, function)
 
 
-def own_name(name: str, longest: int) -> Computed:
+def own_name(name: str, longest: int) -> ComputedProperty:
     """Return the source of a name that is not the physical id: the template's, or a generated one."""
-    return Computed(
+    return ComputedProperty(
         (name,), lambda values: values.get(name) or values.context.generated_name(longest)
     )
 
 
-def removed_tags(name: str) -> Computed:
+def removed_tags(name: str) -> ComputedProperty:
     """Return the source of the tag keys that an update removes; None when it removes none."""
 
     def keys(values: Values) -> list[str] | None:
         before, after = (tags_of(each.get(name)) for each in (values.old, values.properties))
         return sorted(set(before) - set(after)) or None
 
-    return Computed((name,), keys)
+    return ComputedProperty((name,), keys)
 
 
-Source = str | Computed | Callable[[Values], Any]
+Source = str | ComputedProperty | Callable[[Values], Any]
 """Where a member's value comes from: a property's path, `@id` (the physical id), `@last` (the id's last part),
 `@answer.PATH` (of the previous answers), `@item` and `@item.PATH` (see `Call.each`), or a function. None leaves the
 member out."""
@@ -125,7 +125,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredType:
     """A resource type as data.
 
     Attributes:

@@ -17,13 +17,13 @@ from headrace.core.ports import FidelityLevel
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
 )
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
 )
 from headrace.services.cloudformation.resources.declared_answers import (
@@ -53,7 +53,7 @@ _WITHOUT_EMPTY_TEXTS = ("ec2", "elbv2", "rds")
 _TAG_KEYS = re.compile("(?i)key|^tags")
 
 
-def resource_type_of(declared: Declared) -> ResourceType:
+def resource_type_of(declared: DeclaredType) -> ResourceType:
     """Return the resource type that the declaration describes."""
     schema = declared.schema
     read_only = set(schema["readOnly"])
@@ -84,7 +84,7 @@ def resource_type_of(declared: Declared) -> ResourceType:
     )
 
 
-def _is_looked_for(declared: Declared) -> bool:
+def _is_looked_for(declared: DeclaredType) -> bool:
     by_name = declared.name and declared.unique and declared.read is not None
     return bool(declared.exists or by_name)
 
@@ -92,7 +92,7 @@ def _is_looked_for(declared: Declared) -> bool:
 class _Maker:
     """Creates, changes, deletes and reads the resources of a declared type."""
 
-    def __init__(self, declared: Declared, fixed: set[str]) -> None:
+    def __init__(self, declared: DeclaredType, fixed: set[str]) -> None:
         self._declared = declared
         # Only where the physical id is the name is it known which property holds it.
         self.named = declared.is_by_name and declared.schema["primary"] == [declared.name]
@@ -109,7 +109,9 @@ class _Maker:
         }
         return found_in(values.answer, readable, wanted)
 
-    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+    def adopt(
+        self, context: Context, physical_id: str, properties: Properties
+    ) -> ResourceResult | None:
         """See `Readable.adopt`."""
         values = self._values(context, physical_id, properties)
         return self._made(values) if self._exists(values) else None
@@ -126,7 +128,7 @@ class _Maker:
         found = things_in(values.answer)
         return any(found) if found else bool(values.answer)
 
-    def create(self, context: Context, properties: Properties) -> Made:
+    def create(self, context: Context, properties: Properties) -> ResourceResult:
         declared = self._declared
         values = Values(context, dict(properties), tags=self._tags(context, properties))
         if declared.name and not values.properties.get(declared.name):
@@ -141,7 +143,9 @@ class _Maker:
                 context.note_made(values.id)
         return self._made(values)
 
-    def update(self, context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+    def update(
+        self, context: Context, physical_id: str, old: Properties, new: Properties
+    ) -> ResourceResult:
         declared = self._declared
         values = self._values(context, physical_id, new)
         if declared.named and not new.get(declared.name):
@@ -364,7 +368,7 @@ class _Maker:
             given = tags_as(add_shape.members[tags], values.tags)
             call(declared.service, add, {**resource, tags: given})
 
-    def _made(self, values: Values) -> Made:
+    def _made(self, values: Values) -> ResourceResult:
         declared = self._declared
         self._read(values)
         answer = values.answer
@@ -382,4 +386,4 @@ class _Maker:
                 found = values.id if name == "Id" else None
             if found is not None:
                 attributes[name] = shown(found)
-        return Made(values.id, attributes)
+        return ResourceResult(values.id, attributes)

@@ -9,8 +9,8 @@ from headrace.aws.model import service_model
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Source,
     Values,
     value_at,
@@ -19,14 +19,14 @@ from headrace.services.cloudformation.resources.declaration import (
 TAGS = ("Tags", "TagList", "HostedZoneTags", "FileSystemTags", "UserPoolTags")
 
 
-def changed_in_place(declared: Declared) -> set[str]:
+def changed_in_place(declared: DeclaredType) -> set[str]:
     """Return the properties that update calls change."""
     changed = {name for call in declared.update for name in passed(declared, call)}
     changed |= followed(declared)
     return changed | set(TAGS) if declared.tag or declared.ec2_tags else changed
 
 
-def followed(declared: Declared) -> set[str]:
+def followed(declared: DeclaredType) -> set[str]:
     """Return the list properties whose items are created and deleted one by one, so that each item can change alone."""
     made = {call.each for call in declared.create if call.each}
     return made & {call.each for call in declared.delete}
@@ -38,13 +38,13 @@ def input_of(service: str, operation: str) -> Any:
     return cast("Any", service_model(service).operation_model(operation)).input_shape
 
 
-def shape_of(declared: Declared, call: Call) -> Any:
+def shape_of(declared: DeclaredType, call: Call) -> Any:
     """Return the shape that a call's properties go into: the request's, or one member's; see `Call.into`."""
     shape = input_of(declared.service, call.operation)
     return shape.members[call.into] if call.into else shape
 
 
-def passed(declared: Declared, call: Call) -> dict[str, str]:
+def passed(declared: DeclaredType, call: Call) -> dict[str, str]:
     """Return the properties that a call takes, with their members."""
     shape = shape_of(declared, call)
     members = {name.lower(): name for name in shape.members}
@@ -58,7 +58,7 @@ def passed(declared: Declared, call: Call) -> dict[str, str]:
     for source in call.members.values():
         if isinstance(source, str) and not source.startswith("@"):
             found.setdefault(source.partition(".")[0], "")
-        elif isinstance(source, Computed):
+        elif isinstance(source, ComputedProperty):
             for name in source.properties:
                 found.setdefault(name, "")
     for path in (call.when, call.each):
@@ -67,7 +67,7 @@ def passed(declared: Declared, call: Call) -> dict[str, str]:
     return found
 
 
-def tags_member(declared: Declared, call: Call) -> str | None:
+def tags_member(declared: DeclaredType, call: Call) -> str | None:
     """Return the member of a call that takes tags; None when it has none."""
     shape = input_of(declared.service, call.operation)
     for name, member in shape.members.items():
@@ -77,7 +77,7 @@ def tags_member(declared: Declared, call: Call) -> str | None:
     return None
 
 
-def takes_tags(declared: Declared) -> bool:
+def takes_tags(declared: DeclaredType) -> bool:
     """Whether the resource's tags reach its service."""
     return bool(declared.ec2_tags or declared.tag) or any(
         call.tagged and tags_member(declared, call) for call in declared.create

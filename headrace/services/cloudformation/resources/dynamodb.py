@@ -9,8 +9,8 @@ from headrace.core.values import section
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -39,7 +39,7 @@ def _typed(value: Any, name: str = "") -> Any:
     return int(value) if name in _NUMBERS else value
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("TableName") or context.generated_name(255)
     params: dict[str, Any] = {
         key: _typed(properties[key], key)
@@ -72,14 +72,14 @@ def _create(context: Context, properties: Properties) -> Made:
     return _made(context, name)
 
 
-def _made(context: Context, name: str) -> Made:
+def _made(context: Context, name: str) -> ResourceResult:
     table = context.call("dynamodb", "DescribeTable", {"TableName": name})["Table"]
     attributes = {"Arn": table["TableArn"]}
     if table.get("TableId"):
         attributes["TableId"] = table["TableId"]
     if table.get("LatestStreamArn"):
         attributes["StreamArn"] = table["LatestStreamArn"]
-    return Made(name, attributes)
+    return ResourceResult(name, attributes)
 
 
 def _set_time_to_live(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -98,7 +98,7 @@ def _set_time_to_live(context: Context, name: str, old: Properties, new: Propert
         )
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     if new.get("ProvisionedThroughput") != old.get("ProvisionedThroughput") or (
         new.get("BillingMode") != old.get("BillingMode")
     ):
@@ -228,11 +228,13 @@ def _throughput(properties: Properties, replica: Mapping[str, Any]) -> dict[str,
     }
 
 
-def _create_global(context: Context, properties: Properties) -> Made:
+def _create_global(context: Context, properties: Properties) -> ResourceResult:
     return _create(context, _as_table(context, properties))
 
 
-def _update_global(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_global(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _update(context, physical_id, _as_table(context, old), _as_table(context, new))
 
 

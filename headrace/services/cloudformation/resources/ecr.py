@@ -4,8 +4,8 @@ import json
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     ignored,
@@ -14,13 +14,13 @@ from headrace.services.cloudformation.resources.base import (
 )
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("RepositoryName") or context.generated_name(256, lower=True)
     params = {"repositoryName": name, "tags": tag_list(properties, context)}
     repository = context.call("ecr", "CreateRepository", params)["repository"]
     context.note_made(name)
     _configure(context, name, properties)
-    return Made(
+    return ResourceResult(
         name, {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
     )
 
@@ -46,11 +46,11 @@ def _configure(context: Context, name: str, properties: Properties) -> None:
         )
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     _configure(context, physical_id, new)
     found = context.call("ecr", "DescribeRepositories", {"repositoryNames": [physical_id]})
     repository = found["repositories"][0]
-    return Made(
+    return ResourceResult(
         physical_id,
         {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]},
     )

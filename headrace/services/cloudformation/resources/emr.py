@@ -8,8 +8,8 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -51,7 +51,7 @@ def _step(given: Properties) -> dict[str, Any]:
     }
 
 
-def _create_cluster(context: Context, properties: Properties) -> Made:
+def _create_cluster(context: Context, properties: Properties) -> ResourceResult:
     params: dict[str, Any] = {
         name: properties[name]
         for name in (
@@ -105,13 +105,15 @@ def _cluster(context: Context, properties: Properties) -> str | None:
     return newest and str(newest["Id"])
 
 
-def _made(context: Context, cluster: str) -> Made:
+def _made(context: Context, cluster: str) -> ResourceResult:
     found = context.call("emr", "DescribeCluster", {"ClusterId": cluster})["Cluster"]
     dns = found.get("MasterPublicDnsName", "localhost")
-    return Made(cluster, {"Id": cluster, "MasterPublicDNS": dns})
+    return ResourceResult(cluster, {"Id": cluster, "MasterPublicDNS": dns})
 
 
-def _update_cluster(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_cluster(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     if new.get("VisibleToAllUsers") != old.get("VisibleToAllUsers"):
         context.call(
             "emr",
@@ -150,20 +152,20 @@ def _delete_cluster(context: Context, physical_id: str, properties: Properties) 
             raise
 
 
-def _create_step(context: Context, properties: Properties) -> Made:
+def _create_step(context: Context, properties: Properties) -> ResourceResult:
     params = {"JobFlowId": properties["JobFlowId"], "Steps": [_step(properties)]}
     step = context.call("emr", "AddJobFlowSteps", params)["StepIds"][0]
-    return Made(step, {"Id": step})
+    return ResourceResult(step, {"Id": step})
 
 
-def _create_security_configuration(context: Context, properties: Properties) -> Made:
+def _create_security_configuration(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("Name") or context.generated_name(256)
     document = properties["SecurityConfiguration"]
     text = document if isinstance(document, str) else json.dumps(document)
     context.call(
         "emr", "CreateSecurityConfiguration", {"Name": name, "SecurityConfiguration": text}
     )
-    return Made(name, {"Name": name})
+    return ResourceResult(name, {"Name": name})
 
 
 def _find_security_configuration(context: Context, properties: Properties) -> str | None:

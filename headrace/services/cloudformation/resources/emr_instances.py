@@ -8,8 +8,8 @@ from headrace.aws.errors import AwsError
 from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -148,14 +148,16 @@ def managed_scaling(given: Properties) -> dict[str, Any]:
     return policy
 
 
-def _create_group(context: Context, properties: Properties) -> Made:
+def _create_group(context: Context, properties: Properties) -> ResourceResult:
     group = _group(properties, properties["InstanceRole"])
     params = {"JobFlowId": properties["JobFlowId"], "InstanceGroups": [group]}
     made = context.call("emr", "AddInstanceGroups", params)["InstanceGroupIds"][0]
-    return Made(made, {"Id": made})
+    return ResourceResult(made, {"Id": made})
 
 
-def _update_group(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_group(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     cluster = new["JobFlowId"]
     if new["InstanceCount"] != old["InstanceCount"]:
         change = {"InstanceGroupId": physical_id, "InstanceCount": int(new["InstanceCount"])}
@@ -168,7 +170,7 @@ def _update_group(context: Context, physical_id: str, old: Properties, new: Prop
             context.call("emr", "PutAutoScalingPolicy", {**target, **policy})
         else:
             context.call("emr", "RemoveAutoScalingPolicy", target)
-    return Made(physical_id, {"Id": physical_id})
+    return ResourceResult(physical_id, {"Id": physical_id})
 
 
 def _empty_group(context: Context, physical_id: str, properties: Properties) -> None:

@@ -7,8 +7,8 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -61,7 +61,7 @@ def _is_pair(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() == {"Key", "Value"}
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     params = _members(without(properties, "Tags"))
     params["clientToken"] = context.ids.uuid()
     tags = tag_map(properties, context)
@@ -79,8 +79,8 @@ def _application(context: Context, properties: Properties) -> str | None:
     return newest and str(newest["id"])
 
 
-def _made(application_id: str, arn: str) -> Made:
-    return Made(application_id, {"ApplicationId": application_id, "Arn": arn})
+def _made(application_id: str, arn: str) -> ResourceResult:
+    return ResourceResult(application_id, {"ApplicationId": application_id, "Arn": arn})
 
 
 def _stop(context: Context, physical_id: str) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def _stop(context: Context, physical_id: str) -> dict[str, Any]:
     return application
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     arn = str(_stop(context, physical_id)["arn"])
     params = _members(without(new, "Name", "Type", "Tags"))
     params.update(applicationId=physical_id, clientToken=context.ids.uuid())

@@ -9,8 +9,8 @@ from headrace.aws.model import service_model
 from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     stored,
@@ -20,7 +20,7 @@ from headrace.services.cloudformation.resources.values_to_api import Converter
 GONE = "ResourceNotFoundException"
 
 
-def _put(context: Context, name: str, properties: Properties) -> Made:
+def _put(context: Context, name: str, properties: Properties) -> ResourceResult:
     params: dict[str, Any] = {
         key: properties[key]
         for key in ("Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
@@ -40,7 +40,7 @@ def _put(context: Context, name: str, properties: Properties) -> Made:
         # Some names differ between templates and the API, such as AwsVpcConfiguration.
         listed_targets = Converter().value(targets, shape.members["Targets"], "Targets")
         context.call("events", "PutTargets", {"Rule": name, "Targets": listed_targets, **where})
-    return Made(physical_id, {"Arn": arn})
+    return ResourceResult(physical_id, {"Arn": arn})
 
 
 def _identified(name: str, properties: Properties) -> str:
@@ -65,11 +65,11 @@ def _find(context: Context, properties: Properties) -> str | None:
     return context.found("events", "DescribeRule", {"Name": name, **_bus(properties)}, identifier)
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     return _put(context, properties.get("Name") or context.generated_name(64), properties)
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     kept = {target["Id"] for target in listed(new, "Targets")}
     name = rule_name(physical_id)
     gone = [target["Id"] for target in listed(old, "Targets") if target["Id"] not in kept]

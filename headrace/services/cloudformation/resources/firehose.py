@@ -7,9 +7,9 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
     ResourceFailed,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -82,7 +82,7 @@ def _typed(value: Any, name: str = "") -> Any:
     return boolean(value) if name in _BOOLEANS else value
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     params = _typed(properties)
     name = properties.get("DeliveryStreamName") or context.generated_name(64)
     params["DeliveryStreamName"] = name
@@ -91,7 +91,7 @@ def _create(context: Context, properties: Properties) -> Made:
         params["Tags"] = tags
     arn = context.call("firehose", "CreateDeliveryStream", params)["DeliveryStreamARN"]
     _wait_until_active(context, name)
-    return Made(name, {"Arn": arn})
+    return ResourceResult(name, {"Arn": arn})
 
 
 def _wait_until_active(context: Context, name: str) -> None:
@@ -106,7 +106,7 @@ def _wait_until_active(context: Context, name: str) -> None:
         context.pause(_CHECK_EVERY_S)
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     described = context.call(
         "firehose", "DescribeDeliveryStream", {"DeliveryStreamName": physical_id}
     )["DeliveryStreamDescription"]
@@ -120,7 +120,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         if given is not None:
             params[f"{kind}DestinationUpdate"] = _as_update(kind, given, old)
     context.call("firehose", "UpdateDestination", params)
-    return Made(physical_id, {"Arn": described["DeliveryStreamARN"]})
+    return ResourceResult(physical_id, {"Arn": described["DeliveryStreamARN"]})
 
 
 def _as_update(kind: str, given: Properties, old: Properties) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, cast
 from headrace.core.values import mapped
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -21,24 +21,26 @@ _NUMBERS = frozenset(
 _OF_ICEBERG = ("StorageDescriptor", "TableType")
 
 
-def _create_database(context: Context, properties: Properties) -> Made:
+def _create_database(context: Context, properties: Properties) -> ResourceResult:
     given = dict(properties["DatabaseInput"])
     given.setdefault("Name", properties.get("DatabaseName") or context.generated_name(255).lower())
     context.call("glue", "CreateDatabase", {"DatabaseInput": given})
-    return Made(given["Name"])
+    return ResourceResult(given["Name"])
 
 
-def _update_database(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_database(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     given = {**new["DatabaseInput"], "Name": physical_id}
     context.call("glue", "UpdateDatabase", {"Name": physical_id, "DatabaseInput": given})
-    return Made(physical_id)
+    return ResourceResult(physical_id)
 
 
 def _delete_database(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("glue", "DeleteDatabase", {"Name": physical_id}, GONE)
 
 
-def _create_table(context: Context, properties: Properties) -> Made:
+def _create_table(context: Context, properties: Properties) -> ResourceResult:
     given = mapped(properties, "TableInput")
     named = properties.get("Name") or context.generated_name(255).lower()
     given.setdefault("Name", named)
@@ -46,7 +48,7 @@ def _create_table(context: Context, properties: Properties) -> Made:
     if properties.get("OpenTableFormatInput"):
         params["OpenTableFormatInput"] = _open_table(properties["OpenTableFormatInput"])
     context.call("glue", "CreateTable", params)
-    return Made(given["Name"])
+    return ResourceResult(given["Name"])
 
 
 def _open_table(given: Properties) -> Properties:
@@ -68,7 +70,9 @@ def _typed(value: Any, name: str = "") -> Any:
     return boolean(value) if name == "Required" else value
 
 
-def _update_table(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_table(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     given = {**mapped(new, "TableInput"), "Name": physical_id}
     names = {"DatabaseName": new["DatabaseName"]}
     present = context.call("glue", "GetTable", {**names, "Name": physical_id})["Table"]
@@ -79,7 +83,7 @@ def _update_table(context: Context, physical_id: str, old: Properties, new: Prop
         kept = {name: parameters[name] for name in ("table_type", "metadata_location")}
         given["Parameters"] = {**kept, **mapped(given, "Parameters")}
     context.call("glue", "UpdateTable", {**names, "TableInput": given})
-    return Made(physical_id)
+    return ResourceResult(physical_id)
 
 
 def _delete_table(context: Context, physical_id: str, properties: Properties) -> None:

@@ -10,8 +10,8 @@ from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     stored,
@@ -32,7 +32,7 @@ def _document(value: Any) -> str:
 # --- roles ------------------------------------------------------------------------------------
 
 
-def _create_role(context: Context, properties: Properties) -> Made:
+def _create_role(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("RoleName") or context.generated_name(64)
     params: dict[str, Any] = {
         "RoleName": name,
@@ -50,7 +50,7 @@ def _create_role(context: Context, properties: Properties) -> Made:
     role = context.call("iam", "CreateRole", params)["Role"]
     context.note_made(name)
     _set_role_policies(context, name, {}, properties)
-    return Made(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+    return ResourceResult(name, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
 
 
 def _set_role_policies(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -84,7 +84,9 @@ def _set_boundary(context: Context, name: str, old: Properties, new: Properties)
         context.delete_if_exists("iam", "DeleteRolePermissionsBoundary", {"RoleName": name}, GONE)
 
 
-def _update_role(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_role(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     trust = new["AssumeRolePolicyDocument"]
     if trust != old["AssumeRolePolicyDocument"]:
         params = {"RoleName": physical_id, "PolicyDocument": _document(trust)}
@@ -102,7 +104,7 @@ def _update_role(context: Context, physical_id: str, old: Properties, new: Prope
     _set_boundary(context, physical_id, old, new)
     _set_role_policies(context, physical_id, old, new)
     role = context.call("iam", "GetRole", {"RoleName": physical_id})["Role"]
-    return Made(physical_id, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
+    return ResourceResult(physical_id, {"Arn": role["Arn"], "RoleId": role["RoleId"]})
 
 
 def _delete_role(context: Context, physical_id: str, properties: Properties) -> None:
@@ -159,12 +161,12 @@ def _check_holders(properties: Properties) -> None:
         raise ResourceFailed("At least one of [Groups,Roles,Users] must be non-empty.")
 
 
-def _create_policy(context: Context, properties: Properties) -> Made:
+def _create_policy(context: Context, properties: Properties) -> ResourceResult:
     name = context.generated_name(64)
     context.note_made(name)
     _check_holders(properties)
     _put_policy(context, properties)
-    return Made(name, {"Id": properties["PolicyName"]})
+    return ResourceResult(name, {"Id": properties["PolicyName"]})
 
 
 def _remove_policy(context: Context, physical_id: str, properties: Properties) -> None:
@@ -172,12 +174,14 @@ def _remove_policy(context: Context, physical_id: str, properties: Properties) -
     _delete_policy(context, physical_id, properties)
 
 
-def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     _put_policy(context, new)
     for plural, _ in _HOLDERS:
         gone = [h for h in listed(old, plural) if h not in listed(new, plural)]
         _delete_policy(context, physical_id, {**old, plural: gone, **_others_empty(plural)})
-    return Made(physical_id, {"Id": new["PolicyName"]})
+    return ResourceResult(physical_id, {"Id": new["PolicyName"]})
 
 
 def _others_empty(kept: str) -> Properties:
@@ -194,7 +198,7 @@ def _delete_policy(context: Context, physical_id: str, properties: Properties) -
 # --- managed policies -------------------------------------------------------------------------
 
 
-def _create_managed(context: Context, properties: Properties) -> Made:
+def _create_managed(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("ManagedPolicyName") or context.generated_name(128)
     policy = context.call(
         "iam",
@@ -209,10 +213,14 @@ def _create_managed(context: Context, properties: Properties) -> Made:
     context.note_made(policy["Arn"])
     for role in listed(properties, "Roles"):
         context.call("iam", "AttachRolePolicy", {"RoleName": role, "PolicyArn": policy["Arn"]})
-    return Made(policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]})
+    return ResourceResult(
+        policy["Arn"], {"PolicyArn": policy["Arn"], "PolicyId": policy["PolicyId"]}
+    )
 
 
-def _update_managed(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_managed(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     if old["PolicyDocument"] != new["PolicyDocument"]:
         _drop_oldest_version(context, physical_id)
         params = {"PolicyDocument": _document(new["PolicyDocument"]), "SetAsDefault": True}
@@ -224,7 +232,7 @@ def _update_managed(context: Context, physical_id: str, old: Properties, new: Pr
         params = {"RoleName": role, "PolicyArn": physical_id}
         context.delete_if_exists("iam", "DetachRolePolicy", params, GONE)
     policy = context.call("iam", "GetPolicy", {"PolicyArn": physical_id})["Policy"]
-    return Made(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
+    return ResourceResult(physical_id, {"PolicyArn": physical_id, "PolicyId": policy["PolicyId"]})
 
 
 def _drop_oldest_version(context: Context, arn: str) -> None:
@@ -257,7 +265,7 @@ def _delete_managed(context: Context, physical_id: str, properties: Properties) 
 # --- instance profiles ------------------------------------------------------------------------
 
 
-def _create_profile(context: Context, properties: Properties) -> Made:
+def _create_profile(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("InstanceProfileName") or context.generated_name(128)
     profile = context.call(
         "iam",
@@ -269,10 +277,12 @@ def _create_profile(context: Context, properties: Properties) -> Made:
         context.call(
             "iam", "AddRoleToInstanceProfile", {"InstanceProfileName": name, "RoleName": role}
         )
-    return Made(name, {"Arn": profile["Arn"]})
+    return ResourceResult(name, {"Arn": profile["Arn"]})
 
 
-def _update_profile(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_profile(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     # A profile has one role: the old one is removed before the new one is added.
     for role in [role for role in listed(old, "Roles") if role not in new["Roles"]]:
         params = {"InstanceProfileName": physical_id, "RoleName": role}
@@ -281,7 +291,7 @@ def _update_profile(context: Context, physical_id: str, old: Properties, new: Pr
         params = {"InstanceProfileName": physical_id, "RoleName": role}
         context.call("iam", "AddRoleToInstanceProfile", params)
     profile = context.call("iam", "GetInstanceProfile", {"InstanceProfileName": physical_id})
-    return Made(physical_id, {"Arn": profile["InstanceProfile"]["Arn"]})
+    return ResourceResult(physical_id, {"Arn": profile["InstanceProfile"]["Arn"]})
 
 
 def _delete_profile(context: Context, physical_id: str, properties: Properties) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from headrace.core.values import listed, mapped
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
     ResourceFailed,
+    ResourceResult,
     ResourceType,
     enforced,
     stored,
@@ -30,7 +30,7 @@ def _mode(properties: Properties) -> str:
     return str(details.get("StreamMode", default))
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("Name") or context.generated_name(128)
     mode = _mode(properties)
     params: dict[str, Any] = {"StreamName": name, "StreamModeDetails": {"StreamMode": mode}}
@@ -65,10 +65,10 @@ def _wait_for_stream(context: Context, name: str) -> None:
     _wait_until_active(context, status, f"Stream {name}")
 
 
-def _made(context: Context, name: str) -> Made:
+def _made(context: Context, name: str) -> ResourceResult:
     _wait_for_stream(context, name)
     summary = context.call("kinesis", "DescribeStreamSummary", {"StreamName": name})
-    return Made(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
+    return ResourceResult(name, {"Arn": summary["StreamDescriptionSummary"]["StreamARN"]})
 
 
 def _configure(context: Context, name: str, old: Properties, new: Properties) -> None:
@@ -100,7 +100,7 @@ def _configure(context: Context, name: str, old: Properties, new: Properties) ->
             )
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     arn = _made(context, physical_id).attributes["Arn"]
     _scale(context, physical_id, arn, old, new)
     _configure(context, physical_id, old, new)
@@ -112,7 +112,7 @@ def _update(context: Context, physical_id: str, old: Properties, new: Properties
         context.call(
             "kinesis", "RemoveTagsFromStream", {"StreamName": physical_id, "TagKeys": gone}
         )
-    return Made(physical_id, {"Arn": arn})
+    return ResourceResult(physical_id, {"Arn": arn})
 
 
 def _scale(context: Context, name: str, arn: str, old: Properties, new: Properties) -> None:
@@ -143,7 +143,7 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("kinesis", "DeleteStream", params, GONE)
 
 
-def _create_consumer(context: Context, properties: Properties) -> Made:
+def _create_consumer(context: Context, properties: Properties) -> ResourceResult:
     params: dict[str, Any] = {
         "StreamARN": properties["StreamARN"],
         "ConsumerName": properties["ConsumerName"],
@@ -156,7 +156,7 @@ def _create_consumer(context: Context, properties: Properties) -> Made:
     return _made_consumer(context, answer["Consumer"]["ConsumerARN"])
 
 
-def _made_consumer(context: Context, arn: str) -> Made:
+def _made_consumer(context: Context, arn: str) -> ResourceResult:
     def found() -> dict[str, Any]:
         answer = context.call("kinesis", "DescribeStreamConsumer", {"ConsumerARN": arn})
         return dict(answer["ConsumerDescription"])
@@ -168,7 +168,7 @@ def _made_consumer(context: Context, arn: str) -> Made:
         for name in ("ConsumerARN", "ConsumerName", "ConsumerStatus", "StreamARN")
     }
     created = int(consumer["ConsumerCreationTimestamp"].timestamp())
-    return Made(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
+    return ResourceResult(arn, {**attributes, "ConsumerCreationTimestamp": str(created)})
 
 
 def _consumer(context: Context, properties: Properties) -> str | None:
@@ -177,7 +177,9 @@ def _consumer(context: Context, properties: Properties) -> str | None:
     return str(found["ConsumerDescription"]["ConsumerARN"])
 
 
-def _update_consumer(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_consumer(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     tags = tag_map(new, context)
     gone = sorted(set(tag_map(old, context)) - set(tags))
     if tags:
@@ -198,14 +200,16 @@ def _find_policy(context: Context, properties: Properties) -> str | None:
     return context.found("kinesis", "GetResourcePolicy", {"ResourceARN": arn}, arn, "Policy")
 
 
-def _put_policy(context: Context, properties: Properties) -> Made:
+def _put_policy(context: Context, properties: Properties) -> ResourceResult:
     arn, policy = properties["ResourceArn"], properties["ResourcePolicy"]
     text = policy if isinstance(policy, str) else json.dumps(policy)
     context.call("kinesis", "PutResourcePolicy", {"ResourceARN": arn, "Policy": text})
-    return Made(arn)
+    return ResourceResult(arn)
 
 
-def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _put_policy(context, new)
 
 

@@ -4,8 +4,8 @@ import json
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources.base import (
 DEFAULT_WINDOW_DAYS = 30
 
 
-def _create_key(context: Context, properties: Properties) -> Made:
+def _create_key(context: Context, properties: Properties) -> ResourceResult:
     tags = [
         {"TagKey": tag["Key"], "TagValue": tag["Value"]} for tag in tag_list(properties, context)
     ]
@@ -30,10 +30,12 @@ def _create_key(context: Context, properties: Properties) -> Made:
     context.note_made(key["KeyId"])
     if boolean(properties.get("EnableKeyRotation")):
         context.call("kms", "EnableKeyRotation", {"KeyId": key["KeyId"]})
-    return Made(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
+    return ResourceResult(key["KeyId"], {"Arn": key["Arn"], "KeyId": key["KeyId"]})
 
 
-def _update_key(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_key(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     if "KeyPolicy" in new:
         context.call(
             "kms",
@@ -50,7 +52,7 @@ def _update_key(context: Context, physical_id: str, old: Properties, new: Proper
         "kms", "EnableKeyRotation" if rotate else "DisableKeyRotation", {"KeyId": physical_id}
     )
     key = context.call("kms", "DescribeKey", {"KeyId": physical_id})["KeyMetadata"]
-    return Made(physical_id, {"Arn": key["Arn"], "KeyId": physical_id})
+    return ResourceResult(physical_id, {"Arn": key["Arn"], "KeyId": physical_id})
 
 
 def _delete_key(context: Context, physical_id: str, properties: Properties) -> None:
@@ -66,20 +68,22 @@ def _find_alias(context: Context, properties: Properties) -> str | None:
     return context.found("kms", "DescribeKey", {"KeyId": name}, name)
 
 
-def _create_alias(context: Context, properties: Properties) -> Made:
+def _create_alias(context: Context, properties: Properties) -> ResourceResult:
     context.call(
         "kms",
         "CreateAlias",
         {"AliasName": properties["AliasName"], "TargetKeyId": properties["TargetKeyId"]},
     )
-    return Made(properties["AliasName"])
+    return ResourceResult(properties["AliasName"])
 
 
-def _update_alias(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_alias(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     context.call(
         "kms", "UpdateAlias", {"AliasName": physical_id, "TargetKeyId": new["TargetKeyId"]}
     )
-    return Made(physical_id)
+    return ResourceResult(physical_id)
 
 
 def _delete_alias(context: Context, physical_id: str, properties: Properties) -> None:

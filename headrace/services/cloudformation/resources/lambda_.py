@@ -9,8 +9,8 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -73,7 +73,7 @@ def _configuration(properties: Properties) -> dict[str, Any]:
     return params
 
 
-def _create_function(context: Context, properties: Properties) -> Made:
+def _create_function(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("FunctionName") or context.generated_name(64)
     params = {
         "FunctionName": name,
@@ -88,7 +88,7 @@ def _create_function(context: Context, properties: Properties) -> Made:
     context.note_made(name)
     _set_concurrency(context, name, properties)
     _set_management(context, name, properties)
-    return Made(name, {"Arn": function["FunctionArn"]})
+    return ResourceResult(name, {"Arn": function["FunctionArn"]})
 
 
 def _set_concurrency(context: Context, name: str, properties: Properties) -> None:
@@ -112,7 +112,9 @@ def _set_management(context: Context, name: str, properties: Properties) -> None
         context.call("lambda", "PutRuntimeManagementConfig", params)
 
 
-def _update_function(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_function(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     if any(new.get(name) != old.get(name) for name in ("Code", "Architectures")):
         # Documented: the default is x86_64.
         architectures = new.get("Architectures") or ["x86_64"]
@@ -134,19 +136,19 @@ def _update_function(context: Context, physical_id: str, old: Properties, new: P
     tags = tag_map(new, context)
     if tags:
         context.call("lambda", "TagResource", {"Resource": function["FunctionArn"], "Tags": tags})
-    return Made(physical_id, {"Arn": function["FunctionArn"]})
+    return ResourceResult(physical_id, {"Arn": function["FunctionArn"]})
 
 
 def _delete_function(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("lambda", "DeleteFunction", {"FunctionName": physical_id}, GONE)
 
 
-def _create_layer(context: Context, properties: Properties) -> Made:
+def _create_layer(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("LayerName") or context.generated_name(140)
     params = {"LayerName": name, **without(properties, "LayerName")}
     layer = context.call("lambda", "PublishLayerVersion", params)
     arn = layer["LayerVersionArn"]
-    return Made(arn, {"LayerVersionArn": arn})
+    return ResourceResult(arn, {"LayerVersionArn": arn})
 
 
 def _layer(context: Context, properties: Properties) -> str | None:
@@ -185,7 +187,7 @@ def _mapping_params(properties: Properties) -> dict[str, Any]:
     return params
 
 
-def _create_mapping(context: Context, properties: Properties) -> Made:
+def _create_mapping(context: Context, properties: Properties) -> ResourceResult:
     mapping = context.call("lambda", "CreateEventSourceMapping", _mapping_params(properties))
     return _mapping_made(mapping)
 
@@ -200,15 +202,17 @@ def _mapping(context: Context, properties: Properties) -> str | None:
     return newest and str(newest["UUID"])
 
 
-def _mapping_made(mapping: dict[str, Any]) -> Made:
+def _mapping_made(mapping: dict[str, Any]) -> ResourceResult:
     attributes = {
         "Id": mapping["UUID"],
         "EventSourceMappingArn": mapping.get("EventSourceMappingArn", ""),
     }
-    return Made(mapping["UUID"], attributes)
+    return ResourceResult(mapping["UUID"], attributes)
 
 
-def _update_mapping(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_mapping(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     params = _mapping_params(
         without(new, "EventSourceArn", "StartingPosition", "StartingPositionTimestamp")
     )
@@ -226,15 +230,15 @@ def _find_invoke_config(context: Context, properties: Properties) -> str | None:
     return context.found("lambda", "GetFunctionEventInvokeConfig", params, identifier)
 
 
-def _put_invoke_config(context: Context, properties: Properties) -> Made:
+def _put_invoke_config(context: Context, properties: Properties) -> ResourceResult:
     params = integers(properties, "MaximumEventAgeInSeconds", "MaximumRetryAttempts")
     context.call("lambda", "PutFunctionEventInvokeConfig", params)
-    return Made(f"{properties['FunctionName']}|{properties['Qualifier']}")
+    return ResourceResult(f"{properties['FunctionName']}|{properties['Qualifier']}")
 
 
 def _update_invoke_config(
     context: Context, physical_id: str, old: Properties, new: Properties
-) -> Made:
+) -> ResourceResult:
     return _put_invoke_config(context, new)
 
 

@@ -9,8 +9,8 @@ from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -50,7 +50,7 @@ def _provision(context: Context, function: str, qualifier: str, properties: Prop
     raise ResourceFailed("Provisioned Concurrency configuration did not become ready in time")
 
 
-def _create_version(context: Context, properties: Properties) -> Made:
+def _create_version(context: Context, properties: Properties) -> ResourceResult:
     params = {
         key: properties[key]
         for key in ("FunctionName", "CodeSha256", "Description")
@@ -69,7 +69,7 @@ def _create_version(context: Context, properties: Properties) -> Made:
     context.note_made(arn)
     if properties.get("ProvisionedConcurrencyConfig"):
         _provision(context, arn.rpartition(":")[0], version["Version"], properties)
-    return Made(arn, {"Version": version["Version"], "FunctionArn": arn})
+    return ResourceResult(arn, {"Version": version["Version"], "FunctionArn": arn})
 
 
 def _versions(context: Context, function: str) -> set[str]:
@@ -111,20 +111,22 @@ def _alias_params(properties: Properties) -> dict[str, Any]:
     return params
 
 
-def _create_alias(context: Context, properties: Properties) -> Made:
+def _create_alias(context: Context, properties: Properties) -> ResourceResult:
     alias = context.call("lambda", "CreateAlias", _alias_params(properties))
     context.note_made(alias["AliasArn"])
     if properties.get("ProvisionedConcurrencyConfig"):
         _provision(context, properties["FunctionName"], properties["Name"], properties)
-    return Made(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
+    return ResourceResult(alias["AliasArn"], {"AliasArn": alias["AliasArn"]})
 
 
-def _update_alias(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_alias(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     context.call("lambda", "UpdateAlias", _alias_params(new))
     member = "ProvisionedConcurrencyConfig"
     if old.get(member) or new.get(member):
         _provision(context, new["FunctionName"], new["Name"], new)
-    return Made(physical_id, {"AliasArn": physical_id})
+    return ResourceResult(physical_id, {"AliasArn": physical_id})
 
 
 def _alias(context: Context, properties: Properties) -> str | None:
@@ -140,13 +142,13 @@ def _delete_alias(context: Context, physical_id: str, properties: Properties) ->
 # --- permissions ------------------------------------------------------------------------------
 
 
-def _create_permission(context: Context, properties: Properties) -> Made:
+def _create_permission(context: Context, properties: Properties) -> ResourceResult:
     statement = context.generated_name(100)
     params = {"StatementId": statement, **without(properties, "FunctionName")}
     if "InvokedViaFunctionUrl" in params:
         params["InvokedViaFunctionUrl"] = boolean(params["InvokedViaFunctionUrl"])
     context.call("lambda", "AddPermission", {"FunctionName": properties["FunctionName"], **params})
-    return Made(statement, {"Id": statement})
+    return ResourceResult(statement, {"Id": statement})
 
 
 def _delete_permission(context: Context, physical_id: str, properties: Properties) -> None:
@@ -164,14 +166,14 @@ def _layer_of(properties: Properties) -> dict[str, Any]:
     return {"LayerName": layer, "VersionNumber": int(version)}
 
 
-def _create_layer_permission(context: Context, properties: Properties) -> Made:
+def _create_layer_permission(context: Context, properties: Properties) -> ResourceResult:
     statement = context.generated_name(100)
     params = {"StatementId": statement, **_layer_of(properties)}
     params |= without(properties, "LayerVersionArn")
     context.call("lambda", "AddLayerVersionPermission", params)
     # AWS's form: the layer version's ARN and the statement.
     physical_id = f"{properties['LayerVersionArn']}#{statement}"
-    return Made(physical_id, {"Id": physical_id})
+    return ResourceResult(physical_id, {"Id": physical_id})
 
 
 def _layer_permission(context: Context, properties: Properties) -> str | None:
@@ -205,18 +207,20 @@ def _url_params(properties: Properties) -> dict[str, Any]:
     }
 
 
-def _url_made(url: dict[str, Any]) -> Made:
+def _url_made(url: dict[str, Any]) -> ResourceResult:
     # Ref returns the function's ARN, as on AWS.
-    return Made(
+    return ResourceResult(
         url["FunctionArn"], {"FunctionArn": url["FunctionArn"], "FunctionUrl": url["FunctionUrl"]}
     )
 
 
-def _create_url(context: Context, properties: Properties) -> Made:
+def _create_url(context: Context, properties: Properties) -> ResourceResult:
     return _url_made(context.call("lambda", "CreateFunctionUrlConfig", _url_params(properties)))
 
 
-def _update_url(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_url(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _url_made(context.call("lambda", "UpdateFunctionUrlConfig", _url_params(new)))
 
 

@@ -2,8 +2,8 @@
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     ignored,
@@ -14,7 +14,7 @@ from headrace.services.cloudformation.resources.base import (
 GONE = "ResourceNotFoundException"
 
 
-def _create_group(context: Context, properties: Properties) -> Made:
+def _create_group(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("LogGroupName") or context.generated_name(512)
     params = {"logGroupName": name}
     tags = tag_map(properties, context)
@@ -28,9 +28,9 @@ def _create_group(context: Context, properties: Properties) -> Made:
     return _made(context, name)
 
 
-def _made(context: Context, name: str) -> Made:
+def _made(context: Context, name: str) -> ResourceResult:
     arn = f"arn:aws:logs:{context.region}:{context.account}:log-group:{name}:*"
-    return Made(name, {"Arn": arn})
+    return ResourceResult(name, {"Arn": arn})
 
 
 def _retain(context: Context, name: str, properties: Properties) -> None:
@@ -39,7 +39,9 @@ def _retain(context: Context, name: str, properties: Properties) -> None:
         context.call("logs", "PutRetentionPolicy", {"logGroupName": name, "retentionInDays": days})
 
 
-def _update_group(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_group(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     if "RetentionInDays" in old and "RetentionInDays" not in new:
         context.call("logs", "DeleteRetentionPolicy", {"logGroupName": physical_id})
     _retain(context, physical_id, new)
@@ -56,11 +58,11 @@ def _delete_group(context: Context, physical_id: str, properties: Properties) ->
     context.delete_if_exists("logs", "DeleteLogGroup", {"logGroupName": physical_id}, GONE)
 
 
-def _create_stream(context: Context, properties: Properties) -> Made:
+def _create_stream(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("LogStreamName") or context.generated_name(512)
     params = {"logGroupName": properties["LogGroupName"], "logStreamName": name}
     context.call("logs", "CreateLogStream", params)
-    return Made(name)
+    return ResourceResult(name)
 
 
 def _delete_stream(context: Context, physical_id: str, properties: Properties) -> None:

@@ -2,20 +2,20 @@
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     nothing_to_delete,
     stored,
 )
 
 
-def _make(context: Context, properties: Properties) -> Made:
-    return Made(context.generated_name(64))
+def _make(context: Context, properties: Properties) -> ResourceResult:
+    return ResourceResult(context.generated_name(64))
 
 
-def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    return Made(physical_id)
+def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
+    return ResourceResult(physical_id)
 
 
 TYPES = [

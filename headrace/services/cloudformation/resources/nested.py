@@ -9,8 +9,8 @@ from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     stored,
@@ -62,9 +62,9 @@ def _ended(context: Context, stack_id: str) -> dict[str, Any]:
         context.pause(_LOOK_EVERY_S)
 
 
-def _made(stack: dict[str, Any]) -> Made:
+def _made(stack: dict[str, Any]) -> ResourceResult:
     outputs: list[dict[str, str]] = stack.get("Outputs") or []
-    return Made(
+    return ResourceResult(
         stack["StackId"],
         {f"Outputs.{output['OutputKey']}": output["OutputValue"] for output in outputs},
     )
@@ -78,7 +78,7 @@ def _check(stack: dict[str, Any], wanted: str, verb: str) -> None:
         )
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     settings = _settings(context, properties)
     minutes = properties.get("TimeoutInMinutes")
     timeout = {} if minutes is None else {"TimeoutInMinutes": int(minutes)}
@@ -105,7 +105,7 @@ def _stack(context: Context, properties: Properties) -> str | None:
     return str(_described(context, context.generated_name(128))["StackId"])
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     try:
         context.call(
             "cloudformation",
@@ -135,8 +135,8 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     _check(stack, "DELETE_COMPLETE", "deleted")
 
 
-def _name_macro(context: Context, properties: Properties) -> Made:
-    return Made(str(properties["Name"]))
+def _name_macro(context: Context, properties: Properties) -> ResourceResult:
+    return ResourceResult(str(properties["Name"]))
 
 
 def _find_macro(context: Context, properties: Properties) -> str | None:
@@ -154,8 +154,10 @@ def _find_macro(context: Context, properties: Properties) -> str | None:
     return str(properties["Name"]) if there else None
 
 
-def _rename_nothing(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    return Made(physical_id)
+def _rename_nothing(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
+    return ResourceResult(physical_id)
 
 
 def _forget(context: Context, physical_id: str, properties: Properties) -> None:

@@ -1,6 +1,6 @@
 """Reads a resource's properties back from its service, in the form that templates give them.
 
-A `Reading` has calls whose answers hold properties. The template's value guides the reading: members are matched
+A `ReadingRules` has calls whose answers hold properties. The template's value guides the reading: members are matched
 by name without regard to case, and only those that the template names are compared, as on AWS.
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from headrace.aws.errors import AwsError
 from headrace.aws.model import operation_model
-from headrace.services.cloudformation.resources.base import Context, Made, Properties
+from headrace.services.cloudformation.resources.base import Context, Properties, ResourceResult
 from headrace.services.cloudformation.resources.declaration import value_at
 
 Source = str | Callable[[Any], Any]
@@ -47,7 +47,7 @@ class ReadCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadingRules:
     """How resources of a type are read and imported.
 
     Attributes:
@@ -62,7 +62,7 @@ class Reading:
     service: str
     calls: tuple[ReadCall, ...]
     attributes: Mapping[str, Source] = field(default_factory=dict[str, Source])
-    made: Callable[[Context, str], Made] | None = None
+    made: Callable[[Context, str], ResourceResult] | None = None
     named: bool = True
     gone: Callable[[Any], bool] = lambda _: False
 
@@ -95,7 +95,9 @@ class Reading:
                 found[name] = _compared(call, physical_id, name, wanted[name], value, part)
         return found
 
-    def adopt(self, context: Context, physical_id: str, properties: Properties) -> Made | None:
+    def adopt(
+        self, context: Context, physical_id: str, properties: Properties
+    ) -> ResourceResult | None:
         """Return an existing resource in the form that a stack stores; None: it does not exist. Raises AwsError."""
         try:
             thing = self._call(context, self.calls[0], physical_id, properties)
@@ -108,7 +110,7 @@ class Reading:
         if self.made is not None:
             return self.made(context, physical_id)
         attributes = {name: taken(thing, source) for name, source in self.attributes.items()}
-        return Made(physical_id, {k: v for k, v in attributes.items() if v is not None})
+        return ResourceResult(physical_id, {k: v for k, v in attributes.items() if v is not None})
 
     def _call(self, context: Context, call: ReadCall, physical_id: str, wanted: Properties) -> Any:
         params = {name: _param(value, physical_id, wanted) for name, value in call.params.items()}

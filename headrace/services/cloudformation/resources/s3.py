@@ -12,8 +12,8 @@ from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     boolean,
     enforced,
@@ -24,7 +24,7 @@ from headrace.services.cloudformation.resources.base import (
 from headrace.services.cloudformation.resources.values_to_api import Converter
 
 
-def _create_bucket(context: Context, properties: Properties) -> Made:
+def _create_bucket(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("BucketName") or context.generated_name(63, lower=True)
     params: dict[str, Any] = {"Bucket": name}
     if context.region != "us-east-1":
@@ -43,9 +43,9 @@ def _find_bucket(context: Context, properties: Properties) -> str | None:
     return context.found("s3", "HeadBucket", {"Bucket": name}, name)
 
 
-def bucket_made(context: Context, name: str) -> Made:
+def bucket_made(context: Context, name: str) -> ResourceResult:
     """Return what a stack stores of a bucket: its name and attributes."""
-    return Made(
+    return ResourceResult(
         name,
         {
             "Arn": f"arn:aws:s3:::{name}",
@@ -281,7 +281,9 @@ _REMOVE = {
 }
 
 
-def _update_bucket(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_bucket(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     for name, operation in _REMOVE.items():
         if name in old and name not in new:
             context.call("s3", operation, {"Bucket": physical_id})
@@ -307,14 +309,16 @@ def _find_policy(context: Context, properties: Properties) -> None:
         raise ResourceFailed(f"The bucket policy already exists on bucket {bucket}.")
 
 
-def _put_policy(context: Context, properties: Properties) -> Made:
+def _put_policy(context: Context, properties: Properties) -> ResourceResult:
     document = properties["PolicyDocument"]
     text = document if isinstance(document, str) else json.dumps(document)
     context.call("s3", "PutBucketPolicy", {"Bucket": properties["Bucket"], "Policy": text})
-    return Made(properties["Bucket"])
+    return ResourceResult(properties["Bucket"])
 
 
-def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     return _put_policy(context, new)
 
 

@@ -7,8 +7,8 @@ from headrace.core.arn import make_arn
 from headrace.core.values import listed
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     attribute_text,
     boolean,
@@ -45,7 +45,7 @@ def _find_topic(context: Context, properties: Properties) -> str | None:
     return context.found("sns", "GetTopicAttributes", {"TopicArn": arn}, name and arn)
 
 
-def _create_topic(context: Context, properties: Properties) -> Made:
+def _create_topic(context: Context, properties: Properties) -> ResourceResult:
     fifo = boolean(properties.get("FifoTopic"))
     name = properties.get("TopicName") or context.generated_name(250) + (".fifo" if fifo else "")
     attributes = {key: str(properties[key]) for key in _OF_TOPICS if key in properties}
@@ -54,10 +54,12 @@ def _create_topic(context: Context, properties: Properties) -> Made:
     params = {"Name": name, "Attributes": attributes, "Tags": tag_list(properties, context)}
     arn = context.call("sns", "CreateTopic", params)["TopicArn"]
     _subscribe_all(context, arn, {}, properties)
-    return Made(arn, {"TopicArn": arn, "TopicName": name})
+    return ResourceResult(arn, {"TopicArn": arn, "TopicName": name})
 
 
-def _update_topic(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_topic(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     for key, absent in _OF_TOPICS.items():
         if new.get(key) != old.get(key):
             context.call(
@@ -71,7 +73,7 @@ def _update_topic(context: Context, physical_id: str, old: Properties, new: Prop
             )
     _subscribe_all(context, physical_id, old, new)
     name = physical_id.rsplit(":", 1)[-1]
-    return Made(physical_id, {"TopicArn": physical_id, "TopicName": name})
+    return ResourceResult(physical_id, {"TopicArn": physical_id, "TopicName": name})
 
 
 def _subscribe_all(context: Context, arn: str, old: Properties, new: Properties) -> None:
@@ -103,7 +105,7 @@ def _find_subscription(context: Context, properties: Properties) -> str | None:
         params = {"TopicArn": properties["TopicArn"], "NextToken": page["NextToken"]}
 
 
-def _subscribe(context: Context, properties: Properties) -> Made:
+def _subscribe(context: Context, properties: Properties) -> ResourceResult:
     arn = context.call(
         "sns",
         "Subscribe",
@@ -119,26 +121,26 @@ def _subscribe(context: Context, properties: Properties) -> Made:
             "ReturnSubscriptionArn": True,
         },
     )["SubscriptionArn"]
-    return Made(arn, {"Arn": arn})
+    return ResourceResult(arn, {"Arn": arn})
 
 
 def _update_subscription(
     context: Context, physical_id: str, old: Properties, new: Properties
-) -> Made:
+) -> ResourceResult:
     # FilterPolicyScope first: it decides how FilterPolicy is read.
     for name, without in _OF_SUBSCRIPTIONS.items():
         if new.get(name) != old.get(name):
             value = attribute_text(new[name]) if name in new else without
             params = {"SubscriptionArn": physical_id, "AttributeName": name}
             context.call("sns", "SetSubscriptionAttributes", {**params, "AttributeValue": value})
-    return Made(physical_id, {"Arn": physical_id})
+    return ResourceResult(physical_id, {"Arn": physical_id})
 
 
 def _unsubscribe(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("sns", "Unsubscribe", {"SubscriptionArn": physical_id}, *GONE)
 
 
-def _put_policy(context: Context, properties: Properties) -> Made:
+def _put_policy(context: Context, properties: Properties) -> ResourceResult:
     for arn in properties["Topics"]:
         context.call(
             "sns",
@@ -150,12 +152,14 @@ def _put_policy(context: Context, properties: Properties) -> Made:
             },
         )
     name = context.generated_name(100)
-    return Made(name, {"Id": name})
+    return ResourceResult(name, {"Id": name})
 
 
-def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     _put_policy(context, new)
-    return Made(physical_id, {"Id": physical_id})
+    return ResourceResult(physical_id, {"Id": physical_id})
 
 
 def _default_policy(context: Context, arn: str) -> Properties:

@@ -8,8 +8,8 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     attribute_text,
     boolean,
@@ -65,7 +65,7 @@ def _find(context: Context, properties: Properties) -> str | None:
         raise
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     attributes = _attributes(properties)
     name = properties.get("QueueName")
     if not name:
@@ -77,7 +77,7 @@ def _create(context: Context, properties: Properties) -> Made:
     return _made(context, url)
 
 
-def _made(context: Context, url: str) -> Made:
+def _made(context: Context, url: str) -> ResourceResult:
     found = context.call(
         "sqs", "GetQueueAttributes", {"QueueUrl": url, "AttributeNames": ["QueueArn"]}
     )
@@ -86,10 +86,10 @@ def _made(context: Context, url: str) -> Made:
         "QueueName": url.rsplit("/", 1)[-1],
         "QueueUrl": url,
     }
-    return Made(url, attributes)
+    return ResourceResult(url, attributes)
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     # An attribute that the template no longer has gets its default.
     gone = {name: default for name, default in _DEFAULTS.items() if name in old and name not in new}
     if attributes := {**gone, **_attributes(new)}:
@@ -102,21 +102,23 @@ def _delete(context: Context, physical_id: str, properties: Properties) -> None:
     context.delete_if_exists("sqs", "DeleteQueue", {"QueueUrl": physical_id}, *GONE)
 
 
-def _put_policy(context: Context, properties: Properties) -> Made:
+def _put_policy(context: Context, properties: Properties) -> ResourceResult:
     policy = json.dumps(properties["PolicyDocument"])
     for url in properties["Queues"]:
         context.call(
             "sqs", "SetQueueAttributes", {"QueueUrl": url, "Attributes": {"Policy": policy}}
         )
     name = context.generated_name(100)
-    return Made(name, {"Id": name})
+    return ResourceResult(name, {"Id": name})
 
 
-def _update_policy(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update_policy(
+    context: Context, physical_id: str, old: Properties, new: Properties
+) -> ResourceResult:
     _put_policy(context, new)
     left = [url for url in old["Queues"] if url not in new["Queues"]]
     _delete_policy(context, physical_id, {**old, "Queues": left})
-    return Made(physical_id, {"Id": physical_id})
+    return ResourceResult(physical_id, {"Id": physical_id})
 
 
 def _delete_policy(context: Context, physical_id: str, properties: Properties) -> None:

@@ -2,15 +2,15 @@
 
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     stored,
 )
 
 
-def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> Made:
+def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> ResourceResult:
     params = {
         "Name": name,
         "Type": properties["Type"],
@@ -21,17 +21,17 @@ def _put(context: Context, name: str, properties: Properties, *, overwrite: bool
     if "AllowedPattern" in properties:
         params["AllowedPattern"] = properties["AllowedPattern"]
     context.call("ssm", "PutParameter", params)
-    return Made(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
+    return ResourceResult(name, {"Type": properties["Type"], "Value": str(properties["Value"])})
 
 
-def _create(context: Context, properties: Properties) -> Made:
+def _create(context: Context, properties: Properties) -> ResourceResult:
     name = properties.get("Name") or context.made_up(
         lambda: f"CFN-{context.logical_id}-{context.ids.alnum(12)}"
     )
     return _put(context, name, properties, overwrite=False)
 
 
-def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
+def _update(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
     return _put(context, physical_id, new, overwrite=True)
 
 

@@ -10,8 +10,8 @@ from headrace.services.cloudformation.custom_responses import PATH
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
 from headrace.services.cloudformation.resources.base import (
     Context,
-    Made,
     Properties,
+    ResourceResult,
     ResourceType,
     enforced,
     nothing_to_delete,
@@ -27,9 +27,9 @@ HANDLE = "AWS::CloudFormation::WaitConditionHandle"
 _CONDITION = "AWS::CloudFormation::WaitCondition"
 
 
-def _open(context: Context, properties: Properties) -> Made:
+def _open(context: Context, properties: Properties) -> ResourceResult:
     token = context.ids.hex(32)
-    return Made(f"{context.endpoint_url}{PATH}{token}", {"Id": token})
+    return ResourceResult(f"{context.endpoint_url}{PATH}{token}", {"Id": token})
 
 
 def token_of(url: str) -> str:
@@ -37,15 +37,15 @@ def token_of(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> Made:
-    return Made(physical_id, {"Id": token_of(physical_id)})
+def _keep(context: Context, physical_id: str, old: Properties, new: Properties) -> ResourceResult:
+    return ResourceResult(physical_id, {"Id": token_of(physical_id)})
 
 
 def _close(context: Context, physical_id: str, properties: Properties) -> None:
     context.signals.forget(token_of(physical_id))
 
 
-def _wait(context: Context, properties: Properties) -> Made:
+def _wait(context: Context, properties: Properties) -> ResourceResult:
     name = make_arn(
         "cloudformation",
         context.region,
@@ -53,7 +53,7 @@ def _wait(context: Context, properties: Properties) -> Made:
         f"{context.stack_id.rpartition(':')[2]}/{context.logical_id}",
     )
     if "Handle" not in properties:
-        return Made(name, {"Data": "{}"})  # the CreationPolicy does the waiting
+        return ResourceResult(name, {"Data": "{}"})  # the CreationPolicy does the waiting
     if "Timeout" not in properties:
         raise ResourceFailed("Property Timeout cannot be empty.")  # assumed
     try:
@@ -74,7 +74,7 @@ def _wait(context: Context, properties: Properties) -> Made:
     )
     check_condition(found, wanted)
     data = {signal.unique_id: signal.data for signal in found}
-    return Made(name, {"Data": json.dumps(data, separators=(",", ":"))})
+    return ResourceResult(name, {"Data": json.dumps(data, separators=(",", ":"))})
 
 
 TYPES = [

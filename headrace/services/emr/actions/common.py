@@ -61,13 +61,13 @@ class EbsVolume(TypedDict):
     Device: str
 
 
-class HasVolumes(TypedDict):
+class VolumesMember(TypedDict):
     """The member of a group and of a fleet's type that names the volumes of each instance."""
 
     EbsConfiguration: NotRequired[shapes.EbsConfiguration]
 
 
-def ebs_devices(holder: HasVolumes) -> list[EbsVolume]:
+def ebs_devices(holder: VolumesMember) -> list[EbsVolume]:
     """Return the EBS volumes of each instance, as ListInstanceGroups shows them."""
     volumes = [
         config["VolumeSpecification"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from headrace.aws.operation import Call, operation
 from headrace.aws.shapes import emr as shapes
 from headrace.core.values import present
-from headrace.services.emr.actions.common import HasVolumes, ebs_devices, instance_status, page
+from headrace.services.emr.actions.common import VolumesMember, ebs_devices, instance_status, page
 from headrace.services.emr.backend import Emr
 from headrace.services.emr.clusters.instance_ids import fleet_id, instance_ids
 from headrace.services.emr.errors import invalid_request
@@ -91,7 +91,7 @@ def _of_fleets(cluster: Cluster, request: shapes.ListInstancesInput) -> Iterator
 def _instance(
     cluster: Cluster,
     holder: InstanceGroup | InstanceFleet,
-    volumes: HasVolumes,
+    volumes: VolumesMember,
     holder_id: str,
     number: int,
 ) -> shapes.Instance:

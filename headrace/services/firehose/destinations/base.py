@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.metrics import Measure
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -73,11 +73,11 @@ class Outcome:
         measured: values of the metrics that only this destination has.
     """
 
-    failed: list[Failed] = field(default_factory=list[Failed])
-    retry: list[Failed] = field(default_factory=list[Failed])
+    failed: list[FailedRecord] = field(default_factory=list[FailedRecord])
+    retry: list[FailedRecord] = field(default_factory=list[FailedRecord])
     size_bytes: int = 0
     objects: int = 0
-    dropped: list[Failed] = field(default_factory=list[Failed])
+    dropped: list[FailedRecord] = field(default_factory=list[FailedRecord])
     end_ms: int = 0
     measured: list[Measure] = field(default_factory=list[Measure])
 
@@ -119,7 +119,7 @@ class Destination(Protocol):
         """Deliver records. An exception means a fault of the cloud; the delivery is then tried again without limit."""
         ...
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """Return the error output's line for a record, with AWS's members."""
         ...
 
@@ -128,6 +128,6 @@ class Destination(Protocol):
 class ErrorFile(Protocol):
     """A destination whose error output is one file, not a line for each record."""
 
-    def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
+    def error_body(self, failures: Sequence[FailedRecord], attempt: Attempt) -> bytes:
         """Return the error output of records that could not be delivered."""
         ...

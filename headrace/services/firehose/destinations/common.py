@@ -11,9 +11,9 @@ from typing import Any, cast
 from headrace.core.values import mapped
 from headrace.services.firehose.destination import check_processors, checked_s3, hints_of
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.errors import backup_stays, invalid
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.permits import denied_secret
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.records import Record
@@ -24,7 +24,7 @@ _NAMES = uuid.UUID("5e0f1a5c-6c0b-5d8f-9d0a-3f6f2d1f4a77")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class KindRules:
     """A kind's ranges and defaults. `backup_modes`: the first is the default, the second backs up all records."""
 
     most_mib: int
@@ -34,7 +34,9 @@ class Rules:
     default_interval_s: int = 300
 
 
-def checked(given: Mapping[str, Any], rules: Rules, *, has_queries: bool = False) -> dict[str, Any]:
+def checked(
+    given: Mapping[str, Any], rules: KindRules, *, has_queries: bool = False
+) -> dict[str, Any]:
     """Check a configuration and return it with AWS's defaults. The API model has checked ranges. Raises AwsError.
 
     `has_queries`: it may have a MetadataExtraction processor, which otherwise needs dynamic partitioning.
@@ -79,7 +81,9 @@ def merged(present: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, A
     return {**present, **change}
 
 
-def check_backup_stays(present: Mapping[str, Any], made: Mapping[str, Any], rules: Rules) -> None:
+def check_backup_stays(
+    present: Mapping[str, Any], made: Mapping[str, Any], rules: KindRules
+) -> None:
     """Raise AwsError when an update disables the backup of all records. Source: the model's text of S3BackupMode."""
     first, every = rules.backup_modes
     if present.get("S3BackupMode") == every and made["S3BackupMode"] == first:
@@ -109,13 +113,15 @@ def batch_id(stream: DeliveryStream, records: Sequence[Record]) -> str:
 
 
 def take(
-    outcome: Outcome, attempt: Attempt, records: Sequence[Record], refused: Refused | None
+    outcome: Outcome, attempt: Attempt, records: Sequence[Record], refused: DeliveryRefusal | None
 ) -> None:
     """Add to an outcome the result of a batch that a destination accepts or refuses as a whole."""
     if refused is None:
         outcome.size_bytes += sum(len(record.data) for record in records)
         return
-    failed = [Failed(record, refused.code, refused.message, attempt.number) for record in records]
+    failed = [
+        FailedRecord(record, refused.code, refused.message, attempt.number) for record in records
+    ]
     if refused.is_dropped:
         outcome.dropped += failed
     elif refused.is_retryable:

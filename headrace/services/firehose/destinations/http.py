@@ -10,13 +10,13 @@ from headrace.core.values import listed, mapped
 from headrace.services.firehose.destinations import common, http_endpoint
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.transform import Stopping
 
-RULES = common.Rules(most_mib=64, backup_modes=("FailedDataOnly", "AllData"))
+RULES = common.KindRules(most_mib=64, backup_modes=("FailedDataOnly", "AllData"))
 _SECRET_MEMBER = "api_key"
 
 
@@ -77,7 +77,9 @@ class HttpEndpointDestination:
         try:
             secret = common.secret_of(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
-            refused = Refused("HttpEndpoint.SecretsManagerFailure", str(error))  # code assumed
+            refused = DeliveryRefusal(
+                "HttpEndpoint.SecretsManagerFailure", str(error)
+            )  # code assumed
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         endpoint = mapped(configuration, "EndpointConfiguration")
@@ -102,7 +104,7 @@ class HttpEndpointDestination:
             outcome.measured.append((f"{self.metrics}.ProcessedBytes", size_bytes, "Bytes"))
         return outcome
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
         now_ms = attempt.ports.clock.now_ms()
         return {

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from headrace.core.values import listed, mapped
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
 MOST_RECORDS = 10_000
 MOST_BODY_BYTES = 64 * 1024 * 1024
@@ -96,7 +96,7 @@ class HttpEndpoint:
         self._access_key = access_key
         self._limits = wire.Limits(within_s, MOST_ANSWER_BYTES, stopping)
 
-    def post(self, datas: Sequence[bytes], request_id: str, now_ms: int) -> Refused | None:
+    def post(self, datas: Sequence[bytes], request_id: str, now_ms: int) -> DeliveryRefusal | None:
         """Post one batch, which an endpoint accepts or refuses as a whole; return why it was refused, else None.
 
         Args:
@@ -163,17 +163,17 @@ def _body(datas: Sequence[bytes], request_id: str, now_ms: int) -> bytes:
     return text.encode("ascii")
 
 
-def _refused(error: wire.ExchangeFailed, request_id: str) -> Refused:
+def _refused(error: wire.ExchangeFailed, request_id: str) -> DeliveryRefusal:
     for kind, code, message in _CODES:
         if isinstance(error, kind):
-            return Refused(code, message)
-    return Refused(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
+            return DeliveryRefusal(code, message)
+    return DeliveryRefusal(_INVALID_CODE, f"{_INVALID} Request {request_id}: {error}")
 
 
-def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
+def _judged(answer: wire.Answer, request_id: str) -> DeliveryRefusal | None:
     shown = answer.body.decode("utf-8", "replace")[:SHOWN_CHARS]
     if answer.status != 200:
-        return Refused(
+        return DeliveryRefusal(
             "HttpEndpoint.DestinationException",
             # Observed in 2025: github.com/elastic/integrations/issues/15811. The guide has an older sentence.
             "Delivery to the endpoint was unsuccessful. See Troubleshooting HTTP Endpoints in the Firehose"
@@ -184,7 +184,7 @@ def _judged(answer: wire.Answer, request_id: str) -> Refused | None:
     fault = _fault_of(answer, request_id)
     if not fault:
         return None
-    return Refused(
+    return DeliveryRefusal(
         _INVALID_CODE,
         f"{_INVALID} Response for request {request_id} {fault}. Raw response received: {answer.status} {shown}",
     )

@@ -12,11 +12,11 @@ from headrace.services.firehose.destinations import common, iceberg_routing
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.errors import invalid, not_built
-from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.state import ICEBERG_FAILED
 
 # Documented: docs.aws.amazon.com/firehose/latest/dev/buffering-hints.html; Iceberg has the ranges of S3.
-RULES = common.Rules(most_mib=128, backup_modes=("FailedDataOnly", "AllData"))
+RULES = common.KindRules(most_mib=128, backup_modes=("FailedDataOnly", "AllData"))
 # AWS's API model calls these members a preview (2026).
 _PREVIEWS = ("SchemaEvolutionConfiguration", "TableCreationConfiguration")
 _S3_TABLES = "/s3tablescatalog"
@@ -79,7 +79,7 @@ class IcebergDestination:
 
         return iceberg_delivery.deliver(attempt)
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Its members are from users' buckets (observed by others, 2026)."""
         record = failure.record
         now_ms = attempt.ports.clock.now_ms()

@@ -21,9 +21,9 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import make_arn
-from headrace.core.ports import Acting, Guard, ObjectNotFound, ObjectStore
+from headrace.core.ports import CallerIdentity, Guard, ObjectNotFound, ObjectStore
 from headrace.services.firehose.destinations.iceberg_glue import CONCURRENT, NOT_FOUND, Glue
-from headrace.services.firehose.permits import SESSION, Denied
+from headrace.services.firehose.permits import SESSION, RoleDenied
 
 # Code observed by others in users' error output, 2026; the sentence is assumed.
 ACCESS_DENIED = "Iceberg.AccessDenied"
@@ -122,9 +122,9 @@ class StoreFileIO(FileIO):
         """Raise Denied when the role may not do an action on a file."""
         bucket, key = split(location)
         resource = make_arn("s3", "", "", f"{bucket}/{key}")
-        sentence = self._guard.denial(Acting(self._role, SESSION), action, resource)
+        sentence = self._guard.denial(CallerIdentity(self._role, SESSION), action, resource)
         if sentence:
-            raise Denied(ACCESS_DENIED, f"Access was denied. {sentence}")
+            raise RoleDenied(ACCESS_DENIED, f"Access was denied. {sentence}")
 
     def new_input(self, location: str) -> InputFile:
         """See `FileIO.new_input`."""
@@ -166,7 +166,7 @@ class _Input(InputFile):
             return False
 
     def open(self, seekable: bool = True) -> InputStream:
-        """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, Denied."""
+        """See `InputFile.open`. Raises ObjectNotFound, BucketNotFound, RoleDenied."""
         self._files.check("s3:GetObject", self._location)
         # The caller closes it.
         found: Any = self._files.objects.file(*split(self._location)).open("rb")

@@ -43,7 +43,7 @@ Key = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class TableChanges:
     """The changes of records to a table.
 
     Attributes:
@@ -73,7 +73,7 @@ def commit(
         unique_keys: columns that identify a row; empty for the table's identifier fields.
         delivery_id: always the same for the same records, over retries and kills.
 
-    Raises LostCommit, pyiceberg's exceptions, Denied, AwsError, BucketNotFound, ObjectNotFound, OSError.
+    Raises LostCommit, pyiceberg's exceptions, RoleDenied, AwsError, BucketNotFound, ObjectNotFound, OSError.
     """
     for left in range(_AT_ONCE, -1, -1):
         table = catalog.load_table(tuple(name))
@@ -109,7 +109,9 @@ def _schema_of(table: Table, snapshot: Snapshot) -> Schema:
 # --- the records' changes ------------------------------------------------------------------------------
 
 
-def effect_of(changes: Sequence[Change], schema: Schema, unique_keys: Sequence[str]) -> Effect:
+def effect_of(
+    changes: Sequence[Change], schema: Schema, unique_keys: Sequence[str]
+) -> TableChanges:
     """Return the combined effect of records, applied in order, on a table with this schema.
 
     An update replaces all rows with its key, and is inserted if there are none (assumed: AWS deletes, then inserts).
@@ -125,14 +127,14 @@ def effect_of(changes: Sequence[Change], schema: Schema, unique_keys: Sequence[s
     refused = {writes[row]: reason for row, reason in made.refused.items()}
     if all(change.operation == INSERT for change in changes):
         kept = [row for row in range(len(writes)) if row not in made.refused]
-        return Effect(_rows(rows, kept, arrow), None, refused)
+        return TableChanges(_rows(rows, kept, arrow), None, refused)
     missing = _missing(keys, schema)
     if missing:
         for place, change in enumerate(changes):
             if change.operation != INSERT:
                 refused.setdefault(place, (NO_KEYS, missing))
         kept = [row for row, place in enumerate(writes) if place not in refused]
-        return Effect(_rows(rows, kept, arrow), None, refused)
+        return TableChanges(_rows(rows, kept, arrow), None, refused)
     found = _keys_by_place(changes, schema, keys, rows, writes, refused)
     live, gone = _lived_through(changes, found, refused)
     kept = [row for row, place in enumerate(writes) if place in live]
@@ -140,7 +142,7 @@ def effect_of(changes: Sequence[Change], schema: Schema, unique_keys: Sequence[s
     columns = [
         pa.array([key[at] for key in gone], _plain_type(kind)) for at, kind in enumerate(types)
     ]
-    return Effect(
+    return TableChanges(
         _rows(rows, kept, arrow), pa.table(columns, names=keys) if gone else None, refused
     )
 
@@ -214,7 +216,7 @@ def _lived_through(
 # --- the snapshot ---------------------------------------------------------------------------------
 
 
-def _add_snapshot(table: Table, effect: Effect, delivery_id: str) -> None:
+def _add_snapshot(table: Table, effect: TableChanges, delivery_id: str) -> None:
     """Commit an effect as one snapshot, unless it changes nothing. Raises LostCommit."""
     # A repeated try overwrites the files of the earlier one, which are in no snapshot.
     files = _Files(table, uuid.uuid5(uuid.NAMESPACE_OID, f"{delivery_id}/{table.name()}"))

@@ -25,9 +25,9 @@ from headrace.services.firehose.destinations.iceberg_catalog import (
 )
 from headrace.services.firehose.destinations.iceberg_glue import DENIED, glue_of
 from headrace.services.firehose.destinations.iceberg_routing import Change, Name
-from headrace.services.firehose.destinations.outcome import Refused
-from headrace.services.firehose.failures import Failed
-from headrace.services.firehose.permits import Denied
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
+from headrace.services.firehose.failures import FailedRecord
+from headrace.services.firehose.permits import RoleDenied
 from headrace.services.firehose.state import table_errors
 
 # Observed by others in users' error output, 2026; the sentences are assumed.
@@ -91,7 +91,7 @@ def _deliver_to(
         if why is None:
             raise
         failed = [
-            Failed(c.record, why.code, why.message, attempt.number, error_type=error_type)
+            FailedRecord(c.record, why.code, why.message, attempt.number, error_type=error_type)
             for c in changes
         ]
         if why.is_retryable:
@@ -103,7 +103,7 @@ def _deliver_to(
         if place in refused:
             code, message = refused[place]
             outcome.failed.append(
-                Failed(change.record, code, message, attempt.number, error_type=error_type)
+                FailedRecord(change.record, code, message, attempt.number, error_type=error_type)
             )
         else:
             outcome.size_bytes += len(change.record.data)
@@ -114,30 +114,32 @@ _OF_LOOKING = (
     exceptions.NoSuchIcebergTableError,
     exceptions.NoSuchPropertyException,
 )
-_OF_WRITING = (LostCommit, Denied, AwsError, BucketNotFound, ObjectNotFound)
+_OF_WRITING = (LostCommit, RoleDenied, AwsError, BucketNotFound, ObjectNotFound)
 
 
-def _refusal(name: Name, error: Exception) -> Refused | None:
+def _refusal(name: Name, error: Exception) -> DeliveryRefusal | None:
     """Return why a commit to a table failed; None for a fault of the cloud itself."""
     match error:
         # The second is a subclass of the first.
         case exceptions.NoSuchIcebergTableError() | exceptions.NoSuchPropertyException():
             words = f"Table {name} is not an Iceberg table."
-            return Refused(NOT_ICEBERG, words, is_retryable=False)
+            return DeliveryRefusal(NOT_ICEBERG, words, is_retryable=False)
         case exceptions.NoSuchTableError():
             # Documented: names that match no table go to the error bucket.
-            return Refused(NO_TABLE, f"Table {name} could not be found.", is_retryable=False)
-        case Denied():
-            return Refused(error.code, error.message)
+            return DeliveryRefusal(
+                NO_TABLE, f"Table {name} could not be found.", is_retryable=False
+            )
+        case RoleDenied():
+            return DeliveryRefusal(error.code, error.message)
         case AwsError() if error.code in DENIED:
-            return Refused(ACCESS_DENIED, f"Access was denied. {error.message}")
+            return DeliveryRefusal(ACCESS_DENIED, f"Access was denied. {error.message}")
         case AwsError():
             return None
         case LostCommit():
-            return Refused(LOST, f"Table {name} was changed by other commits meanwhile.")
+            return DeliveryRefusal(LOST, f"Table {name} was changed by other commits meanwhile.")
         case BucketNotFound():
-            return Refused(NO_BUCKET, "The specified bucket does not exist.")
+            return DeliveryRefusal(NO_BUCKET, "The specified bucket does not exist.")
         case ObjectNotFound():
-            return Refused(NO_METADATA, f"A file of table {name} is not there: {error}")
+            return DeliveryRefusal(NO_METADATA, f"A file of table {name} is not there: {error}")
         case _:
-            return Refused(NOT_WRITABLE, f"Table {name} cannot be written: {error}")
+            return DeliveryRefusal(NOT_WRITABLE, f"Table {name} cannot be written: {error}")

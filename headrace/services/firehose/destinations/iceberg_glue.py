@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.core.arn import Arn
-from headrace.core.ports import Acting, ControlPlane
+from headrace.core.ports import CallerIdentity, ControlPlane
 from headrace.core.values import section
 from headrace.services.firehose.destinations import iceberg_routing
 from headrace.services.firehose.errors import invalid
@@ -37,7 +37,7 @@ class Glue:
             params,
             account=self.account,
             region=self.region,
-            acting=Acting(self.role, SESSION),
+            acting=CallerIdentity(self.role, SESSION),
         )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from headrace.core.values import listed
-from headrace.services.firehose.failures import Failed
+from headrace.services.firehose.failures import FailedRecord
 from headrace.services.firehose.processors import query_of
 from headrace.services.firehose.queries import Found, Queries, is_json
 from headrace.services.firehose.records import Record
@@ -65,7 +65,7 @@ def tables_of(configuration: Mapping[str, Any]) -> dict[Name, Mapping[str, Any]]
 
 def routed(
     records: Sequence[Record], configuration: Mapping[str, Any], queries: Queries
-) -> tuple[dict[Name, list[Change]], list[Failed]]:
+) -> tuple[dict[Name, list[Change]], list[FailedRecord]]:
     """Return the records' changes by table, in order, and the records without a table.
 
     Args:
@@ -74,7 +74,7 @@ def routed(
         queries: runs the query of the MetadataExtraction processor, if there is one.
     """
     made: dict[Name, list[Change]] = {}
-    failed: list[Failed] = []
+    failed: list[FailedRecord] = []
     tables = tables_of(configuration)
     only = next(iter(tables)) if len(tables) == 1 else None
     for record, found in zip(
@@ -82,12 +82,12 @@ def routed(
     ):
         if isinstance(found, str) and not _is_complete(record.otf):
             code = NOT_JSON if found == _NOT_JSON else NO_ROUTE
-            failed.append(Failed(record, code, f"The JSONQuery expression fails: {found}"))
+            failed.append(FailedRecord(record, code, f"The JSONQuery expression fails: {found}"))
             continue
         given = {**({} if isinstance(found, str) else found), **(record.otf or {})}
         route = _route(given, only)
         if isinstance(route, str):
-            failed.append(Failed(record, NO_ROUTE, route))
+            failed.append(FailedRecord(record, NO_ROUTE, route))
             continue
         name, operation = route
         made.setdefault(name, []).append(Change(record, operation))

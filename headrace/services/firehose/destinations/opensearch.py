@@ -14,16 +14,16 @@ from headrace.core.values import mapped
 from headrace.services.firehose.destinations import common, search_bulk
 from headrace.services.firehose.destinations import exchange as wire
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.destinations.search_names import index_name
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.permits import denied_collection, denied_domain
 from headrace.services.firehose.records import Record
 from headrace.services.firehose.transform import Stopping
 
-RULES = common.Rules(most_mib=100, backup_modes=("FailedDocumentsOnly", "AllDocuments"))
+RULES = common.KindRules(most_mib=100, backup_modes=("FailedDocumentsOnly", "AllDocuments"))
 ANSWER_WITHIN_S = 180.0
 MOST_ANSWER_BYTES = 256 * 1024 * 1024
 _NO_ACCESS = {"401", "403"}
@@ -106,7 +106,7 @@ class SearchDestination:
         problem = self._denial(attempt)
         if problem:
             # The code and the first sentence: firehose/latest/dev/monitoring-with-cloudwatch-logs.html (documented).
-            refused = Refused(
+            refused = DeliveryRefusal(
                 "AOSS.AccessDenied" if self._is_serverless else "OS.AccessDenied",
                 "Access was denied. Ensure that the provided IAM role associated with firehose is not deleted."
                 f" {problem}",
@@ -116,7 +116,7 @@ class SearchDestination:
         try:
             server = self._server(attempt)
         except SearchDomainNotFound as error:
-            refused = Refused(search_bulk.UNREACHABLE, str(error))
+            refused = DeliveryRefusal(search_bulk.UNREACHABLE, str(error))
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         documents = [self._document(record, attempt) for record in attempt.records]
@@ -185,7 +185,7 @@ class SearchDestination:
         is_left_out = options.get("DefaultDocumentIdFormat") == "NO_DOCUMENT_ID"
         return "" if is_left_out else record.record_id
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
         configuration = attempt.stream.destination
         now_ms = attempt.ports.clock.now_ms()

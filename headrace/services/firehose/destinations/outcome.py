@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class DeliveryRefusal:
     """Why a record or a batch was not delivered.
 
     Attributes:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.core.ports import Acting
+from headrace.core.ports import CallerIdentity
 from headrace.core.values import mapped
 from headrace.core.warehouse import (
     Load,
@@ -24,10 +24,10 @@ from headrace.services.firehose import output
 from headrace.services.firehose.destination import checked_s3
 from headrace.services.firehose.destinations import common, redshift_errors
 from headrace.services.firehose.destinations.base import Attempt, Outcome
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import EVERY_FIVE_MINUTES_S
 from headrace.services.firehose.errors import backup_stays, invalid
-from headrace.services.firehose.failures import DELIVERED, Failed
+from headrace.services.firehose.failures import DELIVERED, FailedRecord
 from headrace.services.firehose.permits import SESSION
 from headrace.services.firehose.ports import Ports
 from headrace.services.firehose.processors import check_processors
@@ -123,16 +123,16 @@ class RedshiftDestination:
         # An attempt that takes longer than the retry duration is not repeated (documented: RedshiftRetryOptions).
         took_s = attempt.ports.clock.monotonic_s() - began_s
         if refused is not None and took_s > self.retry_s(attempt.stream.destination):
-            refused = Refused(refused.code, refused.message, is_retryable=False)
+            refused = DeliveryRefusal(refused.code, refused.message, is_retryable=False)
         common.take(outcome, attempt, attempt.records, refused)
         outcome.size_bytes = size_bytes if refused is None else 0
         return outcome
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Not used: `error_body` returns the whole error output."""
         return {"url": _url(attempt, attempt.intent.keys[DELIVERED]), "mandatory": True}
 
-    def error_body(self, failures: Sequence[Failed], attempt: Attempt) -> bytes:
+    def error_body(self, failures: Sequence[FailedRecord], attempt: Attempt) -> bytes:
         """See `ErrorFile`: the manifest of the object that was not loaded, for a manual COPY."""
         return _manifest(attempt)
 
@@ -193,7 +193,7 @@ def _manifest(attempt: Attempt) -> bytes:
     return json.dumps({"entries": [{"url": url, "mandatory": True}]}).encode()
 
 
-def _load(attempt: Attempt) -> Refused | None:
+def _load(attempt: Attempt) -> DeliveryRefusal | None:
     """Run COPY on the object; return why it failed, else None."""
     stream, ports = attempt.stream, attempt.ports
     configuration, intent = stream.destination, attempt.intent
@@ -201,7 +201,7 @@ def _load(attempt: Attempt) -> Refused | None:
     try:
         login = _login(attempt)
     except common.SecretMissing as error:
-        return Refused("Redshift.SecretsManagerFailure", str(error))  # code assumed
+        return DeliveryRefusal("Redshift.SecretsManagerFailure", str(error))  # code assumed
     # The id comes from the records, not from the object's name, which changes with the stream.
     once = common.stable_id(
         stream, "copy", str(intent.decided_ms), json.dumps(intent.last, sort_keys=True)
@@ -227,7 +227,7 @@ def _load(attempt: Attempt) -> Refused | None:
 
 def _may_read(ports: Ports) -> Any:
     def denial(role: str, action: str, resource: str) -> str:
-        return ports.guard.denial(Acting(role, SESSION), action, resource)
+        return ports.guard.denial(CallerIdentity(role, SESSION), action, resource)
 
     return denial
 

@@ -7,7 +7,7 @@ Errors" (documented codes; the sentences say the same in other words, and Redshi
 from __future__ import annotations
 
 from headrace.core.warehouse import WarehouseError
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
 _WHY = {
     "TableNotFound": "The table to load into does not exist. Firehose makes no tables.",
@@ -30,8 +30,8 @@ _WHY = {
 }
 
 
-def refused(error: WarehouseError) -> Refused:
+def refused(error: WarehouseError) -> DeliveryRefusal:
     """Return a failure with Firehose's code and sentence; every failure is tried again."""
     # A statement that fails on the table's data, for example on a check constraint, is a failed load.
     kind = error.kind if error.kind in _WHY else "DataLoadFailed"
-    return Refused(f"Redshift.{kind}", f"{_WHY[kind]} {error}")
+    return DeliveryRefusal(f"Redshift.{kind}", f"{_WHY[kind]} {error}")

@@ -14,17 +14,17 @@ from headrace.services.firehose.failures import (
     CONVERSION_FAILED,
     DELIVERED,
     PROCESSING_FAILED,
-    Failed,
+    FailedRecord,
     conversion_line,
     processing_line,
 )
 from headrace.services.firehose.limits import RETRY_DEFAULT_S
 from headrace.services.firehose.metrics import Measure
-from headrace.services.firehose.permits import Denied
+from headrace.services.firehose.permits import RoleDenied
 from headrace.services.firehose.state import is_partitioned
 
 if TYPE_CHECKING:
-    from headrace.services.firehose.convert import Converted
+    from headrace.services.firehose.convert import ConvertedFile
 
 
 class S3Destination:
@@ -90,7 +90,7 @@ class S3Destination:
             return outcome
         try:
             output.put(attempt.ports, stream.s3, key, body, encoding)
-        except (Denied, BucketNotFound) as error:
+        except (RoleDenied, BucketNotFound) as error:
             if not is_partitioned(stream.destination):
                 raise
             outcome.retry = _refused(attempt, outcome.failed, error)
@@ -98,7 +98,7 @@ class S3Destination:
         outcome.objects, outcome.size_bytes = 1, len(body)
         return outcome
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`: for a record that did not fit the table or could not be put."""
         if failure.error_type == PROCESSING_FAILED:
             return processing_line(failure, attempt.ports.clock.now_ms())
@@ -106,20 +106,20 @@ class S3Destination:
         return conversion_line(failure, attempt.intent.decided_ms, table)
 
 
-def _refused(attempt: Attempt, failed: list[Failed], error: Exception) -> list[Failed]:
+def _refused(attempt: Attempt, failed: list[FailedRecord], error: Exception) -> list[FailedRecord]:
     """Return the records that a partition's prefix did not take, and why; those that `failed` are not among them."""
     code, message = "S3.NoSuchBucket", "The specified bucket does not exist."
-    if isinstance(error, Denied):
+    if isinstance(error, RoleDenied):
         code, message = error.code, error.message
     known = set(map(id, [failure.record for failure in failed]))
     return [
-        Failed(record, code, message, attempt.number, error_type=PROCESSING_FAILED)
+        FailedRecord(record, code, message, attempt.number, error_type=PROCESSING_FAILED)
         for record in attempt.records
         if id(record) not in known
     ]
 
 
-def _conversion(attempt: Attempt, made: Converted) -> list[Measure]:
+def _conversion(attempt: Attempt, made: ConvertedFile) -> list[Measure]:
     size_bytes = sum(len(record.data) for record in attempt.records)
     failed_bytes = sum(len(failure.record.data) for failure in made.failed)
     return [

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from headrace.core.search import SearchServer
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
 # The largest request that AWS's smallest domains accept.
 # docs.aws.amazon.com/opensearch-service/latest/developerguide/limits.html (documented: 10 MiB)
@@ -50,9 +50,9 @@ def cut(sizes: Sequence[int]) -> list[range]:
     return batches
 
 
-def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Refused | None]:
+def index_all(server: SearchServer, documents: Sequence[Document]) -> list[DeliveryRefusal | None]:
     """Index documents in one request; return for each why it was refused, or None. Raises exchange.Stopped."""
-    results: list[Refused | None] = [_unfit(document) for document in documents]
+    results: list[DeliveryRefusal | None] = [_unfit(document) for document in documents]
     sent = [place for place, result in enumerate(results) if result is None]
     if not sent:
         return results
@@ -62,7 +62,9 @@ def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Refus
     except wire.Stopped:
         raise
     except wire.ExchangeFailed as error:
-        refused: Sequence[Refused | None] = [Refused(UNREACHABLE, str(error))] * len(sent)
+        refused: Sequence[DeliveryRefusal | None] = [
+            DeliveryRefusal(UNREACHABLE, str(error))
+        ] * len(sent)
     else:
         refused = _judged(status, answer, len(sent))
     for place, result in zip(sent, refused, strict=True):
@@ -70,14 +72,14 @@ def index_all(server: SearchServer, documents: Sequence[Document]) -> list[Refus
     return results
 
 
-def _unfit(document: Document) -> Refused | None:
+def _unfit(document: Document) -> DeliveryRefusal | None:
     """Refuse a document that is not one line. The server refuses other invalid JSON."""
     source = document.source.strip()
     if source and b"\n" not in source and b"\r" not in source:
         return None
     # Documented: a record must be flattened to a single line; AWS's error for one that is not is assumed.
     reason = {"type": "mapper_parsing_exception", "reason": "failed to parse: not a single line"}
-    return Refused("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
+    return DeliveryRefusal("400", json.dumps(reason, separators=(",", ":")), is_retryable=False)
 
 
 def _lines(document: Document) -> bytes:
@@ -89,21 +91,21 @@ def _lines(document: Document) -> bytes:
     return json.dumps({"index": action}).encode() + b"\n" + document.source.strip() + b"\n"
 
 
-def _judged(status: int, answer: bytes, count: int) -> list[Refused | None]:
+def _judged(status: int, answer: bytes, count: int) -> list[DeliveryRefusal | None]:
     shown = answer.decode("utf-8", "replace")[:8192]
     if status != 200:
-        return [Refused(str(status), shown)] * count
+        return [DeliveryRefusal(str(status), shown)] * count
     try:
         items = json.loads(answer)["items"]
         found = [_item(next(iter(item.values()))) for item in items]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError):
         found = []
     if len(found) != count:
-        return [Refused("500", f"The answer is none of _bulk: {shown}")] * count
+        return [DeliveryRefusal("500", f"The answer is none of _bulk: {shown}")] * count
     return found
 
 
-def _item(item: Mapping[str, Any]) -> Refused | None:
+def _item(item: Mapping[str, Any]) -> DeliveryRefusal | None:
     """Return why one item was refused, else None. Source of the error line's two members: basic-deliver.html."""
     status = int(item["status"])
     if 200 <= status < 300:
@@ -112,7 +114,7 @@ def _item(item: Mapping[str, Any]) -> Refused | None:
     if isinstance(error, dict):
         kept = {k: v for k, v in cast("dict[str, Any]", error).items() if k in _SHOWN}
         error = json.dumps(kept, separators=(",", ":"))
-    return Refused(str(status), str(error))
+    return DeliveryRefusal(str(status), str(error))
 
 
 _SHOWN = frozenset({"type", "reason", "caused_by"})

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from headrace.services.firehose.destinations import common, splunk_hec
 from headrace.services.firehose.destinations.base import Attempt, Outcome
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import exponential_s
 from headrace.services.firehose.errors import invalid
-from headrace.services.firehose.failures import Failed, common_members
+from headrace.services.firehose.failures import FailedRecord, common_members
 from headrace.services.firehose.output import delimiter_of
 from headrace.services.firehose.transform import Stopping
 
-RULES = common.Rules(
+RULES = common.KindRules(
     most_mib=5,
     backup_modes=("FailedEventsOnly", "AllEvents"),
     most_interval_s=60,
@@ -78,7 +78,7 @@ class SplunkDestination:
         try:
             secret = common.secret_of(configuration, attempt.ports, stream)
         except common.SecretMissing as error:
-            refused = Refused("Splunk.SecretsManagerFailure", str(error))  # code assumed
+            refused = DeliveryRefusal("Splunk.SecretsManagerFailure", str(error))  # code assumed
             common.take(outcome, attempt, attempt.records, refused)
             return outcome
         token = configuration.get("HECToken") if secret is None else secret.get(_SECRET_MEMBER)
@@ -104,7 +104,7 @@ class SplunkDestination:
         common.take(outcome, attempt, attempt.records, refused)
         return outcome
 
-    def error_line(self, failure: Failed, attempt: Attempt) -> dict[str, Any]:
+    def error_line(self, failure: FailedRecord, attempt: Attempt) -> dict[str, Any]:
         """See `Destination.error_line`. Source: basic-deliver.html (documented)."""
         now_ms = attempt.ports.clock.now_ms()
         return {

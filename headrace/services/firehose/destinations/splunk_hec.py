@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace.core.clock import Clock
 from headrace.services.firehose.destinations import exchange as wire
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 
 RAW = "/services/collector/raw"
 EVENT = "/services/collector/event"
@@ -73,9 +73,9 @@ _OF_CODE = {
 }
 
 
-def refused(code: str) -> Refused:
+def refused(code: str) -> DeliveryRefusal:
     """Return a refusal with AWS's sentence."""
-    return Refused(code, _MESSAGES[code])
+    return DeliveryRefusal(code, _MESSAGES[code])
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,20 +99,20 @@ class Collector:
     stopping: threading.Event
     answer_within_s: float = ANSWER_WITHIN_S
 
-    def deliver(self, datas: Sequence[bytes]) -> Refused | None:
+    def deliver(self, datas: Sequence[bytes]) -> DeliveryRefusal | None:
         """Send a batch and wait for its acknowledgement; return why it is not delivered, else None.
 
         The wait uses the cloud's clock. Raises exchange.Stopped.
         """
         sent = self._send(b"".join(datas))
-        if isinstance(sent, Refused):
+        if isinstance(sent, DeliveryRefusal):
             return sent
         deadline_s = self.clock.monotonic_s() + self.ack_within_s
         while True:
             found = self._is_acknowledged(sent)
             if found is True:
                 return None
-            if isinstance(found, Refused) and not found.is_retryable:
+            if isinstance(found, DeliveryRefusal) and not found.is_retryable:
                 return found
             left_s = deadline_s - self.clock.monotonic_s()
             if left_s <= 0:
@@ -120,31 +120,31 @@ class Collector:
             if self.clock.wait(self.stopping, min(POLL_EVERY_S, left_s)):
                 raise wire.Stopped("The cloud stops.")
 
-    def _send(self, data: bytes) -> int | Refused:
+    def _send(self, data: bytes) -> int | DeliveryRefusal:
         """Send data; return the id of its acknowledgement."""
         answer = self._ask(self.path, data)
-        if isinstance(answer, Refused):
+        if isinstance(answer, DeliveryRefusal):
             return answer
         ack_id = _object(answer.body).get("ackId")
         if isinstance(ack_id, bool) or not isinstance(ack_id, int):
             return refused("Splunk.DisabledAck")
         return ack_id
 
-    def _is_acknowledged(self, ack_id: int) -> bool | Refused:
+    def _is_acknowledged(self, ack_id: int) -> bool | DeliveryRefusal:
         """Return whether the indexers have acknowledged the data. A refusal that is not retryable ends the wait."""
         answer = self._ask(ACK, json.dumps({"acks": [ack_id]}).encode())
-        if isinstance(answer, Refused):
+        if isinstance(answer, DeliveryRefusal):
             # Another node behind a proxy does not know the channel.
             if answer.code in ("Splunk.InvalidDataFormat", _CHANNEL):
                 code = "Splunk.ProxyWithoutStickySessions"
-                return Refused(code, _MESSAGES[code], is_retryable=False)
+                return DeliveryRefusal(code, _MESSAGES[code], is_retryable=False)
             return answer
         acks: Any = _object(answer.body).get("acks")
         if not isinstance(acks, dict):
             return False
         return cast("dict[str, Any]", acks).get(str(ack_id)) is True
 
-    def _ask(self, path: str, body: bytes) -> wire.Answer | Refused:
+    def _ask(self, path: str, body: bytes) -> wire.Answer | DeliveryRefusal:
         headers = {
             "Authorization": f"Splunk {self.token}",
             "X-Splunk-Request-Channel": self.channel,
@@ -172,10 +172,10 @@ def _base(endpoint: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 
 
-def _of_status(answer: wire.Answer) -> Refused:
+def _of_status(answer: wire.Answer) -> DeliveryRefusal:
     number = _object(answer.body).get("code")
     if number in (10, 11):
-        return Refused(_CHANNEL, _MESSAGES["Splunk.InvalidDataFormat"])
+        return DeliveryRefusal(_CHANNEL, _MESSAGES["Splunk.InvalidDataFormat"])
     code = _OF_CODE.get(number) if isinstance(number, int) else None
     if code is None:
         code = {401: "Splunk.InvalidToken", 403: "Splunk.InvalidToken"}.get(answer.status)

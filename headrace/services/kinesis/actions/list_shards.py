@@ -15,7 +15,7 @@ MS_PER_HOUR = 3_600_000
 _NAMES = {"StreamName", "StreamARN", "StreamId"}
 
 
-class KeptFilter(TypedDict):
+class TokenFilter(TypedDict):
     """A ShardFilter as tokens keep it: its time in epoch milliseconds."""
 
     Type: str
@@ -33,7 +33,7 @@ def list_shards(kinesis: Kinesis, call: Call, request: ListShardsInput) -> ListS
                 raise invalid_argument(f"NextToken and {name} cannot be provided together.")
         held = kinesis.tokens.open("ListShards", token, call.now_ms)
         stream = _stream_of(kinesis, call, request, held["stream"])
-        after, shard_filter = held["after"], cast("KeptFilter", held["filter"])
+        after, shard_filter = held["after"], cast("TokenFilter", held["filter"])
     else:
         if not _NAMES & request.keys():
             # Source: kinesalite (observed).
@@ -74,12 +74,12 @@ def _number(shard_id: str) -> int:
     return -1 if number is None else number
 
 
-def _filter(request: ListShardsInput) -> KeptFilter:
+def _filter(request: ListShardsInput) -> TokenFilter:
     given = request.get("ShardFilter")
     if given is None:
         return {"Type": "FROM_TRIM_HORIZON"}
     kind = given["Type"]
-    value: KeptFilter = {"Type": kind}
+    value: TokenFilter = {"Type": kind}
     if kind == "AFTER_SHARD_ID":
         if "ShardId" not in given:
             raise invalid_argument(
@@ -96,7 +96,7 @@ def _filter(request: ListShardsInput) -> KeptFilter:
     return value
 
 
-def _selected(stream: Stream, shard_filter: KeptFilter, now_ms: int) -> list[Shard]:
+def _selected(stream: Stream, shard_filter: TokenFilter, now_ms: int) -> list[Shard]:
     kind = shard_filter["Type"]
     horizon_ms = now_ms - stream.retention_hours * MS_PER_HOUR
     if kind == "AFTER_SHARD_ID":

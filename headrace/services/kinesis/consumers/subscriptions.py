@@ -52,7 +52,7 @@ class ReadBudget(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class SentEvent:
     """An event that was sent, as CloudWatch's metrics count it."""
 
     stream: Stream
@@ -228,7 +228,7 @@ class Subscription:
         if observe is None:
             return
         count, data_bytes = (0, 0) if batch is None else (batch.count, batch.data_bytes)
-        observe(Delivered(self.stream, self.consumer, self.shard, count, data_bytes, behind_ms))
+        observe(SentEvent(self.stream, self.consumer, self.shard, count, data_bytes, behind_ms))
 
 
 class Subscriptions:
@@ -247,7 +247,7 @@ class Subscriptions:
         self.budget: Callable[[str, str], ReadBudget] | None = (
             None if throttle is None else throttle.consumer_budget
         )
-        self.observe: Callable[[Delivered], None] | None = None
+        self.observe: Callable[[SentEvent], None] | None = None
         # Reentrant: the garbage collector may close a subscription while this thread holds the lock.
         self._lock = threading.RLock()
         self._active: dict[tuple[str, str], Subscription] = {}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace.aws.faults import Facts
+from headrace.aws.faults import RequestProperties
 from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.state import Shard, Stream
 from headrace.services.kinesis.throttle import THROTTLED, rate_exceeded
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RecordRefusal:
     """Why a record was not stored: the error code and message that PutRecords returns for the record."""
 
     code: str
@@ -26,23 +26,23 @@ class Refused:
 
 def refusals(
     kinesis: Kinesis, stream: Stream, shard: Shard, sizes: Mapping[int, int], now_ms: int
-) -> dict[int, Refused]:
+) -> dict[int, RecordRefusal]:
     """Return the refused records of a shard, by position in the request. `sizes` has each record's size in bytes."""
-    refused: dict[int, Refused] = {}
+    refused: dict[int, RecordRefusal] = {}
     left = list(sizes)
     faults = kinesis.faults
     if faults is not None and faults.is_partial:
         place = (stream.name, shard.shard_id)
-        facts = Facts("kinesis", "PutRecords", stream.account, lambda: place)
+        facts = RequestProperties("kinesis", "PutRecords", stream.account, lambda: place)
         for at, error in faults.refusals(facts, len(left)).items():
-            refused[left[at]] = Refused(error.code, error.message)
+            refused[left[at]] = RecordRefusal(error.code, error.message)
         left = [i for i in left if i not in refused]
     if kinesis.throttle is None or not left:
         return refused
     passes = kinesis.throttle.admit(stream, shard, [sizes[i] for i in left], now_ms)
     over = [i for i, passed in zip(left, passes, strict=True) if not passed]
     if over:
-        reason = Refused(THROTTLED, rate_exceeded(stream, shard.shard_id))
+        reason = RecordRefusal(THROTTLED, rate_exceeded(stream, shard.shard_id))
         refused.update(dict.fromkeys(over, reason))
         if stream.enhanced_metrics:
             name = "WriteProvisionedThroughputExceeded"

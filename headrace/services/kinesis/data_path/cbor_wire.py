@@ -17,7 +17,7 @@ from headrace.aws.http import HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import Placed
+from headrace.services.kinesis.data_path.put import PutResult
 from headrace.services.kinesis.data_path.stored_records import ARRAY, TEXT, cbor_answer, item_head
 from headrace.services.kinesis.data_path.usual_put import UsualPut, put_usual
 from headrace.services.kinesis.limits import (
@@ -117,7 +117,7 @@ def _usual(address: dict[str, Any], records: list[dict[str, Any]]) -> UsualPut |
     return UsualPut(name, arn, texts, keys, explicit, max(map(len, data)), most_bytes)
 
 
-def _put_records_answer(stream: Stream, placed: Placed) -> bytes:
+def _put_records_answer(stream: Stream, placed: PutResult) -> bytes:
     count = len(placed.numbers)
     rest = {"FailedRecordCount": len(placed.refused)}
     members = [cbor2.dumps(name) + cbor2.dumps(value) for name, value in rest.items()]
@@ -129,7 +129,7 @@ def _put_records_answer(stream: Stream, placed: Placed) -> bytes:
     )
 
 
-def _placed(placed: Placed) -> bytes:
+def _placed(placed: PutResult) -> bytes:
     # A sequence number always has 56 digits and a shard id 20 characters, so their CBOR heads are constants.
     parts = [_MAP_OF_2 + _PUT_NUMBER, "", _PUT_SHARD, ""] * len(placed.numbers)
     parts[1::4] = placed.numbers
@@ -137,7 +137,7 @@ def _placed(placed: Placed) -> bytes:
     return "".join(parts).encode("latin-1")
 
 
-def _refused(placed: Placed) -> bytes:
+def _refused(placed: PutResult) -> bytes:
     results: list[dict[str, str]] = [
         {"SequenceNumber": number, "ShardId": shard_id}
         for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)
@@ -147,7 +147,7 @@ def _refused(placed: Placed) -> bytes:
     return cbor2.dumps(results)
 
 
-def _put_record_answer(stream: Stream, placed: Placed) -> bytes:
+def _put_record_answer(stream: Stream, placed: PutResult) -> bytes:
     value = {"ShardId": placed.shard_ids[0], "SequenceNumber": placed.numbers[0]}
     if stream.key_id:
         value["EncryptionType"] = stream.encryption_type

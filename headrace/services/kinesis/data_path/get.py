@@ -56,7 +56,7 @@ class ShardIterator:
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class GetRecordsResult:
     """The result of one GetRecords. At the end of a closed shard, `next_iterator` is None and `children` is set."""
 
     payloads: list[bytes | memoryview]
@@ -105,7 +105,7 @@ class Iterators:
         name = sealed[_NAME_AT:end].decode()
         return ShardIterator(stream_id.hex(), name, shard_number, index, created_ms)
 
-    def get(self, iterator_text: str, limit: int, call: Call) -> Got:
+    def get(self, iterator_text: str, limit: int, call: Call) -> GetRecordsResult:
         """Read up to `limit` records and 10 MiB. Raises AwsError."""
         try:
             iterator = self.open(iterator_text, call.now_ms)
@@ -142,9 +142,9 @@ class Iterators:
         if throttle is not None:
             throttle.spend_read(stream, shard, batch.data_bytes, now_ms)
         if found.at_end:
-            return Got(batch.payloads, None, 0, child_shards(stream, shard))
+            return GetRecordsResult(batch.payloads, None, 0, child_shards(stream, shard))
         following = self.seal(stream, shard.number, batch.next_index, now_ms)
-        return Got(batch.payloads, following, found.behind_ms, [])
+        return GetRecordsResult(batch.payloads, following, found.behind_ms, [])
 
     def _mac(self, body: bytes) -> bytes:
         return hashlib.blake2b(body, key=self._key, digest_size=_MAC_BYTES).digest()

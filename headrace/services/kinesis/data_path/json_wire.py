@@ -13,7 +13,7 @@ from headrace.aws.http import HttpResponse
 from headrace.aws.operation import Call
 from headrace.aws.service import RawAnswer
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.put import Placed
+from headrace.services.kinesis.data_path.put import PutResult
 from headrace.services.kinesis.data_path.stored_records import json_answer
 from headrace.services.kinesis.data_path.usual_put import UsualPut, put_one, put_usual
 from headrace.services.kinesis.limits import GET_RECORDS_COUNT, SHARD_ITERATOR_CHARS
@@ -123,7 +123,7 @@ def _put_record_body(stream: Stream, shard_id: str, number: str) -> bytes:
     return f'{{"ShardId":"{shard_id}","SequenceNumber":"{number}"{encryption}}}'.encode()
 
 
-def _put_records_body(stream: Stream, placed: Placed) -> bytes:
+def _put_records_body(stream: Stream, placed: PutResult) -> bytes:
     parts = ['"},{"SequenceNumber":"', "", '","ShardId":"', ""] * len(placed.numbers)
     parts[0] = '{"SequenceNumber":"'
     parts[1::4] = placed.numbers
@@ -133,7 +133,7 @@ def _put_records_body(stream: Stream, placed: Placed) -> bytes:
     return f'{{"FailedRecordCount":{failed},"Records":[{records}]{_encryption(stream)}}}'.encode()
 
 
-def _results(placed: Placed) -> str:
+def _results(placed: PutResult) -> str:
     results: list[dict[str, str]] = [
         {"SequenceNumber": number, "ShardId": shard_id}
         for number, shard_id in zip(placed.numbers, placed.shard_ids, strict=True)

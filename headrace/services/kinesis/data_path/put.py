@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from headrace.services.kinesis.backend import Kinesis
-from headrace.services.kinesis.data_path.admission import Refused, refusals
+from headrace.services.kinesis.data_path.admission import RecordRefusal, refusals
 from headrace.services.kinesis.errors import invalid_argument, stream_not_found
 from headrace.services.kinesis.limits import (
     HASH_KEYS,
@@ -40,7 +40,7 @@ class Entries(NamedTuple):
 
 
 @dataclass(slots=True)
-class Placed:
+class PutResult:
     """The sequence numbers and shard ids of stored records, as columns; refused records are listed by position.
 
     `waits` finish when the records are as durable as `durability` asks; the response must wait for them.
@@ -48,7 +48,7 @@ class Placed:
 
     numbers: list[str]
     shard_ids: list[str]
-    refused: dict[int, Refused]
+    refused: dict[int, RecordRefusal]
     waits: list[Future[None]]
 
 
@@ -60,7 +60,7 @@ class _Request:
     stream: Stream
     entries: Entries
     escaped: Sequence[str] | None
-    placed: Placed
+    placed: PutResult
     now_ms: int
 
 
@@ -100,14 +100,14 @@ def put_many(
     entries: Entries,
     now_ms: int,
     operation: str = "PutRecords",
-) -> Placed:
+) -> PutResult:
     """Append entries, and count them for `operation`. The entries of a shard keep their order and need one write.
 
     Raises AwsError when an explicit hash key is out of range (then nothing is stored), or when the stream is
     deleted meanwhile.
     """
     count = len(entries.keys)
-    placed = Placed([""] * count, [""] * count, {}, [])
+    placed = PutResult([""] * count, [""] * count, {}, [])
     request = _Request(kinesis, stream, entries, _escaped(entries.keys), placed, now_ms)
     refuses = may_refuse(kinesis)
     stored_bytes = 0
@@ -231,7 +231,7 @@ def _append(request: _Request, shard: Shard, members: Sequence[int]) -> int:
     try:
         numbers = log.append_columns(data, escaped or keys, data_bytes, request.now_ms, tail)
     except LogFull as error:
-        refused = Refused("InternalFailure", f"Internal service failure: {error}")
+        refused = RecordRefusal("InternalFailure", f"Internal service failure: {error}")
         placed.refused.update(dict.fromkeys(members, refused))
         return 0
     shard_id = shard.shard_id

@@ -10,7 +10,7 @@ from headrace.store.batch import Batch
 from headrace.store.shard_log import ShardLog
 
 
-class Reading(NamedTuple):
+class LogRead(NamedTuple):
     """The result of one read. `at_end` is true when the shard is closed and no record follows."""
 
     batch: Batch
@@ -35,7 +35,7 @@ def read_and_count(
     max_bytes: int,
     clock: Clock,
     started_ms: int,
-) -> Reading:
+) -> LogRead:
     """Read a shard's log and count the read, which started at `started_ms`, for CloudWatch. Raises LogDamaged."""
     log = shard.log
     assert log is not None
@@ -53,4 +53,4 @@ def read_and_count(
         counters.note("OutgoingRecords", count, shard=shard_id)
         counters.note("IteratorAgeMilliseconds", behind_ms, shard=shard_id)
         counters.note("ReadProvisionedThroughputExceeded", 0, shard=shard_id)
-    return Reading(batch, behind_ms, closed and batch.next_index >= log.next_index)
+    return LogRead(batch, behind_ms, closed and batch.next_index >= log.next_index)

@@ -15,7 +15,7 @@ from headrace.services.kinesis.backend import Kinesis
 from headrace.services.kinesis.data_path.permits import ask
 from headrace.services.kinesis.data_path.put import (
     Entries,
-    Placed,
+    PutResult,
     entry_bytes,
     may_refuse,
     put_many,
@@ -49,7 +49,7 @@ class UsualPut(NamedTuple):
 
 def put_usual(
     kinesis: Kinesis, request: UsualPut, call: Call, operation: str
-) -> tuple[Stream, Placed] | None:
+) -> tuple[Stream, PutResult] | None:
     """Put the records of a request. Returns None, having done nothing, when the action must handle the request."""
     stream = _usual_stream(kinesis, request.stream_name, request.stream_arn, call)
     if stream is None or request.longest_bytes > stream.max_record_bytes:

@@ -35,7 +35,7 @@ class NamesFunction(TypedDict):
     FunctionName: str
 
 
-class AsksPage(TypedDict):
+class PageMembers(TypedDict):
     """The members by which a List operation asks for a page."""
 
     Marker: NotRequired[str]
@@ -110,7 +110,9 @@ def _comparable(version: Version) -> Mapping[str, object]:
     return {name: value for name, value in version.config.items() if name not in own}
 
 
-def page(items: Sequence[Any], request: AsksPage, member: str, *, most: int = _MOST_A_PAGE) -> Any:
+def page(
+    items: Sequence[Any], request: PageMembers, member: str, *, most: int = _MOST_A_PAGE
+) -> Any:
     """Return the answer of a List operation: one page of `items`, with NextMarker when there are more.
 
     Args:

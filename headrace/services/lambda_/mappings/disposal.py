@@ -19,7 +19,7 @@ from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.event import EventWriter
 from headrace.services.lambda_.mappings.mapping import Mapping
 from headrace.services.lambda_.mappings.ports import Ports
-from headrace.services.lambda_.mappings.trace import Place
+from headrace.services.lambda_.mappings.trace import BatchSource
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 class Disposal:
     """Gives up batches of one lane. Not thread-safe."""
 
-    def __init__(self, mapping: Mapping, place: Place, ports: Ports, counts_: Counts) -> None:
+    def __init__(self, mapping: Mapping, place: BatchSource, ports: Ports, counts_: Counts) -> None:
         self._mapping = mapping
         self._place = place
         self._ports = ports

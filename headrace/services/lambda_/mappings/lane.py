@@ -38,10 +38,10 @@ from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.disposal import Disposal
 from headrace.services.lambda_.mappings.event import EventWriter, TableEventWriter
 from headrace.services.lambda_.mappings.expiry import split_gone
-from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
+from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress
-from headrace.services.lambda_.mappings.trace import Place
+from headrace.services.lambda_.mappings.trace import BatchSource
 from headrace.services.lambda_.mappings.window import Window, read_state, with_state
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class Lane:
     def __init__(
         self,
         mapping: Mapping,
-        place: Place,
+        place: BatchSource,
         ports: Ports,
         progress: Progress,
         on_room: Callable[[], None],
@@ -75,7 +75,7 @@ class Lane:
         self._ports = ports
         self._progress = progress
         self._on_room = on_room
-        self._settings_of = SettingsOf(mapping)
+        self._settings_of = PresentSettings(mapping)
         self._settings = self._settings_of.now()
         self._counts = Counts(mapping, ports.metrics, ports.clock)
         self._events = self._writer(ports.role_of(mapping.function_arn))

@@ -51,7 +51,7 @@ class Settings:
     rules: FailureRules
 
 
-class SettingsOf:
+class PresentSettings:
     """The present settings of a mapping, for a poller, which asks for them in each step.
 
     They are made again only after an update, which replaces the mapping's `members` with a new dictionary.
@@ -201,7 +201,7 @@ class Mapping:
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class LaneProgress:
     """The progress of each lane of a shard with `lanes` lanes; `done` maps a lane to a sequence number."""
 
     lanes: int
@@ -219,5 +219,5 @@ class Checkpoint:
     """
 
     position: Pinned | None
-    marks: tuple[Marks, ...] = ()
+    marks: tuple[LaneProgress, ...] = ()
     window: Window | None = None

@@ -14,10 +14,10 @@ from headrace.services.lambda_.mappings import counts
 from headrace.services.lambda_.mappings.counts import Counts
 from headrace.services.lambda_.mappings.filters import Filter, passes
 from headrace.services.lambda_.mappings.lane import Lane
-from headrace.services.lambda_.mappings.mapping import Mapping, Settings, SettingsOf
+from headrace.services.lambda_.mappings.mapping import Mapping, PresentSettings, Settings
 from headrace.services.lambda_.mappings.ports import Ports
 from headrace.services.lambda_.mappings.progress import Progress, lane_of
-from headrace.services.lambda_.mappings.trace import Place
+from headrace.services.lambda_.mappings.trace import BatchSource
 from headrace.store.losses import LogDamaged
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class ShardPoller:
         self._parsed_filters: tuple[Filter, ...] = ()
         self._stopped = False
         self._later_s = math.inf
-        self._settings_of = SettingsOf(mapping)
+        self._settings_of = PresentSettings(mapping)
         self._use_lanes(self._settings_of.now().lanes)
 
     def stop(self) -> None:
@@ -104,7 +104,7 @@ class ShardPoller:
         self._lanes = [
             Lane(
                 self._mapping,
-                Place(self._mapping.uuid, self._shard_id, lane, count),
+                BatchSource(self._mapping.uuid, self._shard_id, lane, count),
                 self._ports,
                 self._progress,
                 lambda: self.wake(),

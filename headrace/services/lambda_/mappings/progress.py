@@ -13,7 +13,7 @@ from typing import Protocol
 
 from headrace.core.ports import AfterSequence, AtSequence, StreamRecord, TrimHorizon
 from headrace.services.lambda_.mappings.batch import Batch
-from headrace.services.lambda_.mappings.mapping import Marks, Pinned
+from headrace.services.lambda_.mappings.mapping import LaneProgress, Pinned
 from headrace.services.lambda_.mappings.store import MappingStore
 from headrace.services.lambda_.mappings.window import Window
 
@@ -97,9 +97,9 @@ class Progress:
         ]
         return min(pending, key=int, default=None)
 
-    def _current_marks(self) -> list[Marks]:
+    def _current_marks(self) -> list[LaneProgress]:
         done = {lane: state.done for lane, state in enumerate(self._lanes) if state.done}
-        return [Marks(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
+        return [LaneProgress(len(self._lanes), done)] if done and len(self._lanes) > 1 else []
 
     def save(self, *, force: bool = True) -> None:
         """Store the checkpoint. Without `force`, store it only if no records are in lanes and it has moved."""
@@ -129,5 +129,5 @@ def _order(number: str) -> int:
     return int(number) if number else -1
 
 
-def _is_ahead(marks: Marks, limit: int) -> bool:
+def _is_ahead(marks: LaneProgress, limit: int) -> bool:
     return any(_order(number) > limit for number in marks.done.values())

@@ -34,7 +34,7 @@ _MESSAGE_OVERHEAD_BYTES = 1024
 _ENVELOPE_BYTES = 64
 
 
-class Watch:
+class IdleQueueWatch:
     """Chooses the one poller of a mapping that watches an empty queue while the others sleep. Thread-safe.
 
     A poller that has found messages hands the watch to another before it invokes the function, so that one poller
@@ -75,7 +75,7 @@ class QueuePoller:
     The runner sets `wake`, which makes the next step happen now.
     """
 
-    def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: Watch) -> None:
+    def __init__(self, mapping: Mapping, number: int, ports: Ports, watch: IdleQueueWatch) -> None:
         self.wake: Callable[[], None] = _do_nothing
         self._watch = watch
         self._settings = mapping.settings()
@@ -301,7 +301,7 @@ class QueueRunner:
         self._lock = threading.Lock()
         self._running: list[tuple[QueuePoller, WorkerHandle]] = []
         self._next = 0
-        self._watch = Watch()
+        self._watch = IdleQueueWatch()
         self.wake()
 
     def _wanted(self) -> int:

@@ -10,8 +10,8 @@ from headrace.core.ports import AfterSequence, AtSequence, TrimHorizon
 from headrace.services.lambda_.mappings.mapping import (
     NOTHING_YET,
     Checkpoint,
+    LaneProgress,
     Mapping,
-    Marks,
     Pinned,
 )
 from headrace.services.lambda_.mappings.window import Window
@@ -51,7 +51,7 @@ class MappingStore:
         shard_id: str,
         position: Pinned | None,
         *,
-        marks: tuple[Marks, ...] = (),
+        marks: tuple[LaneProgress, ...] = (),
         window: Window | None = None,
     ) -> None:
         """Store a shard's checkpoint; see `Checkpoint`."""
@@ -105,7 +105,7 @@ def _checkpoint(value: dict[str, Any]) -> Checkpoint:
         case _:
             position = TrimHorizon()
     marks = tuple(
-        Marks(lanes, {int(lane): number for lane, number in done.items()})
+        LaneProgress(lanes, {int(lane): number for lane, number in done.items()})
         for lanes, done in value.get("marks", ())
     )
     window = value.get("window")

@@ -45,7 +45,7 @@ _MIGRATIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BatchSource:
     """The source of a batch: a lane of a shard of a mapping."""
 
     mapping: str
@@ -93,7 +93,7 @@ class Trace:
             return History(self._newest, parent.number if parent else 0, part)
 
     def write(
-        self, place: Place, history: History, batch: Batch, disposal: str, detail: str = ""
+        self, place: BatchSource, history: History, batch: Batch, disposal: str, detail: str = ""
     ) -> None:
         """Store the present state of a batch. On a full disk the row is lost, but the mapping goes on."""
         try:
@@ -104,7 +104,7 @@ class Trace:
             )
 
     def _write(
-        self, place: Place, history: History, batch: Batch, disposal: str, detail: str
+        self, place: BatchSource, history: History, batch: Batch, disposal: str, detail: str
     ) -> None:
         records = batch.records
         smooth = disposal == SUCCESS and not history.parent and len(history.attempts) == 1

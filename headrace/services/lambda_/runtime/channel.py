@@ -40,12 +40,12 @@ _HERE = re.compile(rb"(127\.0\.0\.1|localhost)(:\d+)?$")
 
 
 @dataclass(slots=True)
-class NextAsked:
+class ReadyForInvocation:
     """The process is ready for an invocation."""
 
 
 @dataclass(slots=True)
-class Answered:
+class Responded:
     """The process responded to an invocation. `too_large_bytes` is the body's size if it exceeds the limit."""
 
     request_id: str
@@ -54,7 +54,7 @@ class Answered:
 
 
 @dataclass(slots=True)
-class Streamed:
+class ResponsePart:
     """A part of a streamed response. `content_type` is that of the whole response."""
 
     request_id: str
@@ -63,7 +63,7 @@ class Streamed:
 
 
 @dataclass(slots=True)
-class Failed:
+class ErrorReported:
     """The process reported an error of an invocation, or of its initialisation (then `request_id` is None)."""
 
     request_id: str | None
@@ -72,11 +72,11 @@ class Failed:
 
 
 @dataclass(slots=True)
-class Exited:
+class ProcessEnded:
     """The process ended."""
 
 
-Message = NextAsked | Answered | Streamed | Failed | Exited
+Message = ReadyForInvocation | Responded | ResponsePart | ErrorReported | ProcessEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class RuntimeChannel:
         # The process's last messages may still be in the sockets; handle them before its end.
         for connection in list(self._connections):
             self._read(connection)
-        self._messages.append(Exited())
+        self._messages.append(ProcessEnded())
 
     def _accept(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -212,7 +212,7 @@ class RuntimeChannel:
     def _read(self, connection: _Connection) -> None:
         open_still = connection.receive()
         for item in connection.take():
-            if isinstance(item, Streamed):
+            if isinstance(item, ResponsePart):
                 self._messages.append(item)
             else:
                 self._serve(connection, item)
@@ -230,19 +230,21 @@ class RuntimeChannel:
         match (request.method, parts):
             case ("GET", ["invocation", "next"]):
                 self._waiting, self.ready = connection, True
-                self._messages.append(NextAsked())
+                self._messages.append(ReadyForInvocation())
                 return
             case ("POST", ["invocation", request_id, "response"]) if request.error_type:
                 # If a stream ended with an error, the error is in the trailers.
-                self._messages.append(Failed(request_id, request.error_type, request.error_body))
+                self._messages.append(
+                    ErrorReported(request_id, request.error_type, request.error_body)
+                )
             case ("POST", ["invocation", request_id, "response"]):
                 over = request.length_bytes > RESPONSE_PAYLOAD_BYTES
                 size = request.length_bytes if over else 0
-                self._messages.append(Answered(request_id, request.body, size))
+                self._messages.append(Responded(request_id, request.body, size))
             case ("POST", ["invocation", request_id, "error"]):
-                self._messages.append(Failed(request_id, request.error_type, request.body))
+                self._messages.append(ErrorReported(request_id, request.error_type, request.body))
             case ("POST", ["init", "error"]):
-                self._messages.append(Failed(None, request.error_type, request.body))
+                self._messages.append(ErrorReported(None, request.error_type, request.body))
             case _:
                 connection.reply("404 Not Found", [], b'{"errorType":"InvalidPath"}')
                 return
@@ -265,7 +267,7 @@ class _Connection:
     def __init__(self, peer: socket.socket) -> None:
         self.socket = peer
         self._parser = httptools.HttpRequestParser(self)
-        self._done: list[_Request | Streamed] = []
+        self._done: list[_Request | ResponsePart] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -302,7 +304,7 @@ class _Connection:
             if len(data) < _READ_BYTES:
                 return True
 
-    def take(self) -> list[_Request | Streamed]:
+    def take(self) -> list[_Request | ResponsePart]:
         """Return the complete requests, and the parts of streams, that have arrived."""
         done, self._done = self._done, []
         return done
@@ -352,7 +354,7 @@ class _Connection:
             self._stream(b"")
 
     def _stream(self, data: bytes) -> None:
-        self._done.append(Streamed(self._streaming_id, self._content_type, data))
+        self._done.append(ResponsePart(self._streaming_id, self._content_type, data))
 
     def on_body(self, data: bytes) -> None:
         if self._streaming_id:

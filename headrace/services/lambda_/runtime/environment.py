@@ -94,7 +94,7 @@ class SandboxSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class ProcessPaths:
     """The paths, as a process sees them, of its code, layers and temporary files.
 
     Attributes:
@@ -168,7 +168,7 @@ def runtime_remark(runtime: str) -> str | None:
     return f"{runtime} is declared; {running} runs it"
 
 
-def command(spec: SandboxSpec, places: Places) -> list[str]:
+def command(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     """Return the process's arguments. Raises RuntimeMissing."""
     if spec.runtime.startswith("python"):
         return [sys.executable, "-m", "awslambdaric", spec.handler]
@@ -183,7 +183,7 @@ def command(spec: SandboxSpec, places: Places) -> list[str]:
     return [str(_bootstrap(spec, places))]
 
 
-def _bootstrap(spec: SandboxSpec, places: Places) -> Path:
+def _bootstrap(spec: SandboxSpec, places: ProcessPaths) -> Path:
     """Return the path, as the process sees it, of a custom runtime's program. Raises RuntimeMissing."""
     for directory in (spec.code_dir, *reversed(spec.layer_dirs)):
         bootstrap = directory / "bootstrap"
@@ -196,7 +196,7 @@ def _bootstrap(spec: SandboxSpec, places: Places) -> Path:
     raise RuntimeMissing("Couldn't find valid bootstrap(s): [/var/task/bootstrap /opt/bootstrap]")
 
 
-def wrapper(spec: SandboxSpec, places: Places) -> list[str]:
+def wrapper(spec: SandboxSpec, places: ProcessPaths) -> list[str]:
     """Return the wrapper script that starts the runtime, if the function names one.
 
     Source: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-modify.html (documented).
@@ -230,7 +230,7 @@ def build_environment(
     *,
     runtime_api: str,
     log_stream: str,
-    places: Places,
+    places: ProcessPaths,
     credentials: Credentials,
 ) -> dict[str, str]:
     """Return the process's whole environment. From the cloud's own environment it has only PATH."""
@@ -284,7 +284,7 @@ def _of_the_function(spec: SandboxSpec) -> dict[str, str]:
     return variables
 
 
-def _add_folders(environment: dict[str, str], places: Places, layers: Sequence[Path]) -> None:
+def _add_folders(environment: dict[str, str], places: ProcessPaths, layers: Sequence[Path]) -> None:
     """Add the layers' folders of packages and libraries after the function's own."""
     python = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     packages = ("python", f"python/lib/{python}/site-packages")

@@ -29,7 +29,7 @@ _LEVELS = ("DEBUG", "INFO", "WARN")
 _LINE_BYTES = 100
 
 
-class Broken(Exception):
+class ProcessBroken(Exception):
     """The process can no longer be used.
 
     Attributes:
@@ -150,7 +150,7 @@ class PlatformLog:
             functionVersion=self._spec.version,
         )
 
-    def init_failed(self, init_ms: float, broken: Broken) -> None:
+    def init_failed(self, init_ms: float, broken: ProcessBroken) -> None:
         """Log that the process did not become ready."""
         if self._json:
             self._event(
@@ -175,7 +175,7 @@ class PlatformLog:
         else:
             self._output.platform(f"START RequestId: {request_id} Version: {self._spec.version}")
 
-    def report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
+    def report(self, request_id: str, usage: Usage, broken: ProcessBroken | None) -> None:
         """Log that an invocation has ended. `broken` is set if the process can no longer be used."""
         if self._json:
             self._json_report(request_id, usage, broken)
@@ -191,7 +191,7 @@ class PlatformLog:
             f"Max Memory Used: {self._used_mib(usage)} MB\t{init}{status}{kind}",
         )
 
-    def _json_report(self, request_id: str, usage: Usage, broken: Broken | None) -> None:
+    def _json_report(self, request_id: str, usage: Usage, broken: ProcessBroken | None) -> None:
         metrics: dict[str, Any] = {
             "durationMs": round(usage.duration_ms, 3),
             "billedDurationMs": math.ceil(usage.duration_ms),
@@ -230,18 +230,18 @@ def error_document(kind: str, message: str) -> bytes:
     return json.dumps({"errorType": kind, "errorMessage": message}).encode()
 
 
-def timed_out(request_id: str, limit_s: float, now_ms: int) -> Broken:
+def timed_out(request_id: str, limit_s: float, now_ms: int) -> ProcessBroken:
     """Return the error for a function that timed out."""
     text = f"Task timed out after {limit_s:.2f} seconds"
     payload = error_document("Sandbox.Timedout", f"RequestId: {request_id} Error: {text}")
     line = f"{iso_time(now_ms)} {request_id} {text}"
-    return Broken(payload, line, status="timeout")
+    return ProcessBroken(payload, line, status="timeout")
 
 
-def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> Broken:
+def exited(request_id: str, why: str, kind: str = "Runtime.ExitError") -> ProcessBroken:
     """Return the error for a process that ended or was killed."""
     message = f"RequestId: {request_id} Error: {why}"
-    return Broken(error_document(kind, message), message, kind, error_type=kind)
+    return ProcessBroken(error_document(kind, message), message, kind, error_type=kind)
 
 
 def answer_too_large(*, streamed: bool = False) -> bytes:

@@ -13,7 +13,7 @@ from headrace.services.lambda_.limits import SANDBOX_WAIT_SECONDS
 from headrace.services.lambda_.runtime.channel import Invocation
 from headrace.services.lambda_.runtime.environment import SandboxSpec
 from headrace.services.lambda_.runtime.outcome import AnswerSink, Outcome
-from headrace.services.lambda_.runtime.platform_log import Broken
+from headrace.services.lambda_.runtime.platform_log import ProcessBroken
 
 
 class ExecutionEnvironment(Protocol):
@@ -45,7 +45,7 @@ class ExecutionEnvironment(Protocol):
         """Run one invocation to its end. `sink` gets the parts of a streamed response."""
         ...
 
-    def initialise(self) -> Broken | None:
+    def initialise(self) -> ProcessBroken | None:
         """Initialise before the first invocation. Return the error if this fails, otherwise None."""
         ...
 
@@ -125,7 +125,9 @@ class SandboxPool:
         if not keep:
             sandbox.close()
 
-    def provision(self, least: int, make: Callable[[], ExecutionEnvironment]) -> Broken | None:
+    def provision(
+        self, least: int, make: Callable[[], ExecutionEnvironment]
+    ) -> ProcessBroken | None:
         """Keep at least `least` initialised sandboxes. Return the error if one cannot be initialised."""
         self._least = min(least, self.most)
         while True:

@@ -22,18 +22,18 @@ from headrace.services.lambda_.limits import (
 )
 from headrace.services.lambda_.runtime import sdk_modules
 from headrace.services.lambda_.runtime.channel import (
-    Answered,
-    Exited,
-    Failed,
+    ErrorReported,
     Invocation,
     Message,
-    NextAsked,
+    ProcessEnded,
+    ReadyForInvocation,
+    Responded,
+    ResponsePart,
     RuntimeChannel,
-    Streamed,
 )
 from headrace.services.lambda_.runtime.environment import (
     OPT,
-    Places,
+    ProcessPaths,
     RuntimeMissing,
     SandboxSpec,
     build_environment,
@@ -43,9 +43,9 @@ from headrace.services.lambda_.runtime.environment import (
 from headrace.services.lambda_.runtime.isolation import plan
 from headrace.services.lambda_.runtime.outcome import AnswerParts, AnswerSink, Outcome
 from headrace.services.lambda_.runtime.platform_log import (
-    Broken,
     OutputLog,
     PlatformLog,
+    ProcessBroken,
     Usage,
     answer_too_large,
     error_document,
@@ -126,12 +126,12 @@ class Sandbox:
         init_ms: float | None = None
         self._began_s = self._clock.monotonic_s()
         function_error: str | None = "Unhandled"
-        why: Broken | None = None
+        why: ProcessBroken | None = None
         try:
             if self._process is None:
                 init_ms = self._initialise(request_id)
             payload, function_error = self._run(invocation, sink)
-        except Broken as broken:
+        except ProcessBroken as broken:
             payload, why = broken.payload, broken
             self.kill()
         duration_ms = (self._clock.monotonic_s() - self._began_s) * 1000
@@ -146,12 +146,12 @@ class Sandbox:
         return Outcome(payload, function_error, duration_ms, lines, tail)
 
     def _initialise(self, request_id: str) -> float:
-        """Start the process. Return the milliseconds until it was ready. Raises Broken."""
+        """Start the process. Return the milliseconds until it was ready. Raises ProcessBroken."""
         started_s = self._clock.monotonic_s()
         try:
             self._start(request_id)
             self._await_ready(request_id)
-        except Broken as broken:
+        except ProcessBroken as broken:
             self._channel.drain_output()
             init_ms = (self._clock.monotonic_s() - started_s) * 1000
             self._platform.init_failed(init_ms, broken)
@@ -159,12 +159,12 @@ class Sandbox:
             raise
         return (self._clock.monotonic_s() - started_s) * 1000
 
-    def initialise(self) -> Broken | None:
+    def initialise(self) -> ProcessBroken | None:
         """Start the process before the first invocation. Return the error if this fails, otherwise None."""
         try:
             self._start("")
             self._await_ready("")
-        except Broken as broken:
+        except ProcessBroken as broken:
             self.close()
             return broken
         self.idle_since_s = self._clock.monotonic_s()
@@ -177,7 +177,7 @@ class Sandbox:
     ) -> tuple[bytes, str | None]:
         """Send an invocation to the process. Return its response and None, or an error document and `Unhandled`.
 
-        Raises Broken.
+        Raises ProcessBroken.
         """
         request_id, timeout_s = invocation.request_id, self.spec.timeout_s
         self._platform.start(request_id)
@@ -187,15 +187,15 @@ class Sandbox:
         stream: AnswerParts | None = None
         for message in self._messages(timeout_s, request_id, invocation):
             match message:
-                case Answered(answered_id, body, too_large_bytes) if answered_id == request_id:
+                case Responded(answered_id, body, too_large_bytes) if answered_id == request_id:
                     if too_large_bytes:
                         return answer_too_large(), "Unhandled"
                     return body if stream is None else stream.whole(body), None
-                case Streamed(answered_id, content_type, data) if answered_id == request_id:
+                case ResponsePart(answered_id, content_type, data) if answered_id == request_id:
                     stream = stream or AnswerParts(sink)
                     if not stream.take(content_type, data):
-                        raise Broken(answer_too_large(streamed=sink is not None))
-                case Failed(failed_id, _, body) if failed_id == request_id:
+                        raise ProcessBroken(answer_too_large(streamed=sink is not None))
+                case ErrorReported(failed_id, _, body) if failed_id == request_id:
                     return body, "Unhandled"
                 case _:
                     # The process asked for the next invocation without a response, or responded to another one.
@@ -206,10 +206,10 @@ class Sandbox:
         limit_s = max(INIT_SECONDS, self.spec.timeout_s)
         for message in self._messages(limit_s, request_id):
             match message:
-                case NextAsked():
+                case ReadyForInvocation():
                     return
-                case Failed(None, error_type, body):
-                    raise Broken(body, error_type=error_type)
+                case ErrorReported(None, error_type, body):
+                    raise ProcessBroken(body, error_type=error_type)
                 case _:
                     log.debug("%s: ignored %s", self.spec.name, type(message).__name__)
         raise self._timeout_error(request_id, limit_s)
@@ -219,7 +219,7 @@ class Sandbox:
     ) -> Iterator[Message]:
         """Send an invocation, if there is one, and yield the process's messages for at most `limit_s`.
 
-        Raises Broken when the process died or used too much memory.
+        Raises ProcessBroken when the process died or used too much memory.
         """
         deadline_s = self._clock.monotonic_s() + limit_s
         if invocation is not None:
@@ -230,7 +230,7 @@ class Sandbox:
             messages = self._channel.poll(min(left_s, _TICK_S))
             # Do not count the time of an SDK installation, since on AWS the package is there already.
             deadline_s, self._installing_s = deadline_s + self._installing_s, 0.0
-            if len(messages) == 1 and isinstance(messages[0], Exited):
+            if len(messages) == 1 and isinstance(messages[0], ProcessEnded):
                 raise self._exit_error(request_id)
             if messages:
                 yield from messages
@@ -250,13 +250,13 @@ class Sandbox:
     # --- the process --------------------------------------------------------------------------
 
     def _start(self, request_id: str) -> None:
-        """Start the process, behind walls where the machine permits them. Raises Broken."""
+        """Start the process, behind walls where the machine permits them. Raises ProcessBroken."""
         kind = "Runtime.InvalidEntrypoint"
         try:
             view = self._walls.view()
             process = self._start_plain() if view is None else self._start_walled(view)
         except RuntimeMissing as missing:
-            raise Broken(
+            raise ProcessBroken(
                 error_document(kind, str(missing)), str(missing), error_type=kind
             ) from missing
         except NotStarted as error:
@@ -266,13 +266,13 @@ class Sandbox:
                 why = f"Runtime exited with error: exit status {status}"
                 raise exited(request_id, why) from error
             message = f"RequestId: unknown Error: fork/exec: {error}"
-            raise Broken(error_document(kind, message), message, error_type=kind) from error
+            raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
         self._process = process
         self._channel.attach(output=process.output, end_signal=process.end_signal)
 
     def _start_walled(self, view: View) -> FunctionProcess:
         spec = self.spec
-        places = Places(TASK, spec.opt_dir and OPT, TMP, view.path)
+        places = ProcessPaths(TASK, spec.opt_dir and OPT, TMP, view.path)
         arguments, environment = self._prepare(places)
         mounts = OwnMounts(spec.code_dir, spec.opt_dir, spec.storage_mib)
         return self._walls.start(mounts, arguments, environment)
@@ -286,12 +286,12 @@ class Sandbox:
             needed=[self._temp_dir, spec.code_dir, *spec.layer_dirs],
         )
         path = os.environ.get("PATH", os.defpath)
-        places = Places(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
+        places = ProcessPaths(spec.code_dir, isolation.opt and OPT, isolation.tmp, path)
         arguments, environment = self._prepare(places)
         self._temp_dir.mkdir(parents=True)
         return PlainProcess(isolation.wrap(arguments), environment, spec.code_dir, self._reaper)
 
-    def _prepare(self, places: Places) -> tuple[list[str], dict[str, str]]:
+    def _prepare(self, places: ProcessPaths) -> tuple[list[str], dict[str, str]]:
         """Return the arguments and the environment of a process, and log its start. Raises RuntimeMissing."""
         arguments = [*wrapper(self.spec, places), *command(self.spec, places)]
         environment = build_environment(
@@ -338,10 +338,10 @@ class Sandbox:
         self._memory_bytes()
         return Usage(duration_ms, init_ms, math.ceil(self._most_memory_bytes / _MIB))
 
-    def _timeout_error(self, request_id: str, limit_s: float) -> Broken:
+    def _timeout_error(self, request_id: str, limit_s: float) -> ProcessBroken:
         return timed_out(request_id, limit_s, self._clock.now_ms())
 
-    def _exit_error(self, request_id: str) -> Broken:
+    def _exit_error(self, request_id: str) -> ProcessBroken:
         status = self._process.wait() if self._process is not None else 0
         if status < 0:
             why = f"Runtime exited with error: signal: {signal.Signals(-status).name.lower()[3:]}"
@@ -352,6 +352,6 @@ class Sandbox:
             why = "Runtime exited without providing a reason"
         return exited(request_id, why)
 
-    def _memory_error(self, request_id: str) -> Broken:
+    def _memory_error(self, request_id: str) -> ProcessBroken:
         why = "Runtime exited with error: signal: killed"
         return exited(request_id, why, "Runtime.OutOfMemory")

@@ -12,7 +12,7 @@ from headrace.services.redshift_data.backend import RedshiftData
 from headrace.services.redshift_data.errors import invalid, no_result
 from headrace.services.redshift_data.limits import ROWS_PER_PAGE
 from headrace.services.redshift_data.results import csv_of, fields_of
-from headrace.services.redshift_data.state import Kept, Statement
+from headrace.services.redshift_data.state import Statement, StoredResult
 
 
 @operation("GetStatementResult")
@@ -57,7 +57,7 @@ def _page(
     data: RedshiftData,
     call: Call,
     request: shapes.GetStatementResultRequest | shapes.GetStatementResultV2Request,
-) -> tuple[Statement, Kept, Sequence[Any], str | None]:
+) -> tuple[Statement, StoredResult, Sequence[Any], str | None]:
     """Return a statement, its result, the rows of a page, and the next page's token. Raises AwsError."""
     statement, number = data.find(call, request["Id"])
     data.wait(statement, int(request.get("WaitTimeSeconds", 0)))

@@ -8,7 +8,7 @@ from headrace.core.values import BadMarker, moment, page_of, present
 from headrace.services.redshift_data.backend import RedshiftData
 from headrace.services.redshift_data.errors import invalid
 from headrace.services.redshift_data.limits import STATEMENTS_PER_PAGE
-from headrace.services.redshift_data.sessions import Held
+from headrace.services.redshift_data.sessions import OpenSession
 
 
 @operation("ListSessions")
@@ -32,7 +32,7 @@ def list_sessions(
     return present({"Sessions": page, "NextToken": token})
 
 
-def _shown(held: Held) -> shapes.SessionData:
+def _shown(held: OpenSession) -> shapes.SessionData:
     opened = held.opened_by
     name = "ClusterIdentifier" if opened.target == "cluster" else "WorkgroupName"
     return present(

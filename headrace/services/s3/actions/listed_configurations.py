@@ -27,7 +27,7 @@ _BUCKET_ARN = re.compile(r"arn:aws[a-z-]*:s3:::[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ConfigurationKind:
     """A kind of configuration that has an Id.
 
     Attributes:
@@ -51,14 +51,14 @@ def _check_inventory(value: InventoryConfiguration) -> None:
 
 
 _KINDS = [
-    Listed("Analytics"),
-    Listed("IntelligentTiering"),
-    Listed("Inventory", _check_inventory),
-    Listed("Metrics"),
+    ConfigurationKind("Analytics"),
+    ConfigurationKind("IntelligentTiering"),
+    ConfigurationKind("Inventory", _check_inventory),
+    ConfigurationKind("Metrics"),
 ]
 
 
-def _putter(kind: Listed) -> Action:
+def _putter(kind: ConfigurationKind) -> Action:
     name = f"PutBucket{kind.member}"
 
     def put(s3: S3, call: Call, request: NamesConfiguration) -> None:
@@ -88,14 +88,14 @@ def _putter(kind: Listed) -> Action:
     return operation(name)(put)
 
 
-def _getter(kind: Listed) -> Action:
+def _getter(kind: ConfigurationKind) -> Action:
     def get(s3: S3, call: Call, request: NamesConfiguration) -> Mapping[str, object]:
         return {kind.member: _found(s3, kind, request)}
 
     return operation(f"GetBucket{kind.member}")(get)
 
 
-def _deleter(kind: Listed) -> Action:
+def _deleter(kind: ConfigurationKind) -> Action:
     def delete(s3: S3, call: Call, request: NamesConfiguration) -> None:
         with s3.lock:
             _found(s3, kind, request)
@@ -108,7 +108,7 @@ def _deleter(kind: Listed) -> Action:
     return operation(f"DeleteBucket{kind.member}")(delete)
 
 
-def _lister(kind: Listed) -> Action:
+def _lister(kind: ConfigurationKind) -> Action:
     def list_all(s3: S3, call: Call, request: NamesBucket) -> Mapping[str, object]:
         kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
         token = request.get("ContinuationToken")
@@ -127,7 +127,7 @@ def _lister(kind: Listed) -> Action:
     return operation(f"ListBucket{kind.member}s")(list_all)
 
 
-def _found(s3: S3, kind: Listed, request: NamesConfiguration) -> Mapping[str, object]:
+def _found(s3: S3, kind: ConfigurationKind, request: NamesConfiguration) -> Mapping[str, object]:
     kept: dict[str, Any] = s3.bucket(request["Bucket"]).configurations.get(kind.member, {})
     if request["Id"] not in kept:
         raise AwsError("NoSuchConfiguration", "The specified configuration does not exist.", 404)

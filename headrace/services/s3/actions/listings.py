@@ -24,7 +24,7 @@ from headrace.core.values import moment
 from headrace.services.s3 import limits, reads
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import invalid_argument
-from headrace.services.s3.history import Listed
+from headrace.services.s3.history import ListedVersion
 from headrace.services.s3.owner import OWNER
 from headrace.services.s3.state import Marker, StoredObject
 
@@ -220,14 +220,14 @@ def list_object_versions(
 class _VersionsPage:
     """A page of versions. If more pages follow, `next_key` is the key or common prefix that ends this page."""
 
-    listed: list[Listed]
+    listed: list[ListedVersion]
     prefixes: list[str]
     next_key: str | None = None
     next_id: str = ""
 
 
 def _page_of_versions(
-    found: Iterable[Listed],
+    found: Iterable[ListedVersion],
     request: ListObjectVersionsInput,
     key_marker: str,
     id_marker: str | None,
@@ -258,7 +258,9 @@ def _page_of_versions(
     return page
 
 
-def _version(listed: Listed, encode: Callable[[str], str]) -> ObjectVersion | DeleteMarkerEntry:
+def _version(
+    listed: ListedVersion, encode: Callable[[str], str]
+) -> ObjectVersion | DeleteMarkerEntry:
     version = listed.version
     if isinstance(version, StoredObject):
         entry = cast("ObjectVersion", _content(version, encode, owner=True))

@@ -24,7 +24,7 @@ from headrace.services.s3 import locks
 from headrace.services.s3.actions.objects import found_or_marker
 from headrace.services.s3.backend import S3
 from headrace.services.s3.notifications import RESTORE_ASKED, RESTORED, ObjectEvent
-from headrace.services.s3.state import AnsweredWith, StoredObject
+from headrace.services.s3.state import EmptyAnswer, StoredObject
 from headrace.services.s3.writes import ARCHIVES
 
 
@@ -119,4 +119,4 @@ def restore_object(s3: S3, call: Call, request: RestoreObjectInput) -> RestoreOb
             done = replace(ObjectEvent.of(RESTORED, stored, holder), glacier=glacier)
             s3.notifications.keep(done, holder)
     # Documented: 202 the first time; 200 when a restored copy exists already and its expiry date changes.
-    return cast("RestoreObjectOutput", AnsweredWith(200 if was_restored else 202))
+    return cast("RestoreObjectOutput", EmptyAnswer(200 if was_restored else 202))

@@ -10,7 +10,7 @@ from headrace.core.values import BadMarker, page_of
 from headrace.services.tagging.backend import Tagging, matching
 from headrace.services.tagging.errors import invalid_parameter
 from headrace.services.tagging.limits import MOST_RESOURCES_PER_PAGE, TAGS_PER_PAGE
-from headrace.services.tagging.state import Tagged
+from headrace.services.tagging.state import TaggedResource
 
 
 @operation("GetResources")
@@ -31,7 +31,7 @@ def get_resources(
         shown, token = page_of(found, request.get("PaginationToken") or None, most)
     except BadMarker:
         raise invalid_parameter("PaginationToken is not valid.") from None
-    tags_left, resources = request.get("TagsPerPage"), list[Tagged]()
+    tags_left, resources = request.get("TagsPerPage"), list[TaggedResource]()
     for resource in shown:
         # A resource whose tags exceed the page goes to the next one; every page has at least one resource.
         if tags_left is not None and resources and len(resource.tags) > tags_left:
@@ -64,5 +64,5 @@ def _page_size(request: shapes.GetResourcesInput) -> int:
     return most
 
 
-def _token_after(found: list[Tagged], last: Tagged) -> str | None:
+def _token_after(found: list[TaggedResource], last: TaggedResource) -> str | None:
     return page_of(found, None, found.index(last) + 1)[1]

@@ -13,7 +13,7 @@ from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult
 from headrace.services.cloudformation.custom_responses import Responses
 from headrace.services.cloudformation.errors import Cancelled, ResourceFailed
-from headrace.services.cloudformation.resources.base import Context, Made
+from headrace.services.cloudformation.resources.base import Context, ResourceResult
 from headrace.services.cloudformation.resources.custom import custom_resource_type
 from tests.support.clock import FakeClock
 
@@ -45,7 +45,7 @@ class Lab:
         token = event["ResponseURL"].rsplit("/", 1)[-1]
         return self.responses.receive(token, json.dumps(answer).encode())
 
-    def create(self, **properties: Any) -> Made:
+    def create(self, **properties: Any) -> ResourceResult:
         context = Context(
             control=None,  # type: ignore[arg-type]
             clock=self.clock,

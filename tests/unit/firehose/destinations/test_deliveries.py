@@ -12,7 +12,7 @@ import pytest
 from headrace.aws.errors import AwsError
 from headrace.core.ids import Ids
 from headrace.core.search import SearchDomainNotFound, SearchServer
-from headrace.search.rest import Rest, SearchRequest
+from headrace.search.rest import SearchRequest, SearchRestApi
 from headrace.search.store import Store
 from headrace.services.firehose.destinations import DESTINATIONS
 from tests.support.clock import FakeClock
@@ -224,7 +224,7 @@ class Domains:
     """`SearchDomains` with an index for one domain, which may be away."""
 
     def __init__(self, tmp_path: Path, clock: FakeClock) -> None:
-        self.rest = Rest(Store(tmp_path / "search.sqlite"), clock, Ids(3))
+        self.rest = SearchRestApi(Store(tmp_path / "search.sqlite"), clock, Ids(3))
         self.is_away = False
         self.asked = 0
 

@@ -20,7 +20,7 @@ import pytest
 
 from headrace.services.firehose.destinations.exchange import Stopped
 from headrace.services.firehose.destinations.http_endpoint import HttpEndpoint, cut
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.retries import exponential_s
 from tests.support.endpoint import Behaviour, Endpoint, Request, answer, endpoint, json_answer
 from tests.support.tls import make_certificate
@@ -62,17 +62,17 @@ def client(
     )
 
 
-def deliver(to: HttpEndpoint, datas: list[bytes] = DATAS) -> Refused | None:
+def deliver(to: HttpEndpoint, datas: list[bytes] = DATAS) -> DeliveryRefusal | None:
     return to.post(datas, REQUEST_ID, NOW_MS)
 
 
-def failed(to: HttpEndpoint, datas: list[bytes] = DATAS) -> Refused:
+def failed(to: HttpEndpoint, datas: list[bytes] = DATAS) -> DeliveryRefusal:
     found = deliver(to, datas)
     assert found is not None
     return found
 
 
-def refused(server: Endpoint, behave: Behaviour, **options: Any) -> Refused:
+def refused(server: Endpoint, behave: Behaviour, **options: Any) -> DeliveryRefusal:
     server.behaviours.append(behave)
     return failed(client(server.url, **options))
 

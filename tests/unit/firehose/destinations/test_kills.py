@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.services.firehose.destinations import http_endpoint, splunk_hec
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from tests.support.clock import FakeClock
 from tests.support.objects import Killed
 from tests.unit.firehose.destinations.lab import DestinationLab
@@ -127,18 +127,24 @@ def test_an_endpoint_that_knows_request_ids_has_each_record_once(
     taken: dict[str, tuple[bytes, ...]] = {}
     repeated = 0
 
-    def post(_self: Any, datas: Sequence[bytes], request_id: str, _now_ms: int) -> Refused | None:
+    def post(
+        _self: Any, datas: Sequence[bytes], request_id: str, _now_ms: int
+    ) -> DeliveryRefusal | None:
         nonlocal repeated
         fate = fates.next()
         if fate == "die before":
             raise Killed
         if fate == "refuse":
-            return Refused("HttpEndpoint.DestinationException", "away")
+            return DeliveryRefusal("HttpEndpoint.DestinationException", "away")
         repeated += request_id in taken
         assert taken.setdefault(request_id, tuple(datas)) == tuple(datas)
         if fate == "die after":
             raise Killed
-        return Refused("HttpEndpoint.RequestTimeout", "late") if fate == "refuse after" else None
+        return (
+            DeliveryRefusal("HttpEndpoint.RequestTimeout", "late")
+            if fate == "refuse after"
+            else None
+        )
 
     monkeypatch.setattr(http_endpoint.HttpEndpoint, "post", post)
     lab = DestinationLab(
@@ -162,7 +168,7 @@ def test_a_collector_has_each_event_at_least_once(
     fates = Fates(random.Random(seed))
     taken: list[bytes] = []
 
-    def deliver(_self: Any, datas: Sequence[bytes]) -> Refused | None:
+    def deliver(_self: Any, datas: Sequence[bytes]) -> DeliveryRefusal | None:
         fate = fates.next()
         if fate == "die before":
             raise Killed

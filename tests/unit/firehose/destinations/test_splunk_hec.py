@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.services.firehose.destinations.exchange import Stopped
-from headrace.services.firehose.destinations.outcome import Refused
+from headrace.services.firehose.destinations.outcome import DeliveryRefusal
 from headrace.services.firehose.destinations.splunk_hec import EVENT, RAW, Collector
 from tests.support.clock import FakeClock
 from tests.support.endpoint import answer, json_answer
@@ -44,14 +44,14 @@ def deliver(
     token: str = TOKEN,
     stopping: threading.Event | None = None,
     answer_within_s: float = 10,
-) -> Refused | None:
+) -> DeliveryRefusal | None:
     collector = Collector(
         url, path, token, CHANNEL, 180, clock, stopping or threading.Event(), answer_within_s
     )
     return collector.deliver(DATAS)
 
 
-def code(found: Refused | None) -> str:
+def code(found: DeliveryRefusal | None) -> str:
     assert found is not None
     assert found.message
     return found.code

@@ -20,7 +20,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField, StringType
 
 from headrace.aws.errors import AwsError
-from headrace.core.ports import Acting, NoGuard, ObjectNotFound
+from headrace.core.ports import CallerIdentity, NoGuard, ObjectNotFound
 from headrace.services.firehose.delivery import Delivery
 from headrace.services.firehose.destinations.iceberg_catalog import CloudCatalog
 from headrace.services.firehose.destinations.iceberg_glue import Glue
@@ -95,7 +95,7 @@ class MemoryGlue:
         *,
         account: str | None = None,
         region: str | None = None,
-        acting: Acting | None = None,
+        acting: CallerIdentity | None = None,
     ) -> dict[str, Any]:
         assert service == "glue"
         assert acting is not None

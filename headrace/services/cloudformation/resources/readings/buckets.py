@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import ReadCall, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
 from headrace.services.cloudformation.resources.s3 import bucket_made, in_the_apis_form
 
 # Property -> the call that reads it, its place in the answer, and the error code that means that it is not set.
@@ -66,7 +66,7 @@ def _setting(name: str) -> ReadCall:
     )
 
 
-BUCKET = Reading(
+BUCKET = ReadingRules(
     "AWS::S3::Bucket",
     "s3",
     (
@@ -75,7 +75,7 @@ BUCKET = Reading(
     ),
     made=bucket_made,
 )
-BUCKET_POLICY = Reading(
+BUCKET_POLICY = ReadingRules(
     "AWS::S3::BucketPolicy",
     "s3",
     (

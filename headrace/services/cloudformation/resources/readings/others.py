@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import ReadCall, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
 from headrace.services.cloudformation.resources.readings.common import each_of, last_of, same
 
 
@@ -24,7 +24,7 @@ def _log_group_arn(group: dict[str, Any]) -> str:
 
 
 READINGS = (
-    Reading(
+    ReadingRules(
         "AWS::SQS::Queue",
         "sqs",
         (
@@ -44,7 +44,7 @@ READINGS = (
         ),
         {"Arn": "QueueArn", "QueueName": last_of("QueueArn")},
     ),
-    Reading(
+    ReadingRules(
         "AWS::SNS::Topic",
         "sns",
         (
@@ -60,7 +60,7 @@ READINGS = (
         ),
         {"TopicArn": "TopicArn", "TopicName": last_of("TopicArn")},
     ),
-    Reading(
+    ReadingRules(
         "AWS::SNS::Subscription",
         "sns",
         (
@@ -73,7 +73,7 @@ READINGS = (
         ),
         {"Arn": "SubscriptionArn"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::DynamoDB::Table",
         "dynamodb",
         (
@@ -97,7 +97,7 @@ READINGS = (
         ),
         {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::Logs::LogGroup",
         "logs",
         (
@@ -116,7 +116,7 @@ READINGS = (
         ),
         {"Arn": _log_group_arn},
     ),
-    Reading(
+    ReadingRules(
         "AWS::SSM::Parameter",
         "ssm",
         (
@@ -129,7 +129,7 @@ READINGS = (
         ),
         same("Type Value"),
     ),
-    Reading(
+    ReadingRules(
         "AWS::IAM::Role",
         "iam",
         (
@@ -150,7 +150,7 @@ READINGS = (
         ),
         same("Arn RoleId"),
     ),
-    Reading(
+    ReadingRules(
         "AWS::IAM::ManagedPolicy",
         "iam",
         (
@@ -163,7 +163,7 @@ READINGS = (
         ),
         {"PolicyArn": "Arn", "PolicyId": "PolicyId"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::Events::Rule",
         "events",
         (
@@ -183,7 +183,7 @@ READINGS = (
         same("Arn"),
         named=False,
     ),
-    Reading(
+    ReadingRules(
         "AWS::KMS::Key",
         "kms",
         (
@@ -207,7 +207,7 @@ READINGS = (
         same("Arn KeyId"),
         gone=lambda key: key["KeyState"] == "PendingDeletion",
     ),
-    Reading(
+    ReadingRules(
         "AWS::CloudWatch::Alarm",
         "cloudwatch",
         (
@@ -226,7 +226,7 @@ READINGS = (
         ),
         {"Arn": "AlarmArn"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::CloudWatch::Dashboard",
         "cloudwatch",
         (
@@ -237,7 +237,7 @@ READINGS = (
             ),
         ),
     ),
-    Reading(
+    ReadingRules(
         "AWS::ECR::Repository",
         "ecr",
         (
@@ -250,12 +250,12 @@ READINGS = (
         ),
         {"Arn": "repositoryArn", "RepositoryUri": "repositoryUri"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::Glue::Database",
         "glue",
         (ReadCall("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
     ),
-    Reading(
+    ReadingRules(
         "AWS::Glue::Table",
         "glue",
         (

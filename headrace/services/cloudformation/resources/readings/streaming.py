@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.services.cloudformation.resources.reading import ReadCall, Reading
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
 from headrace.services.cloudformation.resources.readings.common import each_of, same
 
 
@@ -13,7 +13,7 @@ def _enabled(mapping: dict[str, Any]) -> bool:
 
 
 READINGS = (
-    Reading(
+    ReadingRules(
         "AWS::Kinesis::Stream",
         "kinesis",
         (
@@ -34,7 +34,7 @@ READINGS = (
         {"Arn": "StreamARN"},
         gone=lambda stream: stream["StreamStatus"] == "DELETING",
     ),
-    Reading(
+    ReadingRules(
         "AWS::Kinesis::StreamConsumer",
         "kinesis",
         (
@@ -48,7 +48,7 @@ READINGS = (
         same("ConsumerARN ConsumerName ConsumerStatus StreamARN"),
         gone=lambda consumer: consumer["ConsumerStatus"] == "DELETING",
     ),
-    Reading(
+    ReadingRules(
         "AWS::Lambda::Function",
         "lambda",
         (
@@ -71,7 +71,7 @@ READINGS = (
         ),
         {"Arn": "FunctionArn"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::Lambda::EventSourceMapping",
         "lambda",
         (
@@ -90,7 +90,7 @@ READINGS = (
         ),
         {"Id": "UUID", "EventSourceMappingArn": "EventSourceMappingArn"},
     ),
-    Reading(
+    ReadingRules(
         "AWS::Lambda::Alias",
         "lambda",
         (
@@ -102,7 +102,7 @@ READINGS = (
         ),
         named=False,
     ),
-    Reading(
+    ReadingRules(
         "AWS::KinesisFirehose::DeliveryStream",
         "firehose",
         (

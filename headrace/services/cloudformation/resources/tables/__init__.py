@@ -1,6 +1,6 @@
 """The declared resource types, a file for each group of services."""
 
-from headrace.services.cloudformation.resources.declaration import Declared
+from headrace.services.cloudformation.resources.declaration import DeclaredType
 from headrace.services.cloudformation.resources.tables import (
     analytics,
     apigateway,
@@ -50,4 +50,4 @@ _MODULES = (
     storage,
     web,
 )
-DECLARED: list[Declared] = [declared for module in _MODULES for declared in module.TYPES]
+DECLARED: list[DeclaredType] = [declared for module in _MODULES for declared in module.TYPES]

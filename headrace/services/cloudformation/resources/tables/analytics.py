@@ -7,7 +7,7 @@ from typing import Any
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -59,7 +59,7 @@ _ATHENA = ("ResourceARN", "TagResource", "UntagResource")
 _SAGEMAKER = ("ResourceArn", "AddTags", "DeleteTags")
 _DOMAIN = {"DomainName": "@id"}
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::OpenSearchService::Domain",
         "opensearch",
         create=[Call("CreateDomain")],
@@ -80,7 +80,7 @@ TYPES = [
             "Id": "@answer.DomainStatus.DomainId",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Elasticsearch::Domain",
         "es",
         create=[Call("CreateElasticsearchDomain")],
@@ -100,7 +100,7 @@ TYPES = [
             "DomainEndpoint": "@answer.DomainStatus.Endpoint",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Athena::WorkGroup",
         "athena",
         create=[
@@ -126,7 +126,7 @@ TYPES = [
         names={"WorkGroupConfiguration": "Configuration"},
         attributes={"CreationTime": lambda v: str(v.answer["WorkGroup"].get("CreationTime", ""))},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Athena::NamedQuery",
         "athena",
         create=[Call("CreateNamedQuery", {"Name": own_name("Name", 128)})],
@@ -134,7 +134,7 @@ TYPES = [
         delete=[Call("DeleteNamedQuery", {"NamedQueryId": "@id"})],
         attributes={"NamedQueryId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Athena::DataCatalog",
         "athena",
         create=[Call("CreateDataCatalog")],
@@ -145,7 +145,7 @@ TYPES = [
         delete=[Call("DeleteDataCatalog", {"Name": "@id"})],
         name="Name",
     ),
-    Declared(
+    DeclaredType(
         "AWS::Redshift::Cluster",
         "redshift",
         create=[Call("CreateCluster")],
@@ -168,7 +168,7 @@ TYPES = [
             "Endpoint.Port": lambda v: str(v.answer["Clusters"][0]["Endpoint"]["Port"]),
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::RedshiftServerless::Namespace",
         "redshift-serverless",
         create=[Call("CreateNamespace")],
@@ -185,7 +185,7 @@ TYPES = [
             "Namespace.NamespaceId": "@answer.namespace.namespaceId",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::RedshiftServerless::Workgroup",
         "redshift-serverless",
         create=[Call("CreateWorkgroup")],
@@ -201,7 +201,7 @@ TYPES = [
             "Workgroup.Endpoint.Port": lambda v: str(v.answer["workgroup"]["endpoint"]["port"]),
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Redshift::ClusterSubnetGroup",
         "redshift",
         create=[
@@ -212,7 +212,7 @@ TYPES = [
         name="ClusterSubnetGroupName",
         name_lower=True,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Redshift::ClusterParameterGroup",
         "redshift",
         create=[Call("CreateClusterParameterGroup")],
@@ -221,7 +221,7 @@ TYPES = [
         name="ParameterGroupName",
         name_lower=True,
     ),
-    Declared(
+    DeclaredType(
         "AWS::LakeFormation::Resource",
         "lakeformation",
         create=[Call("RegisterResource")],
@@ -229,7 +229,7 @@ TYPES = [
         delete=[Call("DeregisterResource", {"ResourceArn": "ResourceArn"})],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::MSK::Cluster",
         "kafka",
         create=[Call("CreateCluster")],
@@ -238,7 +238,7 @@ TYPES = [
         delete=[Call("DeleteCluster", {"ClusterArn": "@id"})],
         attributes={"Arn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::LakeFormation::DataLakeSettings",
         "lakeformation",
         create=[Call("PutDataLakeSettings", into="DataLakeSettings")],
@@ -248,7 +248,7 @@ TYPES = [
         names={"Admins": "DataLakeAdmins"},
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::LakeFormation::PrincipalPermissions",
         "lakeformation",
         create=[Call("GrantPermissions", {"CatalogId": "Catalog"})],
@@ -267,7 +267,7 @@ TYPES = [
         ],
         attributes={"PrincipalIdentifier": "@id", "ResourceIdentifier": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::SageMaker::Model",
         "sagemaker",
         create=[Call("CreateModel")],
@@ -279,7 +279,7 @@ TYPES = [
         name_length=63,
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::SageMaker::EndpointConfig",
         "sagemaker",
         create=[Call("CreateEndpointConfig")],
@@ -291,7 +291,7 @@ TYPES = [
         name_length=63,
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::SageMaker::Endpoint",
         "sagemaker",
         create=[Call("CreateEndpoint")],

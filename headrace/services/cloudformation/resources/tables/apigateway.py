@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -151,7 +151,7 @@ def _without_its_stage(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::RestApi",
         "apigateway",
         create=[
@@ -183,7 +183,7 @@ TYPES = [
         names={"ApiKeySourceType": "apiKeySource"},
         attributes={"RestApiId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Resource",
         "apigateway",
         create=[Call("CreateResource")],
@@ -191,7 +191,7 @@ TYPES = [
         delete=[Call("DeleteResource", {**_OF_API, "resourceId": "@id"})],
         attributes={"ResourceId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Method",
         "apigateway",
         create=_METHOD_CALLS,
@@ -203,7 +203,7 @@ TYPES = [
         ],
         delete=[Call("DeleteMethod", _METHOD)],
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Deployment",
         "apigateway",
         create=[Call("CreateDeployment", only=("RestApiId", "Description", "StageName"))],
@@ -211,7 +211,7 @@ TYPES = [
         delete=[Call("DeleteDeployment", {**_OF_API, "deploymentId": _without_its_stage})],
         attributes={"DeploymentId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Stage",
         "apigateway",
         create=[
@@ -233,7 +233,7 @@ TYPES = [
         name="StageName",
         name_underscores=True,
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Account",
         "apigateway",
         create=[Call("UpdateAccount", {"patchOperations": role_patch})],
@@ -242,7 +242,7 @@ TYPES = [
         delete=[],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::ApiKey",
         "apigateway",
         create=[Call("CreateApiKey")],
@@ -258,7 +258,7 @@ TYPES = [
         delete=[Call("DeleteApiKey", {"apiKey": "@id"})],
         attributes={"APIKeyId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::UsagePlan",
         "apigateway",
         create=[Call("CreateUsagePlan", {"name": own_name("UsagePlanName", 64)})],
@@ -280,7 +280,7 @@ TYPES = [
         names={"UsagePlanName": "name"},
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::UsagePlanKey",
         "apigateway",
         create=[Call("CreateUsagePlanKey")],
@@ -289,7 +289,7 @@ TYPES = [
         delete=[Call("DeleteUsagePlanKey", {"usagePlanId": "UsagePlanId", "keyId": "KeyId"})],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Authorizer",
         "apigateway",
         create=[Call("CreateAuthorizer")],
@@ -313,7 +313,7 @@ TYPES = [
         delete=[Call("DeleteAuthorizer", {**_OF_API, "authorizerId": "@id"})],
         attributes={"AuthorizerId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::Model",
         "apigateway",
         create=[Call("CreateModel")],
@@ -323,7 +323,7 @@ TYPES = [
         name="Name",
         name_underscores=True,
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::RequestValidator",
         "apigateway",
         create=[Call("CreateRequestValidator")],
@@ -347,7 +347,7 @@ TYPES = [
         delete=[Call("DeleteRequestValidator", {**_OF_API, "requestValidatorId": "@id"})],
         attributes={"RequestValidatorId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::GatewayResponse",
         "apigateway",
         create=[Call("PutGatewayResponse")],
@@ -356,7 +356,7 @@ TYPES = [
         delete=[Call("DeleteGatewayResponse", {**_OF_API, "responseType": "ResponseType"})],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::DomainName",
         "apigateway",
         create=[Call("CreateDomainName")],
@@ -368,7 +368,7 @@ TYPES = [
             "DomainNameArn": lambda v: f"arn:aws:apigateway:{v.context.region}::/domainnames/{v.id}"
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::BasePathMapping",
         "apigateway",
         create=[Call("CreateBasePathMapping")],
@@ -382,7 +382,7 @@ TYPES = [
         ],
         delete=[Call("DeleteBasePathMapping", _MAPPING)],
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGateway::VpcLink",
         "apigateway",
         create=[Call("CreateVpcLink")],

@@ -6,10 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from headrace.services.cloudformation.resources.declaration import Computed, Values, computed_from
+from headrace.services.cloudformation.resources.declaration import (
+    ComputedProperty,
+    Values,
+    computed_from,
+)
 
 
-def patches_of(paths: Mapping[str, str]) -> Computed:
+def patches_of(paths: Mapping[str, str]) -> ComputedProperty:
     """Return the patch operations that set properties to the template's values, by their paths in the API."""
 
     def patches(values: Values) -> list[dict[str, str]]:
@@ -25,7 +29,7 @@ def patches_of(paths: Mapping[str, str]) -> Computed:
                 found.append({"op": "replace", "path": path, "value": _text(value)})
         return found
 
-    return Computed(tuple(paths), patches)
+    return ComputedProperty(tuple(paths), patches)
 
 
 def _text(value: Any) -> str:

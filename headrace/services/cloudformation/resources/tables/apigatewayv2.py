@@ -6,7 +6,7 @@ import json
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -24,11 +24,11 @@ def _body(values: Values) -> str:
     return json.dumps(values.get("Body"))
 
 
-def _of_api(kind: str, *, part: str = "") -> Declared:
+def _of_api(kind: str, *, part: str = "") -> DeclaredType:
     """Return a type that belongs to an API, and whose id the service generates."""
     member = f"{part or kind}Id"
     named = {"ApiId": "ApiId", member: "@id"}
-    return Declared(
+    return DeclaredType(
         f"AWS::ApiGatewayV2::{kind}",
         "apigatewayv2",
         create=[Call(f"Create{kind}")],
@@ -42,7 +42,7 @@ def _of_api(kind: str, *, part: str = "") -> Declared:
 _STAGE = {"ApiId": "ApiId", "StageName": "@id"}
 _IMPORT = Call("ReimportApi", {"ApiId": "@id", "Body": _body}, only=(), when="Body")
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::ApiGatewayV2::Api",
         "apigatewayv2",
         create=[
@@ -63,7 +63,7 @@ TYPES = [
     _of_api("Route"),
     _of_api("Authorizer"),
     _of_api("Model"),
-    Declared(
+    DeclaredType(
         "AWS::ApiGatewayV2::Stage",
         "apigatewayv2",
         create=[Call("CreateStage")],
@@ -82,7 +82,7 @@ TYPES = [
         delete=[Call("DeleteStage", _STAGE)],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGatewayV2::DomainName",
         "apigatewayv2",
         create=[Call("CreateDomainName")],
@@ -94,7 +94,7 @@ TYPES = [
             "RegionalHostedZoneId": "@answer.DomainNameConfigurations.0.HostedZoneId",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGatewayV2::ApiMapping",
         "apigatewayv2",
         create=[Call("CreateApiMapping")],
@@ -102,7 +102,7 @@ TYPES = [
         delete=[Call("DeleteApiMapping", {"DomainName": "DomainName", "ApiMappingId": "@id"})],
         attributes={"ApiMappingId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApiGatewayV2::VpcLink",
         "apigatewayv2",
         create=[Call("CreateVpcLink")],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Source,
 )
 
@@ -31,7 +31,7 @@ _ELB_TAGS = ("AddTags", "RemoveTags", "ResourceArns", "@id")
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::ElasticLoadBalancingV2::TargetGroup",
         "elbv2",
         create=[Call("CreateTargetGroup"), _OF_TARGETS],
@@ -46,7 +46,7 @@ TYPES = [
             "TargetGroupFullName": lambda v: v.id.rpartition(":")[2],
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ElasticLoadBalancingV2::LoadBalancer",
         "elbv2",
         create=[Call("CreateLoadBalancer"), _ATTRIBUTES],
@@ -77,7 +77,7 @@ TYPES = [
             "SecurityGroups": "@answer.LoadBalancers.0.SecurityGroups",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ElasticLoadBalancingV2::Listener",
         "elbv2",
         create=[Call("CreateListener")],

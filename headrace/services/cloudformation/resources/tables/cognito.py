@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
     own_name,
@@ -27,7 +27,7 @@ def _has_domain(values: Values) -> bool:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPool",
         "cognito-idp",
         create=[
@@ -59,7 +59,7 @@ TYPES = [
             "UserPoolId": "@id",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolClient",
         "cognito-idp",
         create=[Call("CreateUserPoolClient")],
@@ -82,7 +82,7 @@ TYPES = [
             "ClientSecret": "@answer.UserPoolClient.ClientSecret",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolDomain",
         "cognito-idp",
         create=[Call("CreateUserPoolDomain")],
@@ -91,7 +91,7 @@ TYPES = [
         delete=[Call("DeleteUserPoolDomain", {**_OF_POOL, "Domain": "@id"})],
         attributes={"Id": "@id", "CloudFrontDistribution": "@answer.CloudFrontDomain"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolGroup",
         "cognito-idp",
         create=[Call("CreateGroup")],
@@ -101,7 +101,7 @@ TYPES = [
         name="GroupName",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolResourceServer",
         "cognito-idp",
         create=[Call("CreateResourceServer")],
@@ -111,7 +111,7 @@ TYPES = [
         unique=False,
         delete=[Call("DeleteResourceServer", {**_OF_POOL, "Identifier": "@id"})],
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::IdentityPool",
         "cognito-identity",
         create=[Call("CreateIdentityPool")],
@@ -125,14 +125,14 @@ TYPES = [
         unique=False,
         attributes={"Id": "@id", "Name": "@answer.IdentityPoolName"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolUser",
         "cognito-idp",
         create=[Call("AdminCreateUser", {"Username": own_name("Username", 128)})],
         id="@answer.User.Username",
         delete=[Call("AdminDeleteUser", {"UserPoolId": "UserPoolId", "Username": "@id"})],
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolUserToGroupAttachment",
         "cognito-idp",
         create=[Call("AdminAddUserToGroup")],
@@ -144,7 +144,7 @@ TYPES = [
             )
         ],
     ),
-    Declared(
+    DeclaredType(
         "AWS::Cognito::UserPoolIdentityProvider",
         "cognito-idp",
         create=[Call("CreateIdentityProvider")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -45,7 +45,7 @@ def _type(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Batch::ComputeEnvironment",
         "batch",
         create=[Call("CreateComputeEnvironment", {"state": _state, "type": _type})],
@@ -62,7 +62,7 @@ TYPES = [
         name_length=128,
         attributes={"ComputeEnvironmentArn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Batch::JobQueue",
         "batch",
         create=[Call("CreateJobQueue", {"state": _state})],
@@ -76,7 +76,7 @@ TYPES = [
         name_length=128,
         attributes={"JobQueueArn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Batch::JobDefinition",
         "batch",
         create=[Call("RegisterJobDefinition")],
@@ -87,7 +87,7 @@ TYPES = [
         unique=False,
         attributes={"JobDefinitionArn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::AutoScaling::LaunchConfiguration",
         "autoscaling",
         create=[Call("CreateLaunchConfiguration")],
@@ -96,7 +96,7 @@ TYPES = [
         name="LaunchConfigurationName",
         name_length=255,
     ),
-    Declared(
+    DeclaredType(
         "AWS::AutoScaling::AutoScalingGroup",
         "autoscaling",
         create=[
@@ -140,7 +140,7 @@ TYPES = [
         name_length=255,
         attributes={"AutoScalingGroupARN": "@answer.AutoScalingGroups.0.AutoScalingGroupARN"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::CodeCommit::Repository",
         "codecommit",
         create=[Call("CreateRepository")],
@@ -154,7 +154,7 @@ TYPES = [
             "CloneUrlSsh": "@answer.repositoryMetadata.cloneUrlSsh",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::GuardDuty::Detector",
         "guardduty",
         create=[Call("CreateDetector")],

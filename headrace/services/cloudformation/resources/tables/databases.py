@@ -7,7 +7,7 @@ from collections.abc import Callable
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -71,7 +71,7 @@ _CLUSTER_MODIFIED = (
     "VpcSecurityGroupIds",
 )
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::RDS::DBSubnetGroup",
         "rds",
         create=[Call("CreateDBSubnetGroup")],
@@ -83,7 +83,7 @@ TYPES = [
         name="DBSubnetGroupName",
         name_lower=True,
     ),
-    Declared(
+    DeclaredType(
         "AWS::RDS::DBParameterGroup",
         "rds",
         create=[Call("CreateDBParameterGroup", {"DBParameterGroupFamily": "Family"})],
@@ -95,7 +95,7 @@ TYPES = [
         name_lower=True,
         attributes={"DBParameterGroupArn": "@answer.DBParameterGroups.0.DBParameterGroupArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::RDS::DBInstance",
         "rds",
         create=[Call("CreateDBInstance")],
@@ -130,7 +130,7 @@ TYPES = [
             "DBInstanceArn": "@answer.DBInstances.0.DBInstanceArn",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::RDS::DBCluster",
         "rds",
         create=[Call("CreateDBCluster")],
@@ -165,7 +165,7 @@ TYPES = [
             "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ElastiCache::SubnetGroup",
         "elasticache",
         create=[Call("CreateCacheSubnetGroup")],
@@ -178,7 +178,7 @@ TYPES = [
         name_lower=True,
         names={"Description": "CacheSubnetGroupDescription"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ElastiCache::CacheCluster",
         "elasticache",
         create=[Call("CreateCacheCluster", {"CacheClusterId": "ClusterName"})],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -17,9 +17,9 @@ def _project_tags(values: Values) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in values.tags.items()]
 
 
-def _or(name: str, default: int) -> Computed:
+def _or(name: str, default: int) -> ComputedProperty:
     """Return the source of a member with its default (documented)."""
-    return Computed((name,), lambda values: values.get(name) or default)
+    return ComputedProperty((name,), lambda values: values.get(name) or default)
 
 
 def _deployment_group(values: Values) -> str:
@@ -39,7 +39,7 @@ def _arn_of_application(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::CodeDeploy::Application",
         "codedeploy",
         create=[Call("CreateApplication")],
@@ -58,7 +58,7 @@ TYPES = [
         name="ApplicationName",
         name_length=100,
     ),
-    Declared(
+    DeclaredType(
         "AWS::CodeDeploy::DeploymentGroup",
         "codedeploy",
         create=[Call("CreateDeploymentGroup")],
@@ -74,7 +74,7 @@ TYPES = [
         name="DeploymentGroupName",
         name_length=100,
     ),
-    Declared(
+    DeclaredType(
         "AWS::CodeBuild::Project",
         "codebuild",
         create=[Call("CreateProject")],
@@ -97,7 +97,7 @@ TYPES = [
         name_length=255,
         attributes={"Arn": "@answer.projects.0.arn", "Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ResourceGroups::Group",
         "resource-groups",
         create=[Call("CreateGroup")],
@@ -117,7 +117,7 @@ TYPES = [
         delete=[Call("DeleteGroup", {"GroupName": "@id"})],
         attributes={"Arn": "@answer.Group.GroupArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ServiceCatalogAppRegistry::Application",
         "servicecatalog-appregistry",
         create=[Call("CreateApplication", {"clientToken": lambda v: v.context.ids.uuid()})],

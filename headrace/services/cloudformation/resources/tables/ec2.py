@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -16,7 +16,7 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 
-def _difference(name: str, *, added: bool) -> Computed:
+def _difference(name: str, *, added: bool) -> ComputedProperty:
     """Return the items that an update adds to a list or removes from it; None without any."""
 
     def find(values: Values) -> list[str] | None:
@@ -25,17 +25,19 @@ def _difference(name: str, *, added: bool) -> Computed:
         one, other = (new, old) if added else (old, new)
         return [each for each in one if each not in other] or None
 
-    return Computed((name,), find)
+    return ComputedProperty((name,), find)
 
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
-_EGRESS = Computed((), lambda v: bool(v.get("Egress")))
+_EGRESS = ComputedProperty((), lambda v: bool(v.get("Egress")))
 # The default is Gateway (documented).
-_ENDPOINT_TYPE = Computed(("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway")
+_ENDPOINT_TYPE = ComputedProperty(
+    ("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway"
+)
 
 
-def _true_or_false(name: str) -> Computed:
-    return Computed((name,), lambda values: {"Value": values.get(name)})
+def _true_or_false(name: str) -> ComputedProperty:
+    return ComputedProperty((name,), lambda values: {"Value": values.get(name)})
 
 
 def _first_of_vpc(operation: str, answer: str, member: str) -> Source:
@@ -117,7 +119,7 @@ _SUBNET_SWITCHES = [
     for name in ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation")
 ]
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::EC2::VPC",
         "ec2",
         create=[Call("CreateVpc"), *_VPC_SWITCHES],
@@ -142,7 +144,7 @@ TYPES = [
             ],
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::Subnet",
         "ec2",
         create=[Call("CreateSubnet"), *_SUBNET_SWITCHES],
@@ -160,7 +162,7 @@ TYPES = [
             "VpcId": "VpcId",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::RouteTable",
         "ec2",
         create=[Call("CreateRouteTable")],
@@ -170,7 +172,7 @@ TYPES = [
         ec2_tags="route-table",
         attributes={"RouteTableId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::Route",
         "ec2",
         create=[Call("CreateRoute")],
@@ -186,7 +188,7 @@ TYPES = [
             "CidrBlock": lambda v: next((v.get(name) for name in _ROUTE_ENDS if v.get(name)), None)
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::SubnetRouteTableAssociation",
         "ec2",
         create=[Call("AssociateRouteTable")],
@@ -198,7 +200,7 @@ TYPES = [
         delete=[Call("DisassociateRouteTable", {"AssociationId": "@id"})],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::InternetGateway",
         "ec2",
         create=[Call("CreateInternetGateway")],
@@ -208,7 +210,7 @@ TYPES = [
         ec2_tags="internet-gateway",
         attributes={"InternetGatewayId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::VPCGatewayAttachment",
         "ec2",
         create=[Call("AttachInternetGateway")],
@@ -221,7 +223,7 @@ TYPES = [
         ],
         attributes={"AttachmentType": lambda _: "IGW"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::EIP",
         "ec2",
         create=[Call("AllocateAddress")],
@@ -232,7 +234,7 @@ TYPES = [
         update=_retag(_allocation),
         attributes={"AllocationId": "@answer.Addresses.0.AllocationId", "PublicIp": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::NatGateway",
         "ec2",
         create=[Call("CreateNatGateway")],
@@ -242,7 +244,7 @@ TYPES = [
         ec2_tags="natgateway",
         attributes={"NatGatewayId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::VPCEndpoint",
         "ec2",
         create=[Call("CreateVpcEndpoint", {"VpcEndpointType": _ENDPOINT_TYPE})],
@@ -274,7 +276,7 @@ TYPES = [
             ],
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::FlowLog",
         "ec2",
         create=[
@@ -288,7 +290,7 @@ TYPES = [
         ec2_tags="vpc-flow-log",
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::NetworkAcl",
         "ec2",
         create=[Call("CreateNetworkAcl")],
@@ -298,7 +300,7 @@ TYPES = [
         ec2_tags="network-acl",
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::NetworkAclEntry",
         "ec2",
         create=[
@@ -326,7 +328,7 @@ TYPES = [
         ],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::LaunchTemplate",
         "ec2",
         create=[Call("CreateLaunchTemplate", _LAUNCH)],
@@ -350,7 +352,7 @@ TYPES = [
             ),
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::EC2::KeyPair",
         "ec2",
         create=[Call("CreateKeyPair", only=("KeyName", "KeyType", "KeyFormat"))],

@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -74,9 +74,9 @@ def _distribution(values: Values) -> dict[str, Any]:
     return config
 
 
-def _etag_of(operation: str) -> Computed:
+def _etag_of(operation: str) -> ComputedProperty:
     """Return the ETag that an update or deletion must give."""
-    return Computed(
+    return ComputedProperty(
         (),
         lambda values: values.context.call("cloudfront", operation, {"Id": values.id})["ETag"],
     )
@@ -113,14 +113,14 @@ def _function_name(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::CloudFront::Distribution",
         "cloudfront",
         create=[
             Call(
                 "CreateDistributionWithTags",
                 {
-                    "DistributionConfigWithTags": Computed(
+                    "DistributionConfigWithTags": ComputedProperty(
                         ("DistributionConfig", "Tags"), _with_tags
                     )
                 },
@@ -143,7 +143,7 @@ TYPES = [
         delete=[Call("DeleteDistribution", {**_ID, "IfMatch": "@answer.ETag"})],
         attributes={"DomainName": "@answer.Distribution.DomainName", "Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::CloudFront::OriginAccessControl",
         "cloudfront",
         create=[Call("CreateOriginAccessControl")],
@@ -153,7 +153,7 @@ TYPES = [
         delete=[Call("DeleteOriginAccessControl", _ID)],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::CloudFront::Function",
         "cloudfront",
         create=[Call("CreateFunction", {"FunctionCode": _code})],
@@ -167,7 +167,7 @@ TYPES = [
             "Stage": "@answer.FunctionSummary.FunctionMetadata.Stage",
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::ElasticLoadBalancingV2::ListenerRule",
         "elbv2",
         create=[Call("CreateRule")],
@@ -189,7 +189,7 @@ TYPES = [
         delete=[Call("DeleteRule", {"RuleArn": "@id"})],
         attributes={"RuleArn": "@id", "IsDefault": lambda _: "false"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Route53::HealthCheck",
         "route53",
         create=[
@@ -212,7 +212,7 @@ TYPES = [
         delete=[Call("DeleteHealthCheck", {"HealthCheckId": "@id"})],
         attributes={"HealthCheckId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ServiceDiscovery::Service",
         "servicediscovery",
         create=[Call("CreateService")],

@@ -11,8 +11,8 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Values,
     computed_from,
     value_at,
@@ -102,13 +102,13 @@ def _source_parameters(values: Values) -> dict[str, Any]:
     return found
 
 
-def _or_none(name: str, **nothing: str) -> Computed:
+def _or_none(name: str, **nothing: str) -> ComputedProperty:
     """Return the source of a member that an update may remove."""
-    return Computed((name,), lambda values: values.get(name) or nothing)
+    return ComputedProperty((name,), lambda values: values.get(name) or nothing)
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Events::EventBus",
         "events",
         create=[
@@ -136,7 +136,7 @@ TYPES = [
         name_length=256,
         tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::Events::EventBusPolicy",
         "events",
         create=_PUT_BUS_POLICY,
@@ -147,7 +147,7 @@ TYPES = [
         ],
         exists=_has_statement,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Events::Archive",
         "events",
         create=[Call("CreateArchive")],
@@ -160,7 +160,7 @@ TYPES = [
         names={"SourceArn": "EventSourceArn"},
         attributes={"Arn": "@answer.ArchiveArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Events::Connection",
         "events",
         create=[Call("CreateConnection")],
@@ -171,7 +171,7 @@ TYPES = [
         name="Name",
         attributes={"Arn": "@answer.ConnectionArn", "ArnForPolicy": "@answer.ConnectionArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Events::ApiDestination",
         "events",
         create=[Call("CreateApiDestination")],
@@ -185,7 +185,7 @@ TYPES = [
             "ArnForPolicy": lambda v: str(v.answer["ApiDestinationArn"]).rpartition("/")[0],
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::Scheduler::Schedule",
         "scheduler",
         create=[Call("CreateSchedule")],
@@ -199,7 +199,7 @@ TYPES = [
         delete=[Call("DeleteSchedule", _GROUP)],
         name="Name",
     ),
-    Declared(
+    DeclaredType(
         "AWS::Scheduler::ScheduleGroup",
         "scheduler",
         create=[Call("CreateScheduleGroup")],
@@ -209,7 +209,7 @@ TYPES = [
         name="Name",
         tag=("TagResource", "UntagResource", "ResourceArn", "@answer.Arn"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::Pipes::Pipe",
         "pipes",
         create=[Call("CreatePipe")],

@@ -8,7 +8,7 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
     value_at,
@@ -110,7 +110,7 @@ def _network_ids(values: Values) -> list[str]:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::KinesisAnalyticsV2::Application",
         _SERVICE,
         create=[Call("CreateApplication")],
@@ -173,7 +173,7 @@ TYPES = [
         name="ApplicationName",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::KinesisAnalyticsV2::ApplicationCloudWatchLoggingOption",
         _SERVICE,
         create=[

@@ -9,7 +9,7 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -76,7 +76,7 @@ _BY_ARN: dict[str, Source] = {"RegistryId": lambda v: {"RegistryArn": v.id}}
 _SCHEMA: dict[str, Source] = {"SchemaId": lambda v: {"SchemaArn": v.id}}
 _BY_ID = ("TagResource", "UntagResource", "ResourceArn", "@id")
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Glue::Job",
         "glue",
         create=[Call("CreateJob")],
@@ -88,7 +88,7 @@ TYPES = [
         name="Name",
         name_length=255,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Crawler",
         "glue",
         create=[Call("CreateCrawler", {"Schedule": "Schedule.ScheduleExpression"})],
@@ -100,7 +100,7 @@ TYPES = [
         name="Name",
         name_length=255,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Trigger",
         "glue",
         create=[Call("CreateTrigger")],
@@ -115,7 +115,7 @@ TYPES = [
         name="Name",
         name_length=255,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Workflow",
         "glue",
         create=[Call("CreateWorkflow")],
@@ -127,7 +127,7 @@ TYPES = [
         name="Name",
         name_length=255,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Registry",
         "glue",
         create=[Call("CreateRegistry", {"RegistryName": "Name"})],
@@ -147,7 +147,7 @@ TYPES = [
         name_length=255,
         attributes={"Arn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Schema",
         "glue",
         create=[Call("CreateSchema", {"SchemaName": "Name", "RegistryId": _registry})],
@@ -158,7 +158,7 @@ TYPES = [
         delete=[Call("DeleteSchema", _SCHEMA)],
         attributes={"Arn": "@id", "InitialSchemaVersionId": "@answer.SchemaVersionId"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::Connection",
         "glue",
         create=[Call("CreateConnection", {"ConnectionInput": _connection})],
@@ -168,7 +168,7 @@ TYPES = [
         tag=_tag("connection"),
         delete=[Call("DeleteConnection", {"ConnectionName": "@id"})],
     ),
-    Declared(
+    DeclaredType(
         "AWS::Glue::SecurityConfiguration",
         "glue",
         create=[Call("CreateSecurityConfiguration")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -36,7 +36,7 @@ def _has_login(values: Values) -> bool:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::IAM::User",
         "iam",
         create=[
@@ -91,7 +91,7 @@ TYPES = [
         ],
         tag=("TagUser", "UntagUser", "UserName", "@id"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::IAM::Group",
         "iam",
         create=[
@@ -134,7 +134,7 @@ TYPES = [
         name="GroupName",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::IAM::AccessKey",
         "iam",
         create=[Call("CreateAccessKey")],
@@ -143,7 +143,7 @@ TYPES = [
         delete=[Call("DeleteAccessKey", {"UserName": "UserName", "AccessKeyId": "@id"})],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::IAM::UserToGroupAddition",
         "iam",
         create=[
@@ -165,7 +165,7 @@ TYPES = [
         attributes={"Id": "@id"},
         shared=("Users", "GroupName"),
     ),
-    Declared(
+    DeclaredType(
         # moto does not store the roles: the calls only check that the identity pool exists.
         "AWS::Cognito::IdentityPoolRoleAttachment",
         "cognito-identity",

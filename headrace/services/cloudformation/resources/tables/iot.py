@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -31,7 +31,7 @@ def _oldest_version(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::IoT::TopicRule",
         "iot",
         create=[Call("CreateTopicRule")],
@@ -44,7 +44,7 @@ TYPES = [
         name_underscores=True,
         attributes={"Arn": "@answer.ruleArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::IoT::Thing",
         "iot",
         create=[Call("CreateThing")],
@@ -55,7 +55,7 @@ TYPES = [
         name="ThingName",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::IoT::ThingType",
         "iot",
         create=[Call("CreateThingType")],
@@ -65,7 +65,7 @@ TYPES = [
         name="ThingTypeName",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::IoT::Policy",
         "iot",
         create=[Call("CreatePolicy")],
@@ -89,7 +89,7 @@ TYPES = [
         name_length=128,
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::IoT::PolicyPrincipalAttachment",
         "iot",
         create=[Call("AttachPrincipalPolicy")],
@@ -98,7 +98,7 @@ TYPES = [
             Call("DetachPrincipalPolicy", {"policyName": "PolicyName", "principal": "Principal"})
         ],
     ),
-    Declared(
+    DeclaredType(
         "AWS::IoT::ThingPrincipalAttachment",
         "iot",
         create=[Call("AttachThingPrincipal", only=("ThingName", "Principal"))],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared, Values
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
 
 
 def _has_policy(values: Values) -> bool:
@@ -12,7 +12,7 @@ def _has_policy(values: Values) -> bool:
 
 _FILTER = {"logGroupName": "LogGroupName", "filterName": "@last"}
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Logs::SubscriptionFilter",
         "logs",
         create=[Call("PutSubscriptionFilter")],
@@ -26,7 +26,7 @@ TYPES = [
         name="FilterName",
         name_length=512,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Logs::MetricFilter",
         "logs",
         create=[Call("PutMetricFilter")],
@@ -39,7 +39,7 @@ TYPES = [
         name="FilterName",
         name_length=512,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Logs::ResourcePolicy",
         "logs",
         create=[Call("PutResourcePolicy")],
@@ -49,7 +49,7 @@ TYPES = [
         name="PolicyName",
         exists=_has_policy,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Logs::Destination",
         "logs",
         create=[
@@ -78,7 +78,7 @@ TYPES = [
         name="DestinationName",
         name_length=512,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Logs::QueryDefinition",
         "logs",
         create=[Call("PutQueryDefinition")],

@@ -9,8 +9,8 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.base import Properties, boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -20,7 +20,7 @@ from headrace.services.cloudformation.resources.declaration import (
 _PARTS = ("ResourceId", "ScalableDimension", "ServiceNamespace")
 
 
-def _target(part: int) -> Computed:
+def _target(part: int) -> ComputedProperty:
     """Return a part of a scaling policy's target: from its own property, or from the target's id."""
 
     def find(values: Values) -> str | None:
@@ -95,7 +95,7 @@ def _has_scaling_policy(values: Values) -> bool:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::ApplicationAutoScaling::ScalableTarget",
         "application-autoscaling",
         create=[Call("RegisterScalableTarget")],
@@ -105,7 +105,7 @@ TYPES = [
         attributes={"Id": "@id"},
         exists=_is_scaled,
     ),
-    Declared(
+    DeclaredType(
         "AWS::ApplicationAutoScaling::ScalingPolicy",
         "application-autoscaling",
         create=[Call("PutScalingPolicy", _OF_TARGET)],
@@ -115,7 +115,7 @@ TYPES = [
         delete=[Call("DeleteScalingPolicy", {**_OF_TARGET, "PolicyName": "PolicyName"})],
         attributes={"Arn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::SSM::Document",
         "ssm",
         create=[Call("CreateDocument")],
@@ -157,7 +157,7 @@ TYPES = [
         name="Name",
         name_length=128,
     ),
-    Declared(
+    DeclaredType(
         "AWS::CloudWatch::CompositeAlarm",
         "cloudwatch",
         create=[Call("PutCompositeAlarm")],
@@ -172,7 +172,7 @@ TYPES = [
             )
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::CloudWatch::InsightRule",
         "cloudwatch",
         create=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
@@ -186,7 +186,7 @@ TYPES = [
             )
         },
     ),
-    Declared(
+    DeclaredType(
         "AWS::AppConfig::Application",
         "appconfig",
         create=[Call("CreateApplication")],
@@ -195,7 +195,7 @@ TYPES = [
         delete=[Call("DeleteApplication", _APPLICATION)],
         attributes={"ApplicationId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::AppConfig::ConfigurationProfile",
         "appconfig",
         create=[Call("CreateConfigurationProfile")],
@@ -209,7 +209,7 @@ TYPES = [
         ],
         attributes={"ConfigurationProfileId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::AppConfig::HostedConfigurationVersion",
         "appconfig",
         create=[Call("CreateHostedConfigurationVersion")],
@@ -226,7 +226,7 @@ TYPES = [
         ],
         attributes={"VersionNumber": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Backup::BackupVault",
         "backup",
         create=[Call("CreateBackupVault")],
@@ -249,7 +249,7 @@ TYPES = [
         name="BackupVaultName",
         name_length=50,
     ),
-    Declared(
+    DeclaredType(
         "AWS::Backup::BackupPlan",
         "backup",
         create=[Call("CreateBackupPlan")],
@@ -258,7 +258,7 @@ TYPES = [
         names={"BackupPlanRule": "Rules", "TargetBackupVault": "TargetBackupVaultName"},
         attributes={"BackupPlanId": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::CloudTrail::Trail",
         "cloudtrail",
         create=[

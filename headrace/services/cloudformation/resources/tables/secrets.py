@@ -9,7 +9,7 @@ from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.base import boolean
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -53,7 +53,7 @@ def _secret(values: Values) -> str | None:
 
 _ID = {"SecretId": "@id"}
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::SecretsManager::Secret",
         "secretsmanager",
         create=[Call("CreateSecret", {"SecretString": _secret})],
@@ -70,7 +70,7 @@ TYPES = [
         attributes={"Id": "@id"},
         tag=("TagResource", "UntagResource", "SecretId", "@id"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::SecretsManager::ResourcePolicy",
         "secretsmanager",
         create=[Call("PutResourcePolicy")],
@@ -80,7 +80,7 @@ TYPES = [
         ],
         delete=[Call("DeleteResourcePolicy", _ID)],
     ),
-    Declared(
+    DeclaredType(
         # Databases store no password here: the calls only check that the target exists.
         "AWS::SecretsManager::SecretTargetAttachment",
         "secretsmanager",
@@ -89,7 +89,7 @@ TYPES = [
         delete=[],
         attributes={"Id": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::SecretsManager::RotationSchedule",
         "secretsmanager",
         create=[Call("RotateSecret", only=("SecretId", "RotationLambdaARN", "RotationRules"))],

@@ -7,8 +7,8 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Source,
     Values,
     own_name,
@@ -40,7 +40,7 @@ def _permission(rule: dict[str, Any], peer: str) -> dict[str, Any]:
     return found
 
 
-def _permissions(peer: str, path: str = "") -> Computed:
+def _permissions(peer: str, path: str = "") -> ComputedProperty:
     """Return the permissions of a list of rules at `path`, or of the resource itself."""
     flat = ("IpProtocol", "FromPort", "ToPort", "CidrIp", "CidrIpv6", "Description")
     parts = (*flat, *(f"{peer}{end}" for end in ("PrefixListId", "SecurityGroupId")))
@@ -51,13 +51,13 @@ def _permissions(peer: str, path: str = "") -> Computed:
         rules = values.get(path) if path else [values.properties]
         return [_permission(rule, peer) for rule in rules or []]
 
-    return Computed((path,) if path else parts, make)
+    return ComputedProperty((path,) if path else parts, make)
 
 
 _EVERYWHERE: dict[str, Any] = {"IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
 
 
-def _rules(peer: str, name: str) -> Computed:
+def _rules(peer: str, name: str) -> ComputedProperty:
     """Set a group's own rules to the template's, and return the group's id.
 
     Rules of other resources stay, and so do those added outside a stack. Duplicate and missing rules are no error: in a
@@ -85,19 +85,19 @@ def _rules(peer: str, name: str) -> Computed:
                         raise
         return values.id
 
-    return Computed((name,), bring)
+    return ComputedProperty((name,), bring)
 
 
-def _each(source: Computed) -> Computed:
+def _each(source: ComputedProperty) -> ComputedProperty:
     """Return the source of a list of one."""
-    return Computed(source.properties, lambda values: [source(values)])
+    return ComputedProperty(source.properties, lambda values: [source(values)])
 
 
 def _described(kind: str) -> Call:
     """Return the call that changes a rule's description, with the rule itself."""
     peer = "Source" if kind == "Ingress" else "Destination"
     permissions = _permissions(peer)
-    own = Computed(("Description",), permissions.function)
+    own = ComputedProperty(("Description",), permissions.function)
     operation = f"UpdateSecurityGroupRuleDescriptions{kind}"
     group: Source = lambda v: v.get("GroupId")  # noqa: E731
     return Call(operation, {"GroupId": group, "IpPermissions": own}, only=())
@@ -106,9 +106,9 @@ def _described(kind: str) -> Call:
 _GROUP = {"GroupId": "@id"}
 
 
-def _rule(kind: str, peer: str) -> Declared:
+def _rule(kind: str, peer: str) -> DeclaredType:
     permissions = _permissions(peer)
-    return Declared(
+    return DeclaredType(
         f"AWS::EC2::SecurityGroup{kind}",
         "ec2",
         create=[
@@ -131,7 +131,7 @@ def _rule(kind: str, peer: str) -> Declared:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::EC2::SecurityGroup",
         "ec2",
         create=[

@@ -11,7 +11,7 @@ from headrace.core.arn import make_arn
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Declared,
+    DeclaredType,
     Values,
     computed_from,
 )
@@ -104,7 +104,7 @@ def _revision(values: Values) -> str | None:
 
 _ARN = {"stateMachineArn": "@id"}
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::StepFunctions::StateMachine",
         "stepfunctions",
         create=[Call("CreateStateMachine", {"definition": _definition})],
@@ -118,7 +118,7 @@ TYPES = [
         exists=_has_machine,
         tag=("TagResource", "UntagResource", "resourceArn", "@id"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::StepFunctions::StateMachineVersion",
         "stepfunctions",
         create=[
@@ -134,7 +134,7 @@ TYPES = [
         # For a version, the answer has the version's own ARN.
         unread=frozenset({"StateMachineArn"}),
     ),
-    Declared(
+    DeclaredType(
         "AWS::StepFunctions::StateMachineAlias",
         "stepfunctions",
         create=[Call("CreateStateMachineAlias", {"routingConfiguration": _routes})],
@@ -154,7 +154,7 @@ TYPES = [
         exists=_has_alias,
         attributes={"Arn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::StepFunctions::Activity",
         "stepfunctions",
         create=[Call("CreateActivity")],

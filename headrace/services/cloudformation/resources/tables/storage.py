@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.services.cloudformation.resources.declaration import Call, Declared
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::KinesisVideo::Stream",
         "kinesisvideo",
         create=[Call("CreateStream", {"StreamName": "Name"})],
@@ -16,7 +16,7 @@ TYPES = [
         name_length=256,
         attributes={"Arn": "@answer.StreamInfo.StreamARN"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::Timestream::Database",
         "timestream-write",
         create=[Call("CreateDatabase")],
@@ -28,7 +28,7 @@ TYPES = [
         name_length=256,
         tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Database.Arn"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::Timestream::Table",
         "timestream-write",
         create=[Call("CreateTable")],
@@ -41,7 +41,7 @@ TYPES = [
         attributes={"Name": "TableName"},
         tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Table.Arn"),
     ),
-    Declared(
+    DeclaredType(
         "AWS::EFS::FileSystem",
         "efs",
         create=[Call("CreateFileSystem")],
@@ -52,7 +52,7 @@ TYPES = [
         read=Call("DescribeFileSystems", {"FileSystemId": "@id"}),
         delete=[Call("DeleteFileSystem", {"FileSystemId": "@id"})],
     ),
-    Declared(
+    DeclaredType(
         "AWS::EFS::AccessPoint",
         "efs",
         create=[Call("CreateAccessPoint", {"ClientToken": lambda v: v.context.ids.uuid()})],
@@ -61,7 +61,7 @@ TYPES = [
         names={"AccessPointTags": "Tags"},
         attributes={"AccessPointId": "@id", "Arn": "@answer.AccessPointArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::EFS::MountTarget",
         "efs",
         create=[Call("CreateMountTarget")],

@@ -9,8 +9,8 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Properties
 from headrace.services.cloudformation.resources.declaration import (
     Call,
-    Computed,
-    Declared,
+    ComputedProperty,
+    DeclaredType,
     Source,
     Values,
     computed_from,
@@ -51,7 +51,7 @@ def _record(properties: Properties) -> dict[str, Any]:
     return record
 
 
-def _change(action: str) -> Computed:
+def _change(action: str) -> ComputedProperty:
     """Return the change that puts a record into its zone or removes it."""
 
     def make(values: Values) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _change(action: str) -> Computed:
             changes.insert(0, {"Action": "DELETE", "ResourceRecordSet": old})
         return {"Changes": changes}
 
-    return Computed((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
+    return ComputedProperty((*_RECORD, "ResourceRecords", "HostedZoneId", "HostedZoneName"), make)
 
 
 def _is_guarded(values: Values) -> bool:
@@ -108,7 +108,7 @@ def _namespace_arn(values: Values) -> str:
 
 
 TYPES = [
-    Declared(
+    DeclaredType(
         "AWS::Route53::HostedZone",
         "route53",
         create=[
@@ -136,7 +136,7 @@ TYPES = [
         delete=[Call("DeleteHostedZone", {"Id": "@id"})],
         attributes={"Id": "@id", "NameServers": "@answer.DelegationSet.NameServers"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ECS::Cluster",
         "ecs",
         create=[Call("CreateCluster")],
@@ -172,7 +172,7 @@ TYPES = [
         name_length=255,
         attributes={"Arn": "@answer.clusters.0.clusterArn"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::ECS::TaskDefinition",
         "ecs",
         create=[
@@ -186,7 +186,7 @@ TYPES = [
         delete=[Call("DeregisterTaskDefinition", {"taskDefinition": "@id"})],
         attributes={"TaskDefinitionArn": "@id"},
     ),
-    Declared(
+    DeclaredType(
         "AWS::WAFv2::WebACL",
         "wafv2",
         create=[Call("CreateWebACL")],
@@ -231,7 +231,7 @@ TYPES = [
 ]
 TYPES.extend(
     [
-        Declared(
+        DeclaredType(
             "AWS::Route53::RecordSet",
             "route53",
             create=[
@@ -256,7 +256,7 @@ TYPES.extend(
                 )
             ],
         ),
-        Declared(
+        DeclaredType(
             "AWS::CertificateManager::Certificate",
             "acm",
             create=[Call("RequestCertificate")],
@@ -264,7 +264,7 @@ TYPES.extend(
             delete=[Call("DeleteCertificate", {"CertificateArn": "@id"})],
             attributes={"Id": "@id"},
         ),
-        Declared(
+        DeclaredType(
             "AWS::WAFv2::IPSet",
             "wafv2",
             create=[Call("CreateIPSet", {"Name": own_name("Name", 128)})],
@@ -294,7 +294,7 @@ TYPES.extend(
             ],
             attributes={"Arn": "@answer.IPSet.ARN", "Id": "@answer.IPSet.Id"},
         ),
-        Declared(
+        DeclaredType(
             "AWS::WAFv2::WebACLAssociation",
             "wafv2",
             create=[Call("AssociateWebACL")],
@@ -302,7 +302,7 @@ TYPES.extend(
             delete=[Call("DisassociateWebACL", {"ResourceArn": "ResourceArn"})],
             holds=_is_guarded,
         ),
-        Declared(
+        DeclaredType(
             "AWS::ECS::Service",
             "ecs",
             create=[
@@ -342,7 +342,7 @@ TYPES.extend(
             ],
             attributes={"Name": "@answer.service.serviceName", "ServiceArn": "@id"},
         ),
-        Declared(
+        DeclaredType(
             "AWS::ServiceDiscovery::HttpNamespace",
             "servicediscovery",
             create=[
