@@ -52,14 +52,14 @@ class MatchTooLong(Exception):
 class Pattern(Protocol):
     """A compiled pattern. Thread-safe."""
 
-    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
-        """Whether the whole text matches; the cost counts towards `effort`, if one is given. Raises MatchTooLong."""
+    def matches(self, text: str, budget: MatchingBudget | None = None) -> bool:
+        """Whether the whole text matches; the cost counts towards `budget`, if one is given. Raises MatchTooLong."""
         ...
 
 
 @dataclass(slots=True)
 class MatchingBudget:
-    """The effort that one request may still spend on matching clients' patterns. Not thread-safe.
+    """The time that one request may still spend on matching clients' patterns. Not thread-safe.
 
     Each match is bounded, but a template with 200 patterns and thousands of values to check is many matches.
     """
@@ -137,7 +137,7 @@ class _Run:
 
     compiled: re.Pattern[str]
 
-    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
+    def matches(self, text: str, budget: MatchingBudget | None = None) -> bool:
         return self.compiled.fullmatch(text) is not None
 
 
@@ -154,16 +154,16 @@ class _Re2Pattern:
         self._ascii = _program(node, _ASCII, bounds)
         self._all: _Program | None = None
 
-    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
+    def matches(self, text: str, budget: MatchingBudget | None = None) -> bool:
         if text.isascii():
-            return self._ascii.matches(text.encode(), effort)
+            return self._ascii.matches(text.encode(), budget)
         if self._all is None:
             try:
                 self._all = _program(self._node, MAX_CODE_POINT, self._bounds)
             except (BadPattern, _RefusedByRe2) as error:
                 raise MatchTooLong from error
         # Lone surrogates, which JSON can carry, cannot be encoded; they match nothing but themselves.
-        return self._all.matches(text.encode("utf-8", "surrogatepass"), effort)
+        return self._all.matches(text.encode("utf-8", "surrogatepass"), budget)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +172,11 @@ class _Program:
     steps_a_byte: int
     most_steps: float
 
-    def matches(self, data: bytes, effort: MatchingBudget | None) -> bool:
+    def matches(self, data: bytes, budget: MatchingBudget | None) -> bool:
         steps = len(data) * self.steps_a_byte
-        if effort is not None:
-            effort.steps -= steps
-        if steps > self.most_steps or (effort is not None and effort.steps < 0):
+        if budget is not None:
+            budget.steps -= steps
+        if steps > self.most_steps or (budget is not None and budget.steps < 0):
             raise MatchTooLong
         return self.compiled.fullmatch(data) is not None
 
@@ -204,8 +204,8 @@ class _BacktrackingPattern:
 
     compiled: regex.Pattern[str]
 
-    def matches(self, text: str, effort: MatchingBudget | None = None) -> bool:
-        left_s = DEADLINE_S if effort is None else min(DEADLINE_S, effort.backtracking_s)
+    def matches(self, text: str, budget: MatchingBudget | None = None) -> bool:
+        left_s = DEADLINE_S if budget is None else min(DEADLINE_S, budget.backtracking_s)
         if left_s <= 0:
             raise MatchTooLong
         began_s = time.thread_time()
@@ -214,8 +214,8 @@ class _BacktrackingPattern:
         except TimeoutError as error:
             raise MatchTooLong from error
         finally:
-            if effort is not None:
-                effort.backtracking_s -= time.thread_time() - began_s
+            if budget is not None:
+                budget.backtracking_s -= time.thread_time() - began_s
 
 
 def _timed(pattern: str, node: Node) -> _BacktrackingPattern:

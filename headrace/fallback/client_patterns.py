@@ -202,8 +202,8 @@ def _glue(models: ModuleType) -> None:
         try:
             java_pattern(text)  # so that the reason quotes the client's text
             pattern = java_pattern(f"(?:{text}).*")
-            effort = MatchingBudget()
-            return [table for table in tables if pattern.matches(table.name, effort)]
+            budget = MatchingBudget()
+            return [table for table in tables if pattern.matches(table.name, budget)]
         except (PatternRefused, MatchTooLong) as error:
             raise _glue_refusal(f"Expression cannot be used: {error or 'too complex'}") from error
 

@@ -54,7 +54,7 @@ def resolve(
         raise TemplateError(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing: list[str] = []
     found: dict[str, Parameter] = {}
-    effort = MatchingBudget()
+    budget = MatchingBudget()
     for name, declaration in declared.items():
         if name in use_previous and name in previous:
             value: str | None = previous[name]
@@ -69,7 +69,7 @@ def resolve(
                 )
             missing.append(name)
             continue
-        found[name] = _checked(name, declaration, value, read_ssm, effort)
+        found[name] = _checked(name, declaration, value, read_ssm, budget)
     if missing:
         raise TemplateError(f"Parameters: [{', '.join(sorted(missing))}] must have values")
     return found
@@ -88,7 +88,7 @@ def _checked(
     declaration: Mapping[str, Any],
     value: str,
     read_ssm: Callable[[str], str],
-    effort: MatchingBudget,
+    budget: MatchingBudget,
 ) -> Parameter:
     if too_long(value, name, limits.PARAMETER_VALUE_BYTES):
         raise TemplateError(
@@ -109,7 +109,7 @@ def _checked(
     # A list's pattern must match each of its items (documented: parameters-section-structure).
     items = [item.strip() for item in value.split(",")] if kind == "CommaDelimitedList" else [value]
     if pattern is not None and not all(
-        _matches(name, str(pattern), item, effort) for item in items
+        _matches(name, str(pattern), item, budget) for item in items
     ):
         raise _refused(name, declaration, f"must match pattern {pattern}")
     if kind == "Number":
@@ -131,9 +131,9 @@ def _checked(
     )
 
 
-def _matches(name: str, pattern: str, value: str, effort: MatchingBudget) -> bool:
+def _matches(name: str, pattern: str, value: str, budget: MatchingBudget) -> bool:
     try:
-        return effort.matches(pattern, value)
+        return budget.matches(pattern, value)
     except PatternRefused as error:
         raise TemplateError(
             f"Template format error: AllowedPattern of parameter '{name}' is not a pattern that can be used: {error}"

@@ -28,7 +28,10 @@ from tests.support.owned import OWNED
         ("x{1,5000}y", "_Re2Pattern"),
         ("(?!aws)[a-z]+", "_BacktrackingPattern"),
         (r"(a)\1", "_BacktrackingPattern"),
-        ("([a-z]{1,63}[.]){1,20}com", "_BacktrackingPattern"),  # RE2 takes no product of counts above 1,000
+        (
+            "([a-z]{1,63}[.]){1,20}com",
+            "_BacktrackingPattern",
+        ),  # RE2 takes no product of counts above 1,000
     ],
 )
 def test_a_pattern_runs_on_the_quickest_engine_that_can(pattern: str, engine: str):
@@ -63,32 +66,32 @@ def test_what_would_take_too_many_steps_is_not_begun(monkeypatch: pytest.MonkeyP
 
 
 def test_the_steps_of_a_request_are_counted_together():
-    effort = MatchingBudget()
-    assert effort.matches("(ab)*", "ab" * 100)
-    effort.steps -= patterns.MOST_STEPS - 5_000
+    budget = MatchingBudget()
+    assert budget.matches("(ab)*", "ab" * 100)
+    budget.steps -= patterns.MOST_STEPS - 5_000
     with pytest.raises(MatchTooLong):
-        [effort.matches("(ab)*", "ab" * 100) for _ in range(100)]
+        [budget.matches("(ab)*", "ab" * 100) for _ in range(100)]
     assert java_pattern("(ab)*").matches("ab" * 100)
 
 
 def test_the_time_of_a_request_is_counted_together():
-    effort = MatchingBudget()
-    assert effort.matches("(?!aws)[a-z]+", "abc")
-    left_s = effort.backtracking_s
+    budget = MatchingBudget()
+    assert budget.matches("(?!aws)[a-z]+", "abc")
+    left_s = budget.backtracking_s
     assert left_s < patterns.MOST_BACKTRACKING_S
-    effort.backtracking_s = 0.0
+    budget.backtracking_s = 0.0
     with pytest.raises(MatchTooLong):
-        effort.matches("(?!aws)[a-z]+", "abc")
+        budget.matches("(?!aws)[a-z]+", "abc")
 
 
 def test_a_pattern_counts_once_for_what_a_request_may_compile():
-    effort = MatchingBudget()
+    budget = MatchingBudget()
     for number in range(8):
         pattern = "a" * 8191 + str(number)
-        assert not effort.matches(pattern, "b")
-        assert not effort.matches(pattern, "bb")
+        assert not budget.matches(pattern, "b")
+        assert not budget.matches(pattern, "bb")
     with pytest.raises(PatternRefused, match="more than 65536 characters together"):
-        effort.matches("b", "b")
+        budget.matches("b", "b")
 
 
 def test_lone_surrogates_match_nothing_and_break_nothing():
