@@ -59,7 +59,7 @@ class Pattern(Protocol):
 
 @dataclass(slots=True)
 class MatchingBudget:
-    """The time that one request may still spend on matching clients' patterns. Not thread-safe.
+    """The steps, seconds and characters that one request may still spend on clients' patterns. Not thread-safe.
 
     Each match is bounded, but a template with 200 patterns and thousands of values to check is many matches.
     """
