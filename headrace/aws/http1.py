@@ -263,9 +263,8 @@ class Http1Connection(asyncio.Protocol):
         """
         self._since_s = self._server.now_s
         reader = self._reader
-        is_begun = reader.is_arriving or self._held
-        request = None if is_begun else usual_request(data)
-        if request is None:
+        request = usual_request(data)
+        if request is None or reader.is_arriving or self._held:
             if len(data) > max(self._bounds.turn_bytes, reader.body_left_bytes):
                 self._held += data
                 return True

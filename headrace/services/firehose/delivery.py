@@ -197,9 +197,9 @@ class Delivery:
     def _room_bytes(self) -> int:
         if self._sorter.is_partitioned:
             return max(0, min(READ_BYTES * 4, MOST_HELD_BYTES - self._sorter.held_bytes))
-        rooms = [self._hints().size_bytes - self._sorter.size_of(WHOLE)]
-        if self._sorter.has_own_backup:
-            rooms.append(self._hints(BACKUP).size_bytes - self._sorter.size_of(BACKUP))
+        sizes = {name: buffer.size_bytes for name, buffer in self._sorter.buffers.items()}
+        names = (WHOLE, BACKUP) if self._sorter.has_own_backup else (WHOLE,)
+        rooms = [self._hints(name).size_bytes - sizes.get(name, 0) for name in names]
         return max(0, min(rooms) - self._reading.intake.size_bytes)
 
     def _next(self) -> tuple[str | None, float]:
@@ -244,7 +244,7 @@ class Delivery:
     def _intend(self, partition: str, buffer: Buffer) -> Intent:
         stream = self._as_of if self._sorter.has_several else self._stream
         others = [other for name, other in self._sorter.buffers.items() if name != partition]
-        after = self._reading.positions_before(others)
+        after, _ = self._reading.first_waiting(others)
         starts = {**self._progress.saved.positions, **self._reading.starts}
         return intend(stream, partition, buffer, starts, after, self._ports)
 
@@ -295,8 +295,7 @@ class Delivery:
             )
         marks = {**buffer.refused, intent.partition: intent.last}
         # Not `intent.after`: after a kill, less is read than there was when the delivery was decided on.
-        buffers = self._sorter.buffers.values()
-        after, oldest_ms = self._reading.positions_before(buffers), self._reading.oldest_ms(buffers)
+        after, oldest_ms = self._reading.first_waiting(self._sorter.buffers.values())
         self._advance(done, after, marks)
         self._pending = None
         up_to_ms = min(intent.newest_ms, oldest_ms - 1) if oldest_ms else intent.newest_ms

@@ -71,7 +71,7 @@ def execute(
         version=intent.version,
     )
     destination = DESTINATIONS[intent.kind]
-    number = intent.attempts + 1
+    is_empty, number = pending.is_empty, intent.attempts + 1
     attempt = Attempt(stream, intent, pending.left, ports, number, pending.again or number > 1)
     outcome = _outcome(destination, attempt, pending)
     before = len(pending.refused), pending.size_bytes, pending.objects
@@ -103,7 +103,7 @@ def execute(
     failed = [*pending.buffer.failed, *pending.refused]
     if failed:
         reports.refused(failed)
-    if not pending.is_empty:
+    if not is_empty:
         reports.delivered(
             DeliveryFigures(
                 records=len(pending.buffer.records) - len(pending.refused),

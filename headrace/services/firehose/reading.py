@@ -47,10 +47,11 @@ class SourceReader:
                 intake.size_bytes += read.size_bytes
             yield read
 
-    def positions_before(self, buffers: Iterable[Buffer]) -> dict[str, str]:
-        """Return, by shard, the position before the first record that waits here or in the buffers.
+    def first_waiting(self, buffers: Collection[Buffer]) -> tuple[dict[str, str], int]:
+        """Return the position before the first record that waits here or in the buffers, by shard.
 
-        For a shard without waiting records, it is the position where reading continues.
+        For a shard without waiting records, it is the position where reading continues. Also return when the first of
+        all waiting records arrived (0 if none waits).
         """
         first: dict[str, int] = {}
         names: dict[str, str] = {}
@@ -66,19 +67,19 @@ class SourceReader:
         for shard_id, records in self.intake.records.items():
             if records:
                 take(shard_id, records[0].sequence_number)
-        return {
+        positions = {
             shard_id: at_position(names[shard_id]) if shard_id in names else position
             for shard_id, position in self.read_to.items()
         }
+        return positions, self._oldest_ms(buffers)
 
     def waiting(self, buffers: Collection[Buffer]) -> tuple[int, int]:
         """Return how many records wait here and in the buffers, and when the first arrived (0 if none waits)."""
         full = [buffer for buffer in buffers if buffer.first]
         held = sum(max(len(buffer.records) + len(buffer.failed), 1) for buffer in full)
-        return held + sum(map(len, list(self.intake.records.values()))), self.oldest_ms(buffers)
+        return held + sum(map(len, list(self.intake.records.values()))), self._oldest_ms(buffers)
 
-    def oldest_ms(self, buffers: Iterable[Buffer]) -> int:
-        """Return when the first record that waits here or in the buffers arrived (0 if none waits)."""
+    def _oldest_ms(self, buffers: Iterable[Buffer]) -> int:
         arrivals = [buffer.oldest_ms for buffer in buffers if buffer.first]
         for records in list(self.intake.records.values()):
             arrivals += [record.approximate_arrival_ms for record in records[:1]]

@@ -93,11 +93,6 @@ class Sorter:
             self.must_empty = False
         return buffer
 
-    def size_of(self, partition: str) -> int:
-        """Return the size of a partition's buffer in bytes, 0 when it has none."""
-        buffer = self.buffers.get(partition)
-        return 0 if buffer is None else buffer.size_bytes
-
     def largest(self) -> str:
         """Return the partition with the largest buffer."""
         return max(self.buffers, key=lambda name: self.buffers[name].size_bytes)
