@@ -10,7 +10,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.core.clock import Clock
@@ -51,15 +51,15 @@ class JobEnd:
     lost: bool
 
 
+@dataclass(slots=True, eq=False)
 class SupervisedJob:
     """A job that this cloud or an earlier one started. Used by one thread at a time."""
 
-    def __init__(self, clock: Clock, process: JobProcess) -> None:
-        self._clock = clock
-        self._process = process
-        self._end: JobEnd | None = None
-        self._cancelled_at_s: float | None = None
-        self._repeated = False
+    _clock: Clock
+    _process: JobProcess
+    _end: JobEnd | None = field(default=None, init=False)
+    _cancelled_at_s: float | None = field(default=None, init=False)
+    _repeated: bool = field(default=False, init=False)
 
     @classmethod
     def start(
