@@ -81,7 +81,7 @@ class Receiver(OpenConnections, Protocol):
         """Return the answer to a request that is refused by its headers; None when it is accepted."""
         ...
 
-    def complain(self, sentence: str, *arguments: object) -> None:
+    def warn_about_client(self, sentence: str, *arguments: object) -> None:
         """Log a warning about a client, at a limited rate."""
         ...
 

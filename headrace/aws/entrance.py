@@ -158,7 +158,7 @@ class Entrance:
                 door.add_browser_headers(request, answered)
             else:
                 # This callback runs before those of the Future's waiters.
-                answered.add_done_callback(functools.partial(_dress, door, request))
+                answered.add_done_callback(functools.partial(_add_browser_headers, door, request))
         return answered
 
     def _answer(self, request: HttpRequest) -> Answer:
@@ -189,6 +189,8 @@ class Entrance:
         return None
 
 
-def _dress(door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]) -> None:
+def _add_browser_headers(
+    door: FrontDoor, request: HttpRequest, answer: Future[HttpResponse]
+) -> None:
     if answer.exception() is None:
         door.add_browser_headers(request, answer.result())

@@ -100,7 +100,9 @@ class Http1Connection(asyncio.Protocol):
             self._abort_unread()
 
     def _abort_unread(self) -> None:
-        self._server.complain("a connection is closed because its client does not read its answer")
+        self._server.warn_about_client(
+            "a connection is closed because its client does not read its answer"
+        )
         self.abort()
 
     def close(self) -> None:
@@ -119,7 +121,9 @@ class Http1Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = self._writer.transport = cast("asyncio.Transport", transport)
         if not self._server.opened(self):
-            self._server.complain("connections are refused: %d are open", self._bounds.connections)
+            self._server.warn_about_client(
+                "connections are refused: %d are open", self._bounds.connections
+            )
             self._end_with(plain(503, "too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -325,7 +329,9 @@ class Http1Connection(asyncio.Protocol):
         except ConnectionError:
             self.abort()
         except OSError as error:  # the body's file failed
-            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
+            self._server.warn_about_client(
+                "the answer to %s broke off: %s", exchange.request.path, error
+            )
             self.abort()
         except Exception:
             log.exception("the answer to %s broke off", exchange.request.path)

@@ -249,7 +249,7 @@ class RequestReader:
             case BodyTooLarge():
                 return body_too_large(headers)
             case OSError():
-                self._server.complain("a request's body cannot be stored: %s", error)
+                self._server.warn_about_client("a request's body cannot be stored: %s", error)
                 return body_not_stored(headers)
             case _:
                 log.error("a request cannot be read", exc_info=error)

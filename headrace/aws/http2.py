@@ -107,7 +107,9 @@ class Http2Connection(asyncio.Protocol):
                 self.abort()
             return
         for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
-            self._server.complain("an answer is dropped because its client does not read it")
+            self._server.warn_about_client(
+                "an answer is dropped because its client does not read it"
+            )
             self._drop(stream_id, ErrorCodes.CANCEL)
         for stream_id, receiving in list(self._receiving.items()):
             if now_s - receiving.since_s > bounds.body_idle_s:
@@ -193,7 +195,7 @@ class Http2Connection(asyncio.Protocol):
                     turns -= HEADERS_TURNS + frame.payload_bytes // HEADER_BYTES_A_TURN
                 self._receive(frame)
         except ExcessiveLoad as error:
-            self._server.complain("an HTTP/2 client is cut off: %s", error)
+            self._server.warn_about_client("an HTTP/2 client is cut off: %s", error)
             self._end(ErrorCodes.ENHANCE_YOUR_CALM, str(error))
         except FrameTooLarge:
             self._end(ErrorCodes.FRAME_SIZE_ERROR)
@@ -324,7 +326,7 @@ class Http2Connection(asyncio.Protocol):
             self._refuse(stream_id, receiving, body_too_large(receiving.headers))
             return
         except OSError as error:
-            self._server.complain("a request's body cannot be stored: %s", error)
+            self._server.warn_about_client("a request's body cannot be stored: %s", error)
             self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
             return
         # The answer is complete; this asks the client to stop sending (RFC 9113, 8.1).
@@ -338,7 +340,7 @@ class Http2Connection(asyncio.Protocol):
         try:
             receiving.body.finish()
         except OSError as error:
-            self._server.complain("a request's body cannot be stored: %s", error)
+            self._server.warn_about_client("a request's body cannot be stored: %s", error)
             self._refuse(stream_id, receiving, body_not_stored(receiving.headers))
             return
         self._answer(stream_id, Exchange(receiving.request(), receiving.body))
@@ -386,7 +388,9 @@ class Http2Connection(asyncio.Protocol):
         except StreamClosed:
             log.debug("HTTP/2: stream %d went away before its answer", stream_id)
         except OSError as error:
-            self._server.complain("the answer to %s broke off: %s", exchange.request.path, error)
+            self._server.warn_about_client(
+                "the answer to %s broke off: %s", exchange.request.path, error
+            )
             self._sender.reset(stream_id, ErrorCodes.INTERNAL_ERROR)
         except Exception:
             log.exception("the answer to %s broke off", exchange.request.path)

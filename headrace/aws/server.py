@@ -172,12 +172,12 @@ class Server:
             worst = max(self._behind, key=self._behind.__getitem__)
             size_bytes = self._behind.pop(worst)
             self._unsent_bytes -= size_bytes
-            self.complain(
+            self.warn_about_client(
                 "a client is cut off because it left %d bytes of its answers unread", size_bytes
             )
             worst.abort()
 
-    def complain(self, sentence: str, *arguments: object) -> None:
+    def warn_about_client(self, sentence: str, *arguments: object) -> None:
         """Log a warning about a client, at a limited rate, so that one client cannot fill the log."""
         before_s = self._complained_s.get(sentence)
         if before_s is None or self.now_s - before_s >= COMPLAIN_EVERY_S:

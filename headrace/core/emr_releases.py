@@ -127,7 +127,7 @@ def _spark_8(
     )  # fmt: skip
 
 
-def _seven(
+def _emr_7(
     minor: int,
     spark: str,
     hadoop: str,
@@ -145,7 +145,7 @@ def _seven(
     )  # fmt: skip
 
 
-def _six(number: str, spark: str, hadoop: str, scala: str) -> Release:
+def _emr_6(number: str, spark: str, hadoop: str, scala: str) -> Release:
     """A release of 6.x: Python 3.7 (and 2.7, which no Spark from 3.1 on takes) and Java 8; configuring-java8.html."""
     minor, patch = number.split(".")[1:]
     # "With Amazon EMR 6.6.0 and higher"; the patch releases are not in its list: release-versions.html.
@@ -174,46 +174,46 @@ _RELEASES = (
         pythons=("3.9", "3.11", "3.12"), python="3.9", services=(SERVERLESS,),
     ),
     # AWS says that the release exists and has Spark 3.5 (emr-eks-spark-connect.html); users report the patch version.
-    _seven(14, "3.5.8", "", python="3.11", source="Spark-release-history.html", evidence="reported"),
+    _emr_7(14, "3.5.8", "", python="3.11", source="Spark-release-history.html", evidence="reported"),
     # "Python 3.11 is now the default Python version for PySpark and Spark workloads. Python 3.9 remains the default for
     # all other applications" (emr-7130-release.html): so PySpark does not see packages that `pip3` installs.
-    _seven(13, "3.5.6-amzn-2", "3.4.2-amzn-0", python="3.11"),
-    _seven(12, "3.5.6-amzn-1", "3.4.1-amzn-4"),
-    _seven(11, "3.5.6-amzn-0", "3.4.1-amzn-3"),
-    _seven(10, "3.5.5-amzn-1", "3.4.1-amzn-2"),
-    _seven(9, "3.5.5-amzn-0", "3.4.1-amzn-1"),
-    _seven(8, "3.5.4-amzn-0", "3.4.1-amzn-0"),
-    _seven(7, "3.5.3-amzn-1", "3.4.0-amzn-3"),
-    _seven(6, "3.5.3-amzn-0", "3.4.0-amzn-2"),
-    _seven(5, "3.5.2-amzn-1", "3.4.0-amzn-1"),
-    _seven(4, "3.5.2-amzn-0", "3.4.0-amzn-0"),
-    _seven(3, "3.5.1-amzn-1", "3.3.6-amzn-5"),
-    _seven(2, "3.5.1-amzn-0", "3.3.6-amzn-4", scala="2.12.17"),
-    _seven(1, "3.5.0-amzn-1", "3.3.6-amzn-3", scala="2.12.17"),
-    _seven(0, "3.5.0-amzn-0", "3.3.6-amzn-2", scala="2.12.17", pythons=("3.9",)),
-    _six("6.15.0", "3.4.1-amzn-2", "3.3.6-amzn-1", "2.12.17"),
-    _six("6.14.0", "3.4.1-amzn-1", "3.3.3-amzn-6", "2.12.15"),
-    _six("6.13.0", "3.4.1-amzn-0", "3.3.3-amzn-5", "2.12.15"),
-    _six("6.12.0", "3.4.0-amzn-0", "3.3.3-amzn-4", "2.12.15"),
-    _six("6.11.1", "3.3.2-amzn-0.1", "3.3.3-amzn-3.1", "2.12.15"),
-    _six("6.11.0", "3.3.2-amzn-0", "3.3.3-amzn-3", "2.12.15"),
-    _six("6.10.1", "3.3.1-amzn-0.1", "3.3.3-amzn-2.1", "2.12.15"),
-    _six("6.10.0", "3.3.1-amzn-0", "3.3.3-amzn-2", "2.12.15"),
-    _six("6.9.1", "3.3.0-amzn-1.1", "3.3.3-amzn-1.1", "2.12.15"),
-    _six("6.9.0", "3.3.0-amzn-1", "3.3.3-amzn-1", "2.12.15"),
-    _six("6.8.1", "3.3.0-amzn-0.1", "3.2.1-amzn-8.1", "2.12.15"),
-    _six("6.8.0", "3.3.0-amzn-0", "3.2.1-amzn-8", "2.12.15"),
-    _six("6.7.0", "3.2.1-amzn-0", "3.2.1-amzn-7", "2.12.15"),
-    _six("6.6.0", "3.2.0-amzn-0", "3.2.1-amzn-6", "2.12.15"),
-    _six("6.5.0", "3.1.2-amzn-1", "3.2.1-amzn-5", "2.12.10"),
-    _six("6.4.0", "3.1.2-amzn-0", "3.2.1-amzn-4", "2.12.10"),
-    _six("6.3.1", "3.1.1", "3.2.1", "2.12.10"),
-    _six("6.3.0", "3.1.1-amzn-0", "3.2.1-amzn-3", "2.12.10"),
-    _six("6.2.1", "3.0.1", "3.2.1-amzn-2.1", "2.12.10"),
-    _six("6.2.0", "3.0.1-amzn-0", "3.2.1-amzn-2", "2.12.10"),
-    _six("6.1.1", "3.0.0", "3.2.1-amzn-1.1", "2.12.10"),
-    _six("6.1.0", "3.0.0", "3.2.1", "2.12.10"),
-    _six("6.0.1", "2.4.4", "3.2.1", "2.12.10"),
-    _six("6.0.0", "2.4.4", "3.2.1", "2.12.10"),
+    _emr_7(13, "3.5.6-amzn-2", "3.4.2-amzn-0", python="3.11"),
+    _emr_7(12, "3.5.6-amzn-1", "3.4.1-amzn-4"),
+    _emr_7(11, "3.5.6-amzn-0", "3.4.1-amzn-3"),
+    _emr_7(10, "3.5.5-amzn-1", "3.4.1-amzn-2"),
+    _emr_7(9, "3.5.5-amzn-0", "3.4.1-amzn-1"),
+    _emr_7(8, "3.5.4-amzn-0", "3.4.1-amzn-0"),
+    _emr_7(7, "3.5.3-amzn-1", "3.4.0-amzn-3"),
+    _emr_7(6, "3.5.3-amzn-0", "3.4.0-amzn-2"),
+    _emr_7(5, "3.5.2-amzn-1", "3.4.0-amzn-1"),
+    _emr_7(4, "3.5.2-amzn-0", "3.4.0-amzn-0"),
+    _emr_7(3, "3.5.1-amzn-1", "3.3.6-amzn-5"),
+    _emr_7(2, "3.5.1-amzn-0", "3.3.6-amzn-4", scala="2.12.17"),
+    _emr_7(1, "3.5.0-amzn-1", "3.3.6-amzn-3", scala="2.12.17"),
+    _emr_7(0, "3.5.0-amzn-0", "3.3.6-amzn-2", scala="2.12.17", pythons=("3.9",)),
+    _emr_6("6.15.0", "3.4.1-amzn-2", "3.3.6-amzn-1", "2.12.17"),
+    _emr_6("6.14.0", "3.4.1-amzn-1", "3.3.3-amzn-6", "2.12.15"),
+    _emr_6("6.13.0", "3.4.1-amzn-0", "3.3.3-amzn-5", "2.12.15"),
+    _emr_6("6.12.0", "3.4.0-amzn-0", "3.3.3-amzn-4", "2.12.15"),
+    _emr_6("6.11.1", "3.3.2-amzn-0.1", "3.3.3-amzn-3.1", "2.12.15"),
+    _emr_6("6.11.0", "3.3.2-amzn-0", "3.3.3-amzn-3", "2.12.15"),
+    _emr_6("6.10.1", "3.3.1-amzn-0.1", "3.3.3-amzn-2.1", "2.12.15"),
+    _emr_6("6.10.0", "3.3.1-amzn-0", "3.3.3-amzn-2", "2.12.15"),
+    _emr_6("6.9.1", "3.3.0-amzn-1.1", "3.3.3-amzn-1.1", "2.12.15"),
+    _emr_6("6.9.0", "3.3.0-amzn-1", "3.3.3-amzn-1", "2.12.15"),
+    _emr_6("6.8.1", "3.3.0-amzn-0.1", "3.2.1-amzn-8.1", "2.12.15"),
+    _emr_6("6.8.0", "3.3.0-amzn-0", "3.2.1-amzn-8", "2.12.15"),
+    _emr_6("6.7.0", "3.2.1-amzn-0", "3.2.1-amzn-7", "2.12.15"),
+    _emr_6("6.6.0", "3.2.0-amzn-0", "3.2.1-amzn-6", "2.12.15"),
+    _emr_6("6.5.0", "3.1.2-amzn-1", "3.2.1-amzn-5", "2.12.10"),
+    _emr_6("6.4.0", "3.1.2-amzn-0", "3.2.1-amzn-4", "2.12.10"),
+    _emr_6("6.3.1", "3.1.1", "3.2.1", "2.12.10"),
+    _emr_6("6.3.0", "3.1.1-amzn-0", "3.2.1-amzn-3", "2.12.10"),
+    _emr_6("6.2.1", "3.0.1", "3.2.1-amzn-2.1", "2.12.10"),
+    _emr_6("6.2.0", "3.0.1-amzn-0", "3.2.1-amzn-2", "2.12.10"),
+    _emr_6("6.1.1", "3.0.0", "3.2.1-amzn-1.1", "2.12.10"),
+    _emr_6("6.1.0", "3.0.0", "3.2.1", "2.12.10"),
+    _emr_6("6.0.1", "2.4.4", "3.2.1", "2.12.10"),
+    _emr_6("6.0.0", "2.4.4", "3.2.1", "2.12.10"),
 )  # fmt: skip
 _BY_LABEL = {release.label: release for release in _RELEASES}

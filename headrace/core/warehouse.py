@@ -207,7 +207,7 @@ class Warehouses(Protocol):
         """Connect. Raises WarehouseError, WarehouseUnavailable."""
         ...
 
-    def lend(
+    def issue_login(
         self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
     ) -> str:
         """Give a user a password that is valid until `until_ms`, and return it.
@@ -253,10 +253,10 @@ class NoWarehouses:
         """See `Warehouses.open`."""
         raise WarehouseUnavailable("This cloud has no Redshift.")
 
-    def lend(
+    def issue_login(
         self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
     ) -> str:
-        """See `Warehouses.lend`."""
+        """See `Warehouses.issue_login`."""
         raise WarehouseUnavailable("This cloud has no Redshift.")
 
     def load(self, load: Load) -> int:

@@ -46,7 +46,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     explanation = explain(found[0], access, found[1])
     return {
         "allowed": explanation.decision.allowed,
-        "lines": [*explanation.lines(), *_doubts(action)],
+        "lines": [*explanation.lines(), *_unknown_action_lines(action)],
         "statements": [
             {
                 "layer": each.layer,
@@ -61,7 +61,7 @@ def why(judge: Judge, arn: str, action: str, resource: str) -> dict[str, Any]:
     }
 
 
-def _doubts(action: str) -> list[str]:
+def _unknown_action_lines(action: str) -> list[str]:
     """Return a line about an action that AWS's tables do not have, which is usually misspelt."""
     vendor, _, name = action.partition(":")
     prefix = prefix_named(vendor)

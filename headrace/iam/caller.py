@@ -124,7 +124,7 @@ class Caller:
         with self._lock:
             now_ms = self._clock.now_ms()
             entry = self.entries.entry_of((action, resource), access_to(action, resource), now_ms)
-        self._pend(entry)
+        self._note_pending(entry)
 
     def _note(self, key: EntryKey, access: Access) -> str:
         now_ms = self._clock.now_ms()
@@ -147,10 +147,10 @@ class Caller:
                     entry.allowed += 1
                 self._judge.changes += 1
             return sentence or ""
-        self._pend(entry)
+        self._note_pending(entry)
         return ""
 
-    def _pend(self, entry: Entry) -> None:
+    def _note_pending(self, entry: Entry) -> None:
         with self._lock:
             entry.pending += 1
             if entry.pending > 1:

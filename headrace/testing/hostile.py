@@ -215,7 +215,7 @@ def _next_items(
 
     if happens(hostility.happening):
         items.append(StreamEvent(chosen.choice(cast("Any", TROUBLES))))
-    event = _spoilt(event, sample, happens, chosen, hostility)
+    event = _corrupted(event, sample, happens, chosen, hostility)
     if happens(hostility.replay):
         held.append((place + chosen.randint(2, hostility.latest_records), event))
     if happens(hostility.late):
@@ -234,7 +234,7 @@ def _next_items(
     return items
 
 
-def _spoilt(
+def _corrupted(
     event: Event,
     sample: Sequence[Event],
     happens: Callable[[float], bool],
@@ -361,7 +361,7 @@ def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
     kinesis, put = cloud.client("kinesis"), 0
     for item in items:
         if isinstance(item, StreamEvent):
-            _befall(cloud, kinesis, name, item.what)
+            _apply_event(cloud, kinesis, name, item.what)
             continue
         left = [{"Data": item.data or b" ", "PartitionKey": item.key or "-"}]
         while left:
@@ -371,7 +371,7 @@ def play(cloud: Any, name: str, items: Iterable[Item]) -> int:
     return put
 
 
-def _befall(cloud: Any, kinesis: Any, name: str, what: str) -> None:
+def _apply_event(cloud: Any, kinesis: Any, name: str, what: str) -> None:
     if what in ("throttled", "partial"):
         kind = {"throttled": "throttle", "partial": "partial"}[what]
         rule = {"fault": kind, "service": "kinesis", "action": "PutRecords", "count": 1}

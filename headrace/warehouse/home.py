@@ -32,7 +32,7 @@ from headrace.core.warehouse import (
 )
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.warehouse import prelude
-from headrace.warehouse.identities import become, lend
+from headrace.warehouse.identities import become, issue_login
 from headrace.warehouse.postgres import HOST, SUPERUSER, PostgresServer, binaries, check_driver
 from headrace.warehouse.session import PgSession, connect
 from headrace.warehouse.sql import quoted_name
@@ -267,16 +267,18 @@ class WarehouseHome:
         who = {} if mine else {"user": login.user, "password": login.password}
         return connect(**{**admin, **who, "dbname": database, "options": _SEARCH_PATH})
 
-    def lend(
+    def issue_login(
         self, spec: ClusterSpec, user: str, *, acts_as: str, until_ms: int, makes: bool = False
     ) -> str:
-        """See `Warehouses.lend`. A user's own server gets no logins."""
+        """See `Warehouses.issue_login`. A user's own server gets no logins."""
         self.check()
         if self._real_url:
             raise WarehouseUnavailable("headrace makes no logins on a PostgreSQL of your own.")
         admin = self._ready(self._cluster(spec))
         with connect(**admin, dbname="postgres") as connection:
-            return lend(connection, str(admin["password"]), user, acts_as, until_ms, makes=makes)
+            return issue_login(
+                connection, str(admin["password"]), user, acts_as, until_ms, makes=makes
+            )
 
     def load(self, load: Load) -> int:
         """See `Warehouses.load`. The same transaction stores the rows and the fact that the load happened."""

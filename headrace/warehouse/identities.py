@@ -16,7 +16,7 @@ from headrace.warehouse.postgres import SUPERUSER
 from headrace.warehouse.sql import quoted_name
 
 
-def lend(
+def issue_login(
     connection: Any, secret: str, user: str, acts_as: str, until_ms: int, *, makes: bool = False
 ) -> str:
     """Create `user` if needed, let it log in at least until a time, and return its password.

@@ -76,7 +76,7 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             message = json.dumps(_message(alarm, before, account, region))
             subject = f'{alarm.state_value}: "{alarm.name}" in {region}'[:100]
             params = {"TopicArn": action, "Message": message, "Subject": subject}
-            _owe(alarm, str(action), "sns", "Publish", params, account, region)
+            _queue_delivery(alarm, str(action), "sns", "Publish", params, account, region)
         elif service == "lambda" and CURRENT.functions is not None:
             payload = json.dumps(_event(alarm, before, account, region)).encode()
             CURRENT.functions(
@@ -86,7 +86,7 @@ def _act(alarm: Any, before: dict[str, Any], account: str, region: str) -> None:
             log.warning("%s: headrace does not support the action %s", alarm.alarm_arn, action)
 
 
-def _owe(
+def _queue_delivery(
     alarm: Any,
     target: str,
     service: str,
@@ -181,6 +181,6 @@ def _to_bus(alarm: Any, before: dict[str, Any], account: str, region: str) -> No
         "Resources": [alarm.alarm_arn],
         "Time": iso_of(CURRENT.clock.now_ms()),
     }
-    _owe(
+    _queue_delivery(
         alarm, "the default event bus", "events", "PutEvents", {"Entries": [entry]}, account, region
     )

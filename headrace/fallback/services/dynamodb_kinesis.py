@@ -181,7 +181,7 @@ def tell(table: Any, old: Any, new: Any) -> None:
     if not kept or CURRENT.control is None or (old is not None and new is not None and old == new):
         return
     for stream_arn, precision in kept.items():
-        _owe(table, stream_arn, _record(table, old, new, precision))
+        _queue_delivery(table, stream_arn, _record(table, old, new, precision))
 
 
 def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _record(table: Any, old: Any, new: Any, precision: str) -> dict[str, Any]:
     }
 
 
-def _owe(table: Any, stream_arn: str, record: dict[str, Any]) -> None:
+def _queue_delivery(table: Any, stream_arn: str, record: dict[str, Any]) -> None:
     arn = Arn.parse(stream_arn)
     body = json.dumps(record).encode()
     # An item always has the same partition key, so all its changes are in one shard; the key itself is assumed.

@@ -83,7 +83,7 @@ def _act(rule: Any, action: Mapping[str, Any], made: Any, data: bytes, message: 
         log.warning("%s: the action %s failed: %s", rule.arn, kind, error)
 
 
-def _owe(
+def _queue_delivery(
     rule: Any, role: Any, service: str, operation: str, params: dict[str, Any], data: bytes
 ) -> None:
     OUTBOX.add(
@@ -108,7 +108,7 @@ def _kinesis(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Mes
     # Without a key, any shard may get the message.
     key = filled(str(given.get("partitionKey") or "${newuuid()}"), message)
     params = {"StreamName": given["streamName"], "PartitionKey": key[:256] or "-", "Data": data}
-    _owe(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "kinesis", "PutRecord", params, data)
 
 
 def _firehose(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> None:
@@ -118,7 +118,7 @@ def _firehose(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Messa
         body = data if each is None else json.dumps(each).encode()
         name = given["deliveryStreamName"]
         params = {"DeliveryStreamName": name, "Record": {"Data": body + separator}}
-        _owe(rule, given.get("roleArn"), "firehose", "PutRecord", params, body)
+        _queue_delivery(rule, given.get("roleArn"), "firehose", "PutRecord", params, body)
 
 
 def _lambda(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
@@ -131,7 +131,7 @@ def _sqs(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> 
     is_base64 = given.get("useBase64") in (True, "true")
     body = base64.b64encode(data).decode() if is_base64 else data.decode(errors="replace")
     params = {"QueueUrl": given["queueUrl"], "MessageBody": body}
-    _owe(rule, given.get("roleArn"), "sqs", "SendMessage", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "sqs", "SendMessage", params, data)
 
 
 def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> None:
@@ -139,13 +139,13 @@ def _sns(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message) -> 
     params: dict[str, Any] = {"TopicArn": given["targetArn"], "Message": text}
     if given.get("messageFormat") == "JSON":
         params["MessageStructure"] = "json"
-    _owe(rule, given.get("roleArn"), "sns", "Publish", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "sns", "Publish", params, data)
 
 
 def _s3(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
     key = filled(str(given["key"]), message)
     params = {"Bucket": given["bucketName"], "Key": key, "Body": data}
-    _owe(rule, given.get("roleArn"), "s3", "PutObject", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "s3", "PutObject", params, data)
 
 
 def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message) -> None:
@@ -156,7 +156,7 @@ def _table(rule: Any, given: dict[str, Any], made: Any, data: bytes, _: Message)
     plain = json.loads(json.dumps(made), parse_float=Decimal)
     item = {name: TypeSerializer().serialize(value) for name, value in plain.items()}
     params = {"TableName": given["putItem"]["tableName"], "Item": item}
-    _owe(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "dynamodb", "PutItem", params, data)
 
 
 def _logs(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:
@@ -177,7 +177,7 @@ def _machine(rule: Any, given: dict[str, Any], _: Any, data: bytes, __: Message)
     where = f"{rule.region_name}:{rule.account_id}"
     arn = f"arn:aws:states:{where}:stateMachine:{given['stateMachineName']}"
     params = {"stateMachineArn": arn, "input": data.decode(errors="replace")}
-    _owe(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
+    _queue_delivery(rule, given.get("roleArn"), "stepfunctions", "StartExecution", params, data)
 
 
 def _republish(rule: Any, given: dict[str, Any], _: Any, data: bytes, message: Message) -> None:

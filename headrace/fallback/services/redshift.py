@@ -59,7 +59,7 @@ def patch(module: Any) -> None:
         if warehouses is None or warehouses.endpoint_of(spec) is None:
             return login
         try:
-            login["DbPassword"] = warehouses.lend(
+            login["DbPassword"] = warehouses.issue_login(
                 spec,
                 login["DbUser"],
                 acts_as=db_user,

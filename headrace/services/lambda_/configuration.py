@@ -107,7 +107,7 @@ def touch(version: Version, *, now_ms: int, ids: Ids, creates: bool = False) -> 
     version.config["RevisionId"] = ids.uuid()
 
 
-def pend(version: Version, latest: Version) -> None:
+def make_pending(version: Version, latest: Version) -> None:
     """Make a version that was published together with an update Pending until the update ends."""
     if latest.transition is not None:
         revision_id = version.config["RevisionId"]

@@ -195,7 +195,7 @@ class RedshiftServerless:
         named = f"{workgroup.name}.{workgroup.account}.{workgroup.region}.redshift-serverless.amazonaws.com"
         return self._warehouses.endpoint_of(self._spec(call, workgroup)) or (named, workgroup.port)
 
-    def lend(self, call: Call, name: str, *, until_ms: int) -> tuple[str, str]:
+    def issue_login(self, call: Call, name: str, *, until_ms: int) -> tuple[str, str]:
         """Return a database user for the caller, and its password, valid until `until_ms`. Raises AwsError.
 
         AWS gives the root user a database user without rights; here it acts as the administrator, as in the Data API.
@@ -204,7 +204,7 @@ class RedshiftServerless:
         acting = None if call.permit is None else call.permit.acting
         user = user_of(acting.arn) if acting else "IAM:root"
         acts_as = "" if acting else spec.user
-        return user, self._warehouses.lend(spec, user, acts_as=acts_as, until_ms=until_ms)
+        return user, self._warehouses.issue_login(spec, user, acts_as=acts_as, until_ms=until_ms)
 
     def _spec(self, call: Call, workgroup: Workgroup) -> ClusterSpec:
         namespace = self.namespace(call, workgroup.namespace)

@@ -238,7 +238,7 @@ class S3:
             if params.get("IfNoneMatch") is not None or params.get("IfMatch") is not None:
                 present = self.files.find(stored.bucket, stored.key)
                 check_conditions(stored.key, present, params, disturbed=disturbed)
-            self.uploads.disturb(stored.bucket, stored.key)
+            self.uploads.mark_changed(stored.bucket, stored.key)
             if bucket.versioning:
                 overwrites_null = bucket.versioning != "Enabled"
                 stored = self.histories.publish(
@@ -256,7 +256,7 @@ class S3:
         """Remove an object, if it exists, and notify. In a bucket with versioning, return the new delete marker."""
         with self.files.lock:
             holder = self.bucket(bucket)
-            self.uploads.disturb(bucket, key)
+            self.uploads.mark_changed(bucket, key)
             if not holder.versioning:
                 self.files.remove(bucket, key)
                 self.notifications.keep(ObjectEvent(event, bucket, key), holder)

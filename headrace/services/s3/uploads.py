@@ -49,7 +49,7 @@ class Uploads:
         # The keys that have or had an upload. A write to any other key need not look for uploads.
         self._keys = {(bucket, key) for bucket, key in rows}
 
-    def disturb(self, bucket: str, key: str) -> None:
+    def mark_changed(self, bucket: str, key: str) -> None:
         """Mark the uploads of a key, because its object is written or deleted."""
         if (bucket, key) in self._keys:
             self._database.execute(

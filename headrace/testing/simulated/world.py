@@ -120,7 +120,7 @@ class SimulatedCloud(InProcessAccess):
             try:
                 self._boot()
             except Crashed:
-                self._bury()
+                self._release_resources()
                 continue
             return
 
@@ -198,7 +198,7 @@ class SimulatedCloud(InProcessAccess):
             if probability:
                 add({**rule, "service": "kinesis", "probability": probability, "seed": seed})
 
-    def _bury(self) -> None:
+    def _release_resources(self) -> None:
         """Release everything that a dead cloud held, as the kernel does, and call the observers."""
         self.crashes += 1
         self.tell("crash", f"after {self.disk.calls} calls")
@@ -230,7 +230,7 @@ class SimulatedCloud(InProcessAccess):
 
     def crash(self) -> None:
         """Kill the cloud now, between two steps, and start it again."""
-        self._bury()
+        self._release_resources()
         self.boot()
 
     def _surviving(self, work: Callable[[], T]) -> T | None:
@@ -238,7 +238,7 @@ class SimulatedCloud(InProcessAccess):
         try:
             return work()
         except Crashed:
-            self._bury()
+            self._release_resources()
             self.boot()
             return None
 
@@ -343,7 +343,7 @@ class SimulatedCloud(InProcessAccess):
             if inside:
                 # The function dies with its cloud.
                 raise
-            self._bury()
+            self._release_resources()
             self.boot()
             self.tell("request", f"{who} {service} {what} lost")
             return HttpResponse(DROPPED)

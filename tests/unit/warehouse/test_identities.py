@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.warehouse.identities import lend
+from headrace.warehouse.identities import issue_login
 from headrace.warehouse.session import connect
 
 HOUR_MS = 3_600_000
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 def lent(url: str, user: str, *, acts_as: str = "", for_ms: int = HOUR_MS) -> str:
     with connect(conninfo=url) as connection:
-        return lend(connection, "s", user, acts_as, SystemClock().now_ms() + for_ms)
+        return issue_login(connection, "s", user, acts_as, SystemClock().now_ms() + for_ms)
 
 
 def ask(url: str, user: str, password: str, sql: str) -> object:

@@ -164,10 +164,10 @@ def _send(connection: socket.socket, data: bytes, wait: _Wait) -> None:
     view = memoryview(data)
     while view:
         part = view[:_CHUNK_BYTES]
-        view = view[_patiently(connection, wait, lambda part=part: connection.send(part)) :]
+        view = view[_when_ready(connection, wait, lambda part=part: connection.send(part)) :]
 
 
-def _patiently(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
+def _when_ready(connection: socket.socket, wait: _Wait, act: Callable[[], int]) -> int:
     """Run a non-blocking call as soon as the socket is ready; return its result. Raises ExchangeFailed."""
     while True:
         connection.settimeout(wait.slice_s())
@@ -214,7 +214,7 @@ class _Reading:
         """Return the answer. Raises ExchangeFailed."""
         buffer = bytearray(_CHUNK_BYTES)
         while not self._is_done:
-            count = _patiently(
+            count = _when_ready(
                 self._connection, self._wait, lambda: self._connection.recv_into(buffer)
             )
             if not count:

@@ -106,7 +106,7 @@ def update_function_code(
         if request.get("Publish"):
             version, is_new = publish(function, ids=lambda_.ids)
             if is_new:
-                configuration.pend(version, function.latest)
+                configuration.make_pending(version, function.latest)
             answer = configuration_of(version, call.now_ms)
     lambda_.pools.drain(ref, LATEST)
     return answer

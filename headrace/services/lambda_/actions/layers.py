@@ -78,7 +78,9 @@ def _listed(version: LayerVersion) -> LayerVersionsListItem:
     )
 
 
-def _suits(version: LayerVersion, request: ListLayersInput | ListLayerVersionsInput) -> bool:
+def _is_compatible(
+    version: LayerVersion, request: ListLayersInput | ListLayerVersionsInput
+) -> bool:
     """Whether a layer version names the requested runtime and architecture as compatible."""
     runtime, architecture = (
         request.get("CompatibleRuntime"),
@@ -147,7 +149,7 @@ def list_layers(lambda_: Lambda, call: Call, request: ListLayersInput) -> ListLa
             "LatestMatchingVersion": _listed(version),
         }
         for version in lambda_.layers.latest(
-            call.account, call.region, lambda version: _suits(version, request)
+            call.account, call.region, lambda version: _is_compatible(version, request)
         )
     ]
     return page(layers, request, "Layers")
@@ -159,5 +161,5 @@ def list_layer_versions(
 ) -> ListLayerVersionsOutput:
     """Return a layer's versions, newest first."""
     found = lambda_.layers.versions(_arn(call, request["LayerName"]))
-    versions = [version for version in found if _suits(version, request)]
+    versions = [version for version in found if _is_compatible(version, request)]
     return page([_listed(version) for version in versions], request, "LayerVersions")

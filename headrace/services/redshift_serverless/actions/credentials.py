@@ -23,6 +23,6 @@ def get_credentials(
     if not LOGIN_SECONDS <= seconds <= MOST_LOGIN_SECONDS:
         raise invalid(f"durationSeconds must be between {LOGIN_SECONDS} and {MOST_LOGIN_SECONDS}.")
     until_ms = call.now_ms + seconds * 1000
-    user, password = serverless.lend(call, request["workgroupName"], until_ms=until_ms)
+    user, password = serverless.issue_login(call, request["workgroupName"], until_ms=until_ms)
     end = moment(until_ms)
     return {"dbUser": user, "dbPassword": password, "expiration": end, "nextRefreshTime": end}
