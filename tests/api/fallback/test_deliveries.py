@@ -166,11 +166,15 @@ def test_streaming_destinations_are_refused_in_awss_words(cloud: InProcessCloud)
 # --- rules to HTTP --------------------------------------------------------------------------------
 
 
+TRIED_AGAIN = "/in?q=1"
+
+
 class Endpoint:
     """An HTTP server that keeps what it is sent."""
 
     def __init__(self) -> None:
         seen = self.seen = list[tuple[str, str, dict[str, str], bytes]]()
+        endpoint = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
@@ -178,8 +182,9 @@ class Endpoint:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 seen.append((self.command, self.path, headers, body))
                 answer = b'{"access_token": "secret"}' if self.path == "/token" else b"[7]"
-                # The first event is refused for now, and comes again.
-                self.send_response(429 if len(seen) == 1 else 200)
+                # The first event there is refused for now, and comes again.
+                is_refused = self.path == TRIED_AGAIN and len(endpoint.requests(TRIED_AGAIN)) == 1
+                self.send_response(429 if is_refused else 200)
                 self.end_headers()
                 self.wfile.write(answer)
 
@@ -191,6 +196,10 @@ class Endpoint:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def requests(self, path: str) -> list[tuple[str, str, dict[str, str], bytes]]:
+        """Return what came to a path."""
+        return [each for each in self.seen if each[1] == path]
 
 
 @pytest.fixture(scope="module")
@@ -239,9 +248,9 @@ def test_an_event_goes_to_an_api_destination_with_what_the_connection_says(
         "Arn": arn, "RoleArn": ROLE, "HttpParameters": http_parameters, "InputPath": "$.detail",
     }  # fmt: skip
     rule(cloud, "keyed", target)
-    wait_until(lambda: len(endpoint.seen) >= 2, within_s=20, what="a second try")
-    for method, path, headers, body in endpoint.seen[:2]:
-        assert (method, path) == ("PUT", "/in?q=1")
+    wait_until(lambda: len(endpoint.requests(TRIED_AGAIN)) >= 2, within_s=20, what="a second try")
+    for method, _, headers, body in endpoint.requests(TRIED_AGAIN):
+        assert method == "PUT"
         assert (headers["x-key"], headers["x-more"]) == ("v", "h")
         assert json.loads(body) == {"a": 1, "who": "me"}
 
@@ -257,7 +266,7 @@ def test_a_token_of_oauth_is_fetched_for_an_endpoint(cloud: InProcessCloud, endp
     rule(cloud, "tokened", {"Arn": arn, "RoleArn": ROLE})
 
     def arrived() -> list[dict[str, str]]:
-        return [each[2] for each in endpoint.seen if each[1] == "/in"]
+        return [headers for _, _, headers, _ in endpoint.requests("/in")]
 
     wait_until(lambda: bool(arrived()), within_s=20, what="the event")
     assert arrived()[0]["authorization"] == "Bearer secret"
@@ -367,7 +376,7 @@ def test_a_state_calls_an_http_endpoint_by_a_connection(cloud: InProcessCloud, e
     assert ended["status"] == "SUCCEEDED", ended.get("cause")
     output = json.loads(ended["output"])
     assert (output["StatusCode"], output["ResponseBody"]) == (200, [7])
-    _, _, headers, body = next(each for each in endpoint.seen if each[1] == "/stated")
+    ((_, _, headers, body),) = endpoint.requests("/stated")
     assert (headers["authorization"], json.loads(body)) == ("Basic bWU6dg==", {"a": 1})
 
 
