@@ -11,6 +11,7 @@ from typing import ClassVar
 import pytest
 
 from headrace.core.clock import SystemClock
+from headrace.core.schedule import Stage
 from headrace.core.workers import Supervisor, WorkerDone, WorkerHandle
 from tests.support.clock import FakeClock, HandClock
 from tests.support.server import wait_until
@@ -101,6 +102,11 @@ class Blocked:
         return math.inf
 
 
+def wait_for_rest(*handles: WorkerHandle) -> None:
+    """Wait until no step runs: a worker waits from the end of its step on, which follows what the step does."""
+    wait_until(lambda: all(handle.stage is Stage.WAITING for handle in handles))
+
+
 @pytest.fixture
 def hand_clock() -> HandClock:
     return HandClock()
@@ -138,10 +144,10 @@ def test_workers_that_look_every_now_and_then_share_one_thread(
             return super().step()
 
     workers = [Looking(*[0.25] * 9) for _ in range(200)]
-    for worker in workers:
-        supervisor.start(worker)
+    handles = [supervisor.start(worker) for worker in workers]
     wait_until(lambda: all(worker.steps == 1 for worker in workers))
     for turn in range(2, 6):
+        wait_for_rest(*handles)
         used.clear()
         hand_clock.advance(0.25)
         wait_until(lambda n=turn: all(worker.steps == n for worker in workers))
@@ -247,6 +253,7 @@ def test_a_worker_that_waits_is_stopped_at_once(supervisor: Supervisor):
     worker = Recorder(3600.0)
     handle = supervisor.start(worker)
     wait_until(lambda: worker.steps == 1)
+    wait_for_rest(handle)
     handle.stop()
     assert handle.join(0)
     handle.wake()
@@ -267,12 +274,13 @@ def test_a_worker_that_is_in_a_step_ends_after_it(supervisor: Supervisor):
 
 def test_delays_are_kept_by_the_clock(supervisor: Supervisor, hand_clock: HandClock):
     soon, late = Recorder(1.0, 1.0), Recorder(60.0)
-    supervisor.start(late)
-    supervisor.start(soon)
+    handles = supervisor.start(late), supervisor.start(soon)
     wait_until(lambda: soon.steps == late.steps == 1)
+    wait_for_rest(*handles)
     hand_clock.advance(1.0)
     wait_until(lambda: soon.steps == 2)
     assert late.steps == 1
+    wait_for_rest(*handles)
     hand_clock.advance(59.0)
     wait_until(lambda: (soon.steps, late.steps) == (3, 2))
 
