@@ -25,6 +25,9 @@ os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
 for _name in ("AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_SESSION_TOKEN"):
     os.environ.pop(_name, None)
 
+# As in cdk/app.py: jsii would print a notice about Node.js 20 after the tests' results.
+os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20")
+
 # Environments of Sparks: of the tests' own, made by linking what is installed; no test fetches one.
 _ROOT = Path(__file__).resolve().parents[1]
 os.environ.setdefault("HEADRACE_SPARK_CACHE", str(_ROOT / ".spark" / "cache"))
