@@ -1,4 +1,4 @@
-"""Implements the ports in `headrace.core.ports` by calls of this cloud's other services.
+"""Implements the ports in `headrace.core.ports`, and permissions' questions, by calls of this cloud's other services.
 
 Thread-safe.
 """

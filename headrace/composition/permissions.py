@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from headrace.adapters.resource_keys import ResourceKeys
+from headrace.adapters.resource_names import ResourceNames
+from headrace.adapters.resource_policies import ResourcePolicies
+from headrace.adapters.resource_tags import ResourceTags
 from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
 from headrace.aws.sessions import RoleSessions
 from headrace.composition.foundation import Foundation
@@ -15,10 +19,6 @@ from headrace.fallback import MotoServices
 from headrace.fallback.iam_callers import MotoUsersAndRoles
 from headrace.fallback.iam_records import trust_policy_of
 from headrace.iam.judge import Judge
-from headrace.resource_keys import ResourceKeys
-from headrace.resource_names import ResourceNames
-from headrace.resource_policies import ResourcePolicies
-from headrace.resource_tags import ResourceTags
 
 
 def build_key_ring(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Protocol
 
+from headrace.adapters.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.adapters.lookups import Schemas, Secrets
 from headrace.adapters.messages import EventBuses, Queues, Topics
 from headrace.aws.service import ServiceApi
@@ -12,7 +13,6 @@ from headrace.composition.foundation import Foundation
 from headrace.core.stream_router import StreamRouter
 from headrace.fallback.pipes import Pipes, PipeServices, Positions
 from headrace.iam.judge import Judge
-from headrace.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.search.home import SearchHome
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.job_credentials import RoleCredentials
+from headrace.adapters.job_credentials import RoleCredentials
 from headrace.spark_submit.access import CLASSES, FILE_SYSTEM
 from headrace.spark_submit.configuration import spark_properties
 from headrace.spark_submit.spark_home import find_spark_home

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from headrace.adapters.job_credentials import RoleCredentials
 from headrace.aws.http import HttpRequest
-from headrace.job_credentials import RoleCredentials
 from headrace.pages.s3_access import PATH
 from tests.support.cloud import InProcessCloud
 from tests.support.iam import ACCOUNT, REGION, allow, as_role, make_role, refusal, statements, trust
