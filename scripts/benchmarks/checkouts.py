@@ -16,49 +16,34 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from scripts.benchmarks.clients import ACCOUNT, client_of
 from scripts.benchmarks.interleaved import (
-    Call,
+    STREAM,
+    create_resources,
     get_records,
     invoke,
     kinesis,
     medians_of,
+    object_calls,
     put_records,
+    repeated,
 )
-from scripts.benchmarks.lambda_ import package
 from scripts.benchmarks.servers import PROGRAMS, checkout, running
 from scripts.benchmarks.wire import Connection
 
 HERE, BEFORE = "headrace", "headrace-before"
-STREAM, BUCKET, FUNCTION = "flights", "bench-checkouts", "bench"
 
 
 def prepared(port: int) -> list[tuple[str, bytes]]:
     """Create the calls' resources in a cloud; return each call's name and request."""
-    streams, lambda_, s3 = (client_of(name, port) for name in ("kinesis", "lambda", "s3"))
-    streams.create_stream(StreamName=STREAM, ShardCount=1)
-    s3.create_bucket(Bucket=BUCKET)
-    lambda_.create_function(
-        FunctionName=FUNCTION,
-        Runtime="python3.12",
-        Handler="app.handler",
-        Role=f"arn:aws:iam::{ACCOUNT}:role/bench",
-        Code={"ZipFile": package()},
-    )
-    records = [{"Data": b"0123456789abcdef", "PartitionKey": str(n)} for n in range(500)]
-    streams.put_records(StreamName=STREAM, Records=records)
-    iterator = streams.get_shard_iterator(
-        StreamName=STREAM, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
+    iterator = create_resources(port)
     record = {"StreamName": STREAM, "Data": "MDEyMzQ1Njc4OWFiY2RlZg==", "PartitionKey": "k"}
     calls = [
         kinesis("ListStreams", "ListStreams", {}),
         kinesis("PutRecord", "PutRecord", record),
-        *(put_records(STREAM, count) for count in (1, 100, 500)),
+        *map(put_records, (1, 100, 500)),
         *(get_records(iterator, limit) for limit in (100, 500)),
-        invoke(FUNCTION),
-        Call("S3 put, 1 KiB", "s3", "PUT", f"/{BUCKET}/k", b"x" * 1024, {}),
-        Call("S3 get, 1 KiB", "s3", "GET", f"/{BUCKET}/k", b"", {}),
+        invoke(),
+        *object_calls(),
     ]
     return [(call.name, call.signed("test")) for call in calls]
 
@@ -74,20 +59,7 @@ def one_start(rounds: int) -> dict[str, dict[str, float]]:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False))
-@click.option(
-    "--rounds",
-    default=400,
-    show_default=True,
-    type=click.IntRange(20),
-    help="Rounds of each call, at each start.",
-)
-@click.option(
-    "--starts",
-    default=5,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Starts of both clouds.",
-)
+@repeated(starts=5)
 def main(folder: str, rounds: int, starts: int) -> None:
     """Measure headrace beside the checkout in FOLDER."""
     PROGRAMS[BEFORE] = checkout(folder)

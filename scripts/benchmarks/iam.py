@@ -17,58 +17,45 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.benchmarks.clients import client_of
-from scripts.benchmarks.interleaved import Call, get_records, invoke, medians_of, put_records
-from scripts.benchmarks.lambda_ import package
+from scripts.benchmarks.interleaved import (
+    ROLE_ARN,
+    create_resources,
+    get_records,
+    invoke,
+    medians_of,
+    object_calls,
+    put_records,
+    repeated,
+)
 from scripts.benchmarks.servers import PROGRAMS, Program, running
 from scripts.benchmarks.wire import Connection
 
 MODES = ("off", "off again", "report", "enforce")
 # The goal for report mode, from issue 16.
 MOST_RATIO = 1.05
-STREAM, BUCKET, FUNCTION, ROLE = "flights", "bench-permissions", "bench", "bench"
+ROLE = ROLE_ARN.rpartition("/")[2]
 _NEEDED = [
     "kinesis:PutRecords", "kinesis:GetRecords", "lambda:InvokeFunction", "s3:PutObject", "s3:GetObject",
 ]  # fmt: skip
 
 
-def calls_of(iterator: str) -> list[Call]:
-    """Return the calls to measure; `iterator` is the shard iterator for GetRecords."""
-    return [
-        *(put_records(STREAM, count) for count in (1, 100, 500)),
-        get_records(iterator, 100),
-        invoke(FUNCTION),
-        Call("S3 put, 1 KiB", "s3", "PUT", f"/{BUCKET}/k", b"x" * 1024, {}),
-        Call("S3 get, 1 KiB", "s3", "GET", f"/{BUCKET}/k", b"", {}),
-    ]
-
-
 def prepared(port: int) -> list[tuple[str, bytes]]:
     """Create the role and the calls' resources in a cloud; return each call's name and request."""
-    iam, kinesis, lambda_, s3, sts = (
-        client_of(name, port) for name in ("iam", "kinesis", "lambda", "s3", "sts")
-    )
+    iam, sts = client_of("iam", port), client_of("sts", port)
     to_lambda = {"Service": "lambda.amazonaws.com"}
     trust = {"Effect": "Allow", "Principal": to_lambda, "Action": "sts:AssumeRole"}
     own = {"Effect": "Allow", "Action": _NEEDED, "Resource": "*"}
-    role = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=_policy(trust))["Role"]["Arn"]
+    iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=_policy(trust))
     iam.put_role_policy(RoleName=ROLE, PolicyName="own", PolicyDocument=_policy(own))
-    kinesis.create_stream(StreamName=STREAM, ShardCount=1)
-    s3.create_bucket(Bucket=BUCKET)
-    lambda_.create_function(
-        FunctionName=FUNCTION,
-        Runtime="python3.12",
-        Handler="app.handler",
-        Role=role,
-        Code={"ZipFile": package()},
-    )
-    keys = sts.assume_role(RoleArn=role, RoleSessionName="bench")["Credentials"]
-    records = [{"Data": b"0123456789abcdef", "PartitionKey": str(n)} for n in range(100)]
-    kinesis.put_records(StreamName=STREAM, Records=records)
-    iterator = kinesis.get_shard_iterator(
-        StreamName=STREAM, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
-    )["ShardIterator"]
-    key_id, token = keys["AccessKeyId"], keys["SessionToken"]
-    return [(call.name, call.signed(key_id, token)) for call in calls_of(iterator)]
+    iterator = create_resources(port)
+    keys = sts.assume_role(RoleArn=ROLE_ARN, RoleSessionName="bench")["Credentials"]
+    calls = [
+        *map(put_records, (1, 100, 500)),
+        get_records(iterator, 100),
+        invoke(),
+        *object_calls(),
+    ]
+    return [(call.name, call.signed(keys["AccessKeyId"], keys["SessionToken"])) for call in calls]
 
 
 def _policy(statement: dict[str, Any]) -> str:
@@ -85,20 +72,7 @@ def one_start(rounds: int) -> dict[str, dict[str, float]]:
 
 
 @click.command()
-@click.option(
-    "--rounds",
-    default=400,
-    show_default=True,
-    type=click.IntRange(20),
-    help="Rounds of each call, at each start.",
-)
-@click.option(
-    "--starts",
-    default=7,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Starts of the clouds of all modes.",
-)
+@repeated(starts=7)
 @click.option("--strict", is_flag=True, help="Fail when report mode costs more than its goal.")
 def main(rounds: int, starts: int, *, strict: bool) -> None:
     """Measure what permissions cost."""

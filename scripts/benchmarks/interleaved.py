@@ -10,13 +10,18 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
+from scripts.benchmarks.clients import ACCOUNT, client_of
+from scripts.benchmarks.lambda_ import package
 from scripts.benchmarks.wire import Connection
+
+STREAM, BUCKET, FUNCTION = "flights", "bench-calls", "bench"
+ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/bench"
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def kinesis(name: str, operation: str, params: dict[str, Any]) -> Call:
     return Call(name, "kinesis", "POST", "/", json.dumps(params).encode(), headers)
 
 
-def put_records(stream: str, count: int) -> Call:
+def put_records(count: int, stream: str = STREAM) -> Call:
     """Return a PutRecords of small records."""
     records = [{"Data": "MDEyMzQ1Njc4OWFiY2RlZg==", "PartitionKey": str(n)} for n in range(count)]
     params = {"StreamName": stream, "Records": records}
@@ -68,10 +73,55 @@ def get_records(iterator: str, limit: int) -> Call:
     return kinesis(f"GetRecords, {limit}", "GetRecords", params)
 
 
-def invoke(function: str) -> Call:
+def invoke() -> Call:
     """Return an invocation, warm after the first."""
-    path = f"/2015-03-31/functions/{function}/invocations"
+    path = f"/2015-03-31/functions/{FUNCTION}/invocations"
     return Call("Invoke, warm", "lambda", "POST", path, b"{}", {})
+
+
+def create_resources(port: int) -> str:
+    """Create the stream with 500 records, the bucket, and the function of the calls; return a shard iterator."""
+    streams, lambda_, s3 = (client_of(name, port) for name in ("kinesis", "lambda", "s3"))
+    streams.create_stream(StreamName=STREAM, ShardCount=1)
+    s3.create_bucket(Bucket=BUCKET)
+    lambda_.create_function(
+        FunctionName=FUNCTION,
+        Runtime="python3.12",
+        Handler="app.handler",
+        Role=ROLE_ARN,
+        Code={"ZipFile": package()},
+    )
+    records = [{"Data": b"0123456789abcdef", "PartitionKey": str(n)} for n in range(500)]
+    streams.put_records(StreamName=STREAM, Records=records)
+    return str(
+        streams.get_shard_iterator(
+            StreamName=STREAM, ShardId="shardId-000000000000", ShardIteratorType="TRIM_HORIZON"
+        )["ShardIterator"]
+    )
+
+
+def object_calls() -> list[Call]:
+    """Return a put and a get of an object."""
+    return [
+        Call("S3 put, 1 KiB", "s3", "PUT", f"/{BUCKET}/k", b"x" * 1024, {}),
+        Call("S3 get, 1 KiB", "s3", "GET", f"/{BUCKET}/k", b"", {}),
+    ]
+
+
+def repeated(starts: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options --rounds and --starts; `starts` is the latter's default."""
+
+    def with_options(command: Callable[..., None]) -> Callable[..., None]:
+        for name, least, default, text in (
+            ("--starts", 1, starts, "Starts of all clouds."),
+            ("--rounds", 20, 400, "Rounds of each call, at each start."),
+        ):
+            kind = click.IntRange(least)
+            option = click.option(name, default=default, show_default=True, type=kind, help=text)
+            command = option(command)
+        return command
+
+    return with_options
 
 
 def medians_of(

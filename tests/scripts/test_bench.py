@@ -134,6 +134,6 @@ def test_a_checkout_is_compared_with_another_call_by_call(monkeypatch: pytest.Mo
 
 def test_a_call_that_a_cloud_refuses_is_not_timed(tmp_path: Path):
     with ServerProcess(tmp_path / "data") as server:
-        calls = [("PutRecords, 1", put_records_call("missing", 1).signed("test"))]
+        calls = [("PutRecords, 1", put_records_call(1, "missing").signed("test"))]
         with pytest.raises(RuntimeError, match="Stream missing under account"):
             medians_of({"one": Connection(server.port)}, {"one": calls}, rounds=20)
