@@ -1,7 +1,7 @@
 """Measures this checkout of headrace beside another one, in one run: puts, reads, a warm invocation, S3's put and get.
 
-    git worktree add /tmp/before COMMIT
-    scripts/bench checkouts /tmp/before
+    git worktree add ../before COMMIT
+    scripts/bench checkouts ../before
 
 See `interleaved` for how clouds are compared. Both run on the packages of this environment.
 """
