@@ -107,9 +107,7 @@ class Http2Connection(asyncio.Protocol):
                 self.abort()
             return
         for stream_id in self._sender.late(now_s, bounds.answer_idle_s):
-            self._server.warn_about_client(
-                "an answer is dropped because its client does not read it"
-            )
+            self._server.warn_about_client("an answer is dropped: its client does not read it")
             self._drop(stream_id, ErrorCodes.CANCEL)
         for stream_id, receiving in list(self._receiving.items()):
             if now_s - receiving.since_s > bounds.body_idle_s:
