@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 import uuid
 import zipfile
@@ -35,6 +36,12 @@ from tests.support.streams import MemoryStreams
 
 ROLE = "arn:aws:iam::000000000000:role/functions"
 QUEUE = "arn:aws:sqs:us-east-1:000000000000:failures"
+
+
+def json_lines(path: Path) -> list[Any]:
+    """Return the values that functions have appended to a file, one a line, without the line that is being written."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.support.lambda_lab import QUEUE, LambdaLab
+from tests.support.lambda_lab import QUEUE, LambdaLab, json_lines
 from tests.support.server import wait_until
 from tests.support.streams import STREAM_ARN
 
@@ -49,9 +49,7 @@ class Consumer:
         )
 
     def batches(self) -> list[list[str]]:
-        if not self.out.exists():
-            return []
-        return [json.loads(line) for line in self.out.read_text().splitlines()]
+        return json_lines(self.out)
 
     def seen(self) -> list[str]:
         return [record for batch in self.batches() for record in batch]

@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.api.lambda_.test_event_source_mappings import Consumer, consumer, get
-from tests.support.lambda_lab import LambdaLab
+from tests.support.lambda_lab import LambdaLab, json_lines
 from tests.support.server import wait_until
 from tests.support.streams import STREAM_ARN
 
@@ -45,8 +45,7 @@ class Worker:
         )
 
     def records(self) -> list[dict[str, Any]]:
-        lines = self.out.read_text().splitlines() if self.out.exists() else []
-        return [record for line in lines for record in json.loads(line)]
+        return [record for batch in json_lines(self.out) for record in batch]
 
     def wait_for(self, *deleted: str) -> None:
         wait_until(lambda: set(deleted) <= set(self.lab.box.deleted), what=f"{deleted} deleted")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lambda_lab import json_lines
 from tests.support.server import wait_until
 
 RECORDS = 400
@@ -50,7 +50,7 @@ def test_a_killed_cloud_goes_on_from_its_checkpoints(tmp_path: Path, seed: int) 
     out = tmp_path / "seen"
 
     def batches() -> list[list[int]]:
-        return [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+        return json_lines(out)
 
     def reached(record: int) -> bool:
         return any(record in batch for batch in batches())

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests.support.cloud import InProcessCloud
-from tests.support.lambda_lab import ROLE, zipped
+from tests.support.lambda_lab import ROLE, json_lines, zipped
 from tests.support.server import wait_until
 
 # Writes every event that it gets, and fails with the items that say so.
@@ -63,8 +63,7 @@ class Table:
         self.dynamodb.put_item(TableName=self.name, Item={"id": {"S": id_}, **attributes})
 
     def events(self) -> list[dict[str, Any]]:
-        lines = self.out.read_text().splitlines() if self.out.exists() else []
-        return [json.loads(line) for line in lines]
+        return json_lines(self.out)
 
     def seen(self) -> list[dict[str, Any]]:
         return [record for event in self.events() for record in event["Records"]]
