@@ -10,6 +10,10 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import threading
+from pathlib import Path
+from typing import Any
+
+from headrace.aws.model import LeanFiles, loader
 
 IMPORTING = threading.RLock()
 
@@ -55,4 +59,27 @@ def load_moto() -> None:
         check_version(importlib.metadata.version("moto"))
         for name in _SHARED:
             importlib.import_module(name)
+        _share_descriptions()
         _loaded.set()
+
+
+def _share_descriptions() -> None:
+    """Make moto read services' descriptions with headrace's loader; by its own, it holds each a second time.
+
+    Some descriptions have additions of moto's: these it still loads on its own.
+    """
+    from moto.core import utils
+    from moto.core.loaders import Loader, moto_root
+
+    class SharedLoader(Loader):
+        def load_service_model(
+            self, service_name: str, type_name: str, api_version: str | None = None
+        ) -> dict[str, Any]:
+            folder = Path(moto_root) / service_name.replace("-", "")
+            if any(folder.glob(f"*/{type_name}.moto-extras.json*")):
+                return super().load_service_model(service_name, type_name, api_version)
+            return loader().load_service_model(service_name, type_name, api_version)
+
+    shared = SharedLoader(extra_search_paths=[moto_root], file_loader=LeanFiles())
+    module: Any = utils
+    module.create_loader = lambda: shared

@@ -18,7 +18,7 @@ from botocore.validate import ParamValidator
 
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.model import service_model
+from headrace.aws.model import loader, service_model
 from headrace.core.clock import Clock
 from headrace.core.commit_notes import answer_from, has_note
 from headrace.core.ids import Ids
@@ -178,7 +178,9 @@ def _answer_so_far(service: str, operation: str) -> dict[str, Any] | None:
 
 @functools.cache
 def _session() -> Any:
-    return botocore.session.Session()
+    session: Any = botocore.session.Session()
+    session.register_component("data_loader", loader())
+    return session
 
 
 @functools.cache
