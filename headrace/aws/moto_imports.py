@@ -68,18 +68,18 @@ def _share_descriptions() -> None:
 
     Some descriptions have additions of moto's: these it still loads on its own.
     """
-    from moto.core import utils
-    from moto.core.loaders import Loader, moto_root
+    utils: Any = importlib.import_module("moto.core.utils")
+    loaders: Any = importlib.import_module("moto.core.loaders")
+    folder = Path(loaders.moto_root)
+    own: Any = loaders.Loader(extra_search_paths=[str(folder)], file_loader=LeanFiles())
 
-    class SharedLoader(Loader):
-        def load_service_model(
-            self, service_name: str, type_name: str, api_version: str | None = None
-        ) -> dict[str, Any]:
-            folder = Path(moto_root) / service_name.replace("-", "")
-            if any(folder.glob(f"*/{type_name}.moto-extras.json*")):
-                return super().load_service_model(service_name, type_name, api_version)
-            return loader().load_service_model(service_name, type_name, api_version)
+    class SharedLoader:
+        def load_service_model(self, service_name: str, type_name: str) -> dict[str, Any]:
+            """Return a description; see botocore's `Loader.load_service_model`."""
+            added = f"*/{type_name}.moto-extras.json*"
+            is_added_to = any((folder / service_name.replace("-", "")).glob(added))
+            source: Any = own if is_added_to else loader()
+            return source.load_service_model(service_name, type_name)
 
-    shared = SharedLoader(extra_search_paths=[moto_root], file_loader=LeanFiles())
-    module: Any = utils
-    module.create_loader = lambda: shared
+    shared = SharedLoader()
+    utils.create_loader = lambda: shared
