@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headrace.services.cloudformation.imports import is_importable
+from headrace.services.cloudformation.changes.imports import is_importable
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.tables import DECLARED

@@ -9,7 +9,13 @@ A template with an unknown type is refused before any of its resources is create
 import functools
 from dataclasses import replace
 
-from headrace.services.cloudformation.resources import (
+from headrace.services.cloudformation.resources.base import ResourceType
+from headrace.services.cloudformation.resources.declared import resource_type_of
+from headrace.services.cloudformation.resources.readings import READINGS
+from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types import (
+    cloudformation_stack,
+    cloudformation_wait,
     cloudwatch,
     dynamodb,
     ecr,
@@ -26,18 +32,14 @@ from headrace.services.cloudformation.resources import (
     lambda_access,
     logs,
     metadata,
-    nested,
     s3,
     sns,
     sqs,
     ssm,
-    waiting,
 )
-from headrace.services.cloudformation.resources.base import ResourceType
-from headrace.services.cloudformation.resources.custom import custom_resource_type
-from headrace.services.cloudformation.resources.declared import resource_type_of
-from headrace.services.cloudformation.resources.readings import READINGS
-from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types.cloudformation_custom import (
+    custom_resource_type,
+)
 
 _MODULES = (
     cloudwatch,
@@ -56,12 +58,12 @@ _MODULES = (
     lambda_access,
     logs,
     metadata,
-    nested,
+    cloudformation_stack,
     s3,
     sns,
     sqs,
     ssm,
-    waiting,
+    cloudformation_wait,
 )
 TYPES: dict[str, ResourceType] = {
     kind.name: replace(kind, reading=READINGS.get(kind.name))

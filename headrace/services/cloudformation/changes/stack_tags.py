@@ -1,0 +1,129 @@
+"""Puts a stack's tags on its resources, and updates and removes them when the stack's tags change.
+
+Documented: CloudFormation propagates the stack's tags to the resources that can have tags (API_UpdateStack, Tags).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from headrace.core.arn import make_arn
+from headrace.core.system_tags import is_system, may_set
+from headrace.core.values import listed
+from headrace.services.cloudformation.errors import ResourceFailed
+from headrace.services.cloudformation.ports import Ports
+from headrace.services.cloudformation.stacks.state import Resource, Stack
+
+# The types whose tags the tagging API changes, with the attribute that holds the ARN; empty: the physical id gives it.
+_ARNS = {
+    "AWS::DynamoDB::Table": "Arn",
+    "AWS::EMR::Cluster": "",
+    "AWS::EMRServerless::Application": "Arn",
+    "AWS::Kinesis::Stream": "Arn",
+    "AWS::KinesisFirehose::DeliveryStream": "Arn",
+    "AWS::Lambda::Function": "Arn",
+    "AWS::Logs::LogGroup": "Arn",
+    "AWS::S3::Bucket": "Arn",
+    "AWS::SNS::Topic": "TopicArn",
+    "AWS::SQS::Queue": "Arn",
+}
+
+# The types for which AWS was recorded to show only the template's tags.
+_WITHOUT = {
+    "AWS::DynamoDB::Table",
+    "AWS::EC2::TransitGateway",
+    "AWS::EC2::TransitGatewayAttachment",
+    "AWS::IAM::Role",
+    "AWS::OpenSearchService::Domain",
+    "AWS::SNS::Topic",
+    "AWS::SQS::Queue",
+    "AWS::SSM::Parameter",
+}
+
+
+def follows(kind: str) -> bool:
+    """Whether resources of a type follow changes of the stack's tags."""
+    return kind in _ARNS
+
+
+def differ(stack: Stack, tags: Mapping[str, str]) -> bool:
+    """Whether the stack's tags before its update differ from these."""
+    return stack.previous is not None and dict(stack.previous["tags"]) != dict(tags)
+
+
+def system_tags(stack: Stack, resource: Resource) -> dict[str, str]:
+    """Return the tags that CloudFormation itself puts on a resource.
+
+    Documented for all resources that can have tags: user guide, "Resource tag". Recorded: functions, REST APIs, stages,
+    usage plans, secrets, DHCP options and route tables have them; those of `_WITHOUT` do not.
+    """
+    if resource.type in _WITHOUT:
+        return {}
+    return {
+        "aws:cloudformation:stack-name": stack.name,
+        "aws:cloudformation:logical-id": resource.logical_id,
+        "aws:cloudformation:stack-id": stack.stack_id,
+    }
+
+
+def retag(
+    ports: Ports,
+    stack: Stack,
+    resource: Resource,
+    before: Mapping[str, str],
+    after: Mapping[str, str],
+) -> None:
+    """Change a resource's tags from `before` to `after`. Raises ResourceFailed, AwsError."""
+    changed = {key: value for key, value in after.items() if before.get(key) != value}
+    gone = sorted(set(before) - set(after))
+    for operation, params in (
+        ("TagResources", {"Tags": changed}),
+        ("UntagResources", {"TagKeys": gone}),
+    ):
+        if not any(params.values()):
+            continue
+        with may_set(changed):
+            answer = ports.control.call(
+                "resourcegroupstaggingapi",
+                operation,
+                {"ResourceARNList": [_arn_of(stack, resource)], **params},
+                account=stack.account,
+                region=stack.region,
+            )
+        for failure in answer["FailedResourcesMap"].values():
+            raise ResourceFailed(str(failure["ErrorMessage"]))
+
+
+def tags_now(ports: Ports, stack: Stack, resource: Resource) -> dict[str, str]:
+    """Return a resource's tags, without AWS's own. Raises AwsError."""
+    answer = ports.control.call(
+        "resourcegroupstaggingapi",
+        "GetResources",
+        {"ResourceARNList": [_arn_of(stack, resource)]},
+        account=stack.account,
+        region=stack.region,
+    )
+    entries: list[dict[str, Any]] = answer["ResourceTagMappingList"]
+    found = [tag for entry in entries for tag in listed(entry, "Tags")]
+    return {tag["Key"]: str(tag["Value"]) for tag in found if not is_system(tag["Key"])}
+
+
+def all_tags(properties: Mapping[str, Any], of_stack: Mapping[str, str]) -> dict[str, str]:
+    """Return a resource's tags: its stack's, and its own, which win."""
+    own: Any = properties.get("Tags") or {}
+    if isinstance(own, dict):
+        named = cast("dict[str, Any]", own)
+        return {**of_stack, **{key: str(value) for key, value in named.items()}}
+    return {
+        **of_stack,
+        **{tag["Key"]: str(tag.get("Value", "")) for tag in listed(properties, "Tags")},
+    }
+
+
+def _arn_of(stack: Stack, resource: Resource) -> str:
+    name = _ARNS[resource.type]
+    if not name:
+        place = stack.region, stack.account
+        return make_arn("elasticmapreduce", *place, f"cluster/{resource.physical_id}")
+    return str(resource.attributes[name]).removesuffix(":*")

@@ -1,0 +1,1 @@
+"""The resource types, a file for each AWS namespace."""
