@@ -112,7 +112,7 @@ PATCHES = Patches(
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
         "moto.opensearch.models": [opensearch_patches.patch],
-        "moto.opensearch.responses": [elasticsearch.allow_updates],
+        "moto.es.urls": [elasticsearch.allow_updates],
         "moto.osis.models": [patch_yaml],
         "moto.pipes.models": [pipes_patches.patch],
         "moto.rds.models": [
@@ -125,7 +125,7 @@ PATCHES = Patches(
         "moto.s3.models": [s3.find_own_buckets],
         "moto.sagemaker.responses": [sagemaker.allow_updates],
         "moto.scheduler.models": [use_clock],
-        "moto.servicecatalogappregistry.models": [appregistry.add_missing_calls],
+        "moto.servicecatalogappregistry.urls": [appregistry.add_missing_calls],
         "moto.sns.utils": [event_patterns.patch_filter_policies],
         "moto.sqs.models": [sqs_bounds.match_literal_prefixes],
         "moto.ssm.models": [ssm_bounds.bound],

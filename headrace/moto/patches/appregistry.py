@@ -9,14 +9,15 @@ import json
 from typing import Any
 
 
-def add_missing_calls(module: Any) -> None:
+def add_missing_calls(urls: Any) -> None:
     """Allow updates and deletions of applications, and refuse a second one with the same name."""
     from moto.core.exceptions import JsonRESTError
-    from moto.servicecatalogappregistry import urls
+    from moto.servicecatalogappregistry.models import AppRegistryBackend
     from moto.servicecatalogappregistry.responses import AppRegistryResponse
 
     response: Any = AppRegistryResponse
-    create = module.AppRegistryBackend.create_application
+    backend: Any = AppRegistryBackend
+    create = backend.create_application
 
     def found(self: Any) -> Any:
         name = self.path.rsplit("/", 1)[-1]
@@ -34,14 +35,14 @@ def add_missing_calls(module: Any) -> None:
     def update_application(self: Any) -> str:
         application = found(self)
         application.description = self._get_param("description")
-        return json.dumps({"application": application.tojson.dumps({})})
+        return json.dumps({"application": application.to_json()})
 
     def delete_application(self: Any) -> str:
         application = found(self)
         del self.servicecatalogappregistry_backend.applications[application.arn]
-        return json.dumps({"application": application.tojson.dumps({})})
+        return json.dumps({"application": application.to_json()})
 
-    module.AppRegistryBackend.create_application = create_application
+    backend.create_application = create_application
     response.update_application = update_application
     response.delete_application = delete_application
     urls.url_paths["{0}/applications/(?P<application>[^/]+)$"] = response.dispatch

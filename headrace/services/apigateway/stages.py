@@ -22,6 +22,6 @@ def allow_stage_updates(module: Any) -> None:
         anew = type(stage)(api, {**config, "stageName": stage.name, "tags": stage.tags})
         anew.created, anew.updated = stage.created, utcnow()
         api.stages[stage.name] = anew
-        return 200, {}, json.dumps(anew.tojson.dumps({}))
+        return 200, {}, json.dumps(anew.to_json())
 
     module.ApiGatewayV2Response.update_stage = update_stage

@@ -23,7 +23,7 @@ from headrace.services.cloudformation.single_resources import SingleResources
 from headrace.services.cloudformation.stacks.exports import Exports
 from headrace.services.cloudformation.stacks.notifications import Notifications
 from headrace.services.cloudformation.stacks.scope import Lookups
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.template_source import included_text
 from headrace.services.cloudformation.transforms.run import Transforms
 from headrace.store.database import Database

@@ -31,7 +31,7 @@ from headrace.services.cloudformation.resources.base import (
     ResourceType,
     changed_properties,
 )
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.store import Stacks
 
 # These exist only in a stack, or have nothing behind them.
 _OF_STACKS = (

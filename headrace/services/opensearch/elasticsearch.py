@@ -19,11 +19,9 @@ _ES: dict[str, dict[str, Any]] = {
 }
 
 
-def allow_updates(module: Any) -> None:
+def allow_updates(urls: Any) -> None:
     """Allow updates of Elasticsearch's domains; at that path, moto has only the description."""
-    from moto.es import urls
-
-    response: Any = module.OpenSearchServiceResponse
+    response: Any = urls.OpenSearchServiceResponse
     describe = response.describe_es_domain_config
 
     def config(request: Any, full_url: str, headers: Any) -> Any:

@@ -29,7 +29,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import TYPES, resource_type
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import graph
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_declared import APART, EXAMPLES, NAMED, TYPES_DECLARED

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.services.cloudformation.deployment import operations
-from headrace.services.cloudformation.stacks.state import Resource, Stack
+from headrace.services.cloudformation.state import Resource, Stack
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import (
     create,

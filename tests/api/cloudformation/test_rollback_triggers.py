@@ -15,7 +15,7 @@ import pytest
 
 from headrace.services.cloudformation.deployment import operations
 from headrace.services.cloudformation.deployment.rollback_triggers import RollbackTriggers
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.helpers import Lab, thing
 from tests.api.cloudformation.test_stacks import create, refused, settled, status
 from tests.support.clock import FakeClock

@@ -24,7 +24,7 @@ from headrace.services.cloudformation.signals import (
     signal_in,
     wait_for,
 )
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from tests.api.cloudformation.test_stacks import physical, refused, settled, status
 from tests.support.clock import FakeClock
 from tests.support.cloud import InProcessCloud

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.core.ids import Ids
-from headrace.services.cloudformation.stacks.state import Resource, Stack
-from headrace.services.cloudformation.stacks.store import Stacks, resource_document, stack_document
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks, resource_document, stack_document
 from headrace.store.database import Database
 from tests.support.clock import FakeClock
 

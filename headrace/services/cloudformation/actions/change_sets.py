@@ -34,7 +34,7 @@ from headrace.services.cloudformation.requests import (
 )
 from headrace.services.cloudformation.requests.request_checks import check_topics
 from headrace.services.cloudformation.stacks.change_details import without_values
-from headrace.services.cloudformation.stacks.state import EXECUTED, ChangeSet, Stack
+from headrace.services.cloudformation.state import EXECUTED, ChangeSet, Stack
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.template_checks import parse
 

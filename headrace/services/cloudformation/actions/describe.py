@@ -14,7 +14,7 @@ from headrace.services.cloudformation.errors import (
     validation_error,
 )
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.stacks.state import (
+from headrace.services.cloudformation.state import (
     STACK_TYPE,
     ParameterValue,
     Resource,

@@ -13,7 +13,7 @@ from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.changes import drift
 from headrace.services.cloudformation.errors import stack_missing, validation_error
 from headrace.services.cloudformation.limits import PAGE_ITEMS
-from headrace.services.cloudformation.stacks.state import (
+from headrace.services.cloudformation.state import (
     DetectedDrift,
     DriftDetection,
     Resource,

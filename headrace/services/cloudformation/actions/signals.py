@@ -9,7 +9,7 @@ from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.deployment.alias_deployments import policy_of
 from headrace.services.cloudformation.errors import validation_error
 from headrace.services.cloudformation.signals import SIGNALLED, Signal, receiver_of
-from headrace.services.cloudformation.stacks.state import Resource, Stack
+from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template.template_checks import parse
 
 _IN_PROGRESS = ("CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS")

@@ -19,7 +19,7 @@ from headrace.services.cloudformation.requests import (
 )
 from headrace.services.cloudformation.requests.request_checks import check_topics
 from headrace.services.cloudformation.requests.stack_policy import FOR_NOW, policy_of
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 
 
 def living(cfn: CloudFormation, call: Call, name: str) -> Stack:

@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import (
 )
 from headrace.services.cloudformation.requests.type_checks import check_types
 from headrace.services.cloudformation.resources.schemas import named_in
-from headrace.services.cloudformation.stacks.state import ChangeSet, Stack
+from headrace.services.cloudformation.state import ChangeSet, Stack
 from headrace.services.cloudformation.template.capabilities import iam_resources, needed_capability
 from headrace.services.cloudformation.template.graph import check_acyclic
 from headrace.services.cloudformation.template.references import all_dependencies

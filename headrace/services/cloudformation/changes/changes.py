@@ -20,7 +20,7 @@ from headrace.services.cloudformation.stacks.change_details import (
     without_values,
 )
 from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.stacks.state import RETAINING, Resource, Stack
+from headrace.services.cloudformation.state import RETAINING, Resource, Stack
 from headrace.services.cloudformation.template import function_forms, graph
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate, evaluate_whole
 from headrace.services.cloudformation.template.parameters import effective_values

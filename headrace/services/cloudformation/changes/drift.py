@@ -15,7 +15,7 @@ from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.resources.declared_calls import TAGS
 from headrace.services.cloudformation.resources.reading import ABSENT, as_wanted
 from headrace.services.cloudformation.resources.values_to_api import tags_of
-from headrace.services.cloudformation.stacks.state import Drift, Resource, Stack
+from headrace.services.cloudformation.state import Drift, Resource, Stack
 
 # Statuses in which a stack's drift can be detected: .../using-cfn-stack-drift.html (documented).
 CHECKED_IN = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from headrace.aws.calls.errors import AwsError
 from headrace.core.ids import Ids
 from headrace.services.cloudformation.errors import ResourceFailed
-from headrace.services.cloudformation.stacks.state import Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
 
 # The error codes that mean that a name is taken.
 _CODES = frozenset(

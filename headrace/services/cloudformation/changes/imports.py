@@ -15,8 +15,8 @@ from headrace.services.cloudformation.errors import ResourceFailed, TemplateErro
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult
 from headrace.services.cloudformation.resources.schemas import named_in
-from headrace.services.cloudformation.stacks.state import Resource, Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.values import is_unknown
 

@@ -17,7 +17,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.changes.drift import about, drift_of, stack_status
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import Context
-from headrace.services.cloudformation.stacks.state import Drift, Resource, Stack
+from headrace.services.cloudformation.state import Drift, Resource, Stack
 
 Change = dict[str, Any]
 _DEPLOYED = ("physical_id", "properties", "attributes")

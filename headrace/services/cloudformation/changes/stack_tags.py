@@ -13,7 +13,7 @@ from headrace.core.system_tags import is_system, may_set
 from headrace.core.values import listed
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.ports import Ports
-from headrace.services.cloudformation.stacks.state import Resource, Stack
+from headrace.services.cloudformation.state import Resource, Stack
 
 # The types whose tags the tagging API changes, with the attribute that holds the ARN; empty: the physical id gives it.
 _ARNS = {

@@ -12,7 +12,7 @@ from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources import snapshots
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.signals import ExpectedSignals, creation_policy
-from headrace.services.cloudformation.stacks.state import Resource
+from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate_whole
 
 

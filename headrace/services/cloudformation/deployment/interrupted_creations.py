@@ -15,7 +15,7 @@ from headrace.core.ports import CallerIdentity
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates, type_of
 from headrace.services.cloudformation.errors import log_defect
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceType
-from headrace.services.cloudformation.stacks.state import CreationNotes, Resource, Stack
+from headrace.services.cloudformation.state import CreationNotes, Resource, Stack
 
 
 def find_interrupted(states: ResourceStates) -> None:

@@ -13,8 +13,8 @@ from headrace.services.cloudformation.deployment.stack_operation import Deployme
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources.base import Context
 from headrace.services.cloudformation.stacks.scope import Lookups
-from headrace.services.cloudformation.stacks.state import Resource, Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks
 
 log = logging.getLogger(__name__)
 

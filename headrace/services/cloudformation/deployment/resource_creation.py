@@ -16,7 +16,7 @@ from headrace.services.cloudformation.signals import (
     receiver_of,
     wait_for,
 )
-from headrace.services.cloudformation.stacks.state import Resource
+from headrace.services.cloudformation.state import Resource
 
 _STATUS = "CREATE_IN_PROGRESS"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.services.cloudformation.changes import imports, stack_tags
 from headrace.services.cloudformation.deployment.resource_states import ResourceStates
-from headrace.services.cloudformation.stacks.state import Resource
+from headrace.services.cloudformation.state import Resource
 
 
 def import_resource(states: ResourceStates, resource: Resource) -> None:

@@ -17,7 +17,7 @@ from headrace.services.cloudformation.deployment.resource_states import Resource
 from headrace.services.cloudformation.errors import ResourceFailed
 from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
 from headrace.services.cloudformation.resources.property_types import with_texts
-from headrace.services.cloudformation.stacks.state import CreationNotes, Resource
+from headrace.services.cloudformation.state import CreationNotes, Resource
 
 # The reason of the event that announces the physical id.
 INITIATED = "Resource creation Initiated"

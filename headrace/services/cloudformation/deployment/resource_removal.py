@@ -13,7 +13,7 @@ from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.resources import snapshots
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.resources.schemas import named_in
-from headrace.services.cloudformation.stacks.state import RETAINING, Resource
+from headrace.services.cloudformation.state import RETAINING, Resource
 from headrace.services.cloudformation.template import graph
 
 # Statuses in which a resource no longer belongs to its stack.

@@ -16,8 +16,8 @@ from headrace.services.cloudformation.errors import (
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.resources import resource_type
 from headrace.services.cloudformation.resources.base import Context, ResourceResult, ResourceType
-from headrace.services.cloudformation.stacks.state import Resource, Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks
 
 # The noun in a cancelled resource's reason, by verb; the one for a deletion is assumed to be like the others.
 _GIVEN_UP = {"CREATE": "creation", "UPDATE": "update", "DELETE": "deletion", "IMPORT": "import"}

@@ -14,7 +14,7 @@ from typing import Any
 from headrace.core.arn import Arn
 from headrace.core.values import listed
 from headrace.services.cloudformation.ports import Ports
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 
 # How often the alarms are checked.
 LOOK_EVERY_S = 1.0

@@ -23,8 +23,8 @@ from headrace.services.cloudformation.deployment.stack_resources import Provisio
 from headrace.services.cloudformation.errors import log_defect, reason_of
 from headrace.services.cloudformation.ports import Ports
 from headrace.services.cloudformation.stacks.scope import Lookups
-from headrace.services.cloudformation.stacks.state import Resource, Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Resource, Stack
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.template_checks import parse
 

@@ -26,7 +26,7 @@ from headrace.services.cloudformation.resources.base import ResourceResult, chan
 from headrace.services.cloudformation.resources.property_types import with_texts
 from headrace.services.cloudformation.stacks import denials
 from headrace.services.cloudformation.stacks.scope import Lookups, decide, scope_of
-from headrace.services.cloudformation.stacks.state import Resource
+from headrace.services.cloudformation.state import Resource
 from headrace.services.cloudformation.template.intrinsics import Scope
 from headrace.services.cloudformation.template.outputs import evaluated_outputs
 from headrace.services.cloudformation.template.parameters import effective_values

@@ -13,7 +13,7 @@ from headrace.core.wildcards import glob_matches
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import TemplateError
 from headrace.services.cloudformation.requests.template_expansion import StackRequest
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template.template import Template
 
 

@@ -15,7 +15,7 @@ from headrace.services.cloudformation.requests.template_expansion import (
 )
 from headrace.services.cloudformation.requests.type_checks import check_types
 from headrace.services.cloudformation.stacks.scope import decide, scope_of
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template import graph, parameters
 from headrace.services.cloudformation.template.capabilities import check_capabilities
 from headrace.services.cloudformation.template.outputs import check_exports

@@ -11,8 +11,8 @@ from headrace.aws.shapes.cloudformation import (
 from headrace.core.values import listed
 from headrace.services.cloudformation.fidelity import log_ignored
 from headrace.services.cloudformation.requests.template_expansion import StackRequest
-from headrace.services.cloudformation.stacks.state import ChangeSet, Stack
-from headrace.services.cloudformation.stacks.store import resource_document
+from headrace.services.cloudformation.state import ChangeSet, Stack
+from headrace.services.cloudformation.store import resource_document
 from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.template import Template
 

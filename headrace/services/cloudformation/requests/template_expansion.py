@@ -17,7 +17,7 @@ from headrace.core.values import listed
 from headrace.services.cloudformation import limits
 from headrace.services.cloudformation.backend import CloudFormation
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.template_checks import parse
 

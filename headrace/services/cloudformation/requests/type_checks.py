@@ -11,7 +11,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.services.cloudformation.fidelity import fidelity_of
 from headrace.services.cloudformation.resources import TYPES, resource_type
 from headrace.services.cloudformation.resources.schemas import aws_types
-from headrace.services.cloudformation.resources.tables import DECLARED
+from headrace.services.cloudformation.resources.types import DECLARED
 from headrace.services.cloudformation.template.template import Template
 
 

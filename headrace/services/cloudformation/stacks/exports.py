@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.services.cloudformation.errors import ResourceFailed, TemplateError
-from headrace.services.cloudformation.stacks.state import Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.intrinsics import Scope, evaluate
 from headrace.services.cloudformation.template.template import Template
 from headrace.services.cloudformation.template.values import UNKNOWN, Allowance

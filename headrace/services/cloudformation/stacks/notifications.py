@@ -17,7 +17,7 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import ControlPlane
 from headrace.core.values import iso_of
 from headrace.core.workers import Supervisor, WorkerHandle
-from headrace.services.cloudformation.stacks.state import Stack
+from headrace.services.cloudformation.state import Stack
 
 log = logging.getLogger(__name__)
 

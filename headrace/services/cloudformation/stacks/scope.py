@@ -15,7 +15,7 @@ from headrace.services.cloudformation.errors import (
     TemplateError,
 )
 from headrace.services.cloudformation.stacks.exports import Exports
-from headrace.services.cloudformation.stacks.state import Resource, Stack
+from headrace.services.cloudformation.state import Resource, Stack
 from headrace.services.cloudformation.template import graph
 from headrace.services.cloudformation.template.intrinsics import Scope, unresolved
 from headrace.services.cloudformation.template.references import conditions_in

@@ -12,8 +12,8 @@ from headrace.core.arn import make_arn
 from headrace.core.ids import Ids
 from headrace.core.ports import ControlPlane, FunctionInvoker, FunctionNotFound, FunctionThrottled
 from headrace.services.cloudformation.errors import TemplateError, TransformFailed
-from headrace.services.cloudformation.stacks.state import Stack
-from headrace.services.cloudformation.stacks.store import Stacks
+from headrace.services.cloudformation.state import Stack
+from headrace.services.cloudformation.store import Stacks
 from headrace.services.cloudformation.template.template_text import load
 from headrace.services.cloudformation.transforms import expansion
 from headrace.services.cloudformation.transforms.context import TransformContext

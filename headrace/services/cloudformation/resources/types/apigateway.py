@@ -1,4 +1,4 @@
-"""API Gateway's REST APIs. `headrace/fallback/execute_api/` answers requests to them; the rest is stored."""
+"""API Gateway's REST APIs. `headrace/services/apigateway/invocation/` answers requests to them; the rest is stored."""
 
 from __future__ import annotations
 
@@ -69,7 +69,11 @@ _INTEGRATION = {
     "contentHandling": "Integration.ContentHandling",
     "timeoutInMillis": "Integration.TimeoutInMillis",
 }
+
+
 _METHOD = {"restApiId": "RestApiId", "resourceId": "ResourceId", "httpMethod": "HttpMethod"}
+
+
 _METHOD_CALLS = [
     Call("PutMethod"),
     Call("PutIntegration", _INTEGRATION, only=(), when="Integration"),
@@ -117,16 +121,30 @@ def _base_path(values: Values) -> str:
 
 
 _MAPPING = {"domainName": "DomainName", "basePath": _base_path}
+
+
 _MAPPING_PATHS = {"RestApiId": "/restapiId", "Stage": "/stage"}
+
+
 _API = {"restApiId": "@id"}
+
+
 _OF_API = {"restApiId": "RestApiId"}
+
+
 _STAGE = {**_OF_API, "stageName": "@id"}
+
+
 _KEY_PATHS = {
     "CustomerId": "/customerId",
     "Description": "/description",
     "Enabled": "/enabled",
 }
+
+
 _PLAN_PATHS = {"UsagePlanName": "/name", "Description": "/description"}
+
+
 _STAGE_PATHS = {
     "DeploymentId": "/deploymentId",
     "Description": "/description",
@@ -150,7 +168,7 @@ def _without_its_stage(values: Values) -> str:
     return values.id
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::ApiGateway::RestApi",
         "apigateway",

@@ -41,7 +41,7 @@ def _of_api(kind: str, *, part: str = "") -> DeclaredType:
 
 _STAGE = {"ApiId": "ApiId", "StageName": "@id"}
 _IMPORT = Call("ReimportApi", {"ApiId": "@id", "Body": _body}, only=(), when="Body")
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::ApiGatewayV2::Api",
         "apigatewayv2",

@@ -1,4 +1,4 @@
-"""Services in front of an application: CloudFront, load balancers' rules, Route 53's health checks; stored."""
+"""CloudFront's distributions and access identities."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 _ID = {"Id": "@id"}
+
+
 # Lists that the API wraps in an object with their length.
 _COUNTED = (
     "Aliases",
@@ -92,27 +94,11 @@ def _code(values: Values) -> bytes:
     return str(values.get("FunctionCode")).encode()
 
 
-# The members that an update can change; type and interval are fixed (documented: UpdateHealthCheck.html).
-_CHECKED = (
-    "IPAddress",
-    "Port",
-    "ResourcePath",
-    "FullyQualifiedDomainName",
-    "SearchString",
-    "FailureThreshold",
-    "Inverted",
-    "HealthThreshold",
-    "ChildHealthChecks",
-    "EnableSNI",
-    "Regions",
-)
-
-
 def _function_name(values: Values) -> str:
     return values.last
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::CloudFront::Distribution",
         "cloudfront",
@@ -166,61 +152,5 @@ TYPES = [
             "FunctionMetadata.FunctionARN": "@id",
             "Stage": "@answer.FunctionSummary.FunctionMetadata.Stage",
         },
-    ),
-    DeclaredType(
-        "AWS::ElasticLoadBalancingV2::ListenerRule",
-        "elbv2",
-        create=[Call("CreateRule")],
-        id="@answer.Rules.0.RuleArn",
-        read=Call("DescribeRules", {"RuleArns": lambda v: [v.id]}),
-        update=[
-            Call("ModifyRule", {"RuleArn": "@id"}),
-            Call(
-                "SetRulePriorities",
-                {
-                    "RulePriorities": computed_from("Priority")(
-                        lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
-                    )
-                },
-                only=(),
-            ),
-        ],
-        tag=("AddTags", "RemoveTags", "ResourceArns", "@id"),
-        delete=[Call("DeleteRule", {"RuleArn": "@id"})],
-        attributes={"RuleArn": "@id", "IsDefault": lambda _: "false"},
-    ),
-    DeclaredType(
-        "AWS::Route53::HealthCheck",
-        "route53",
-        create=[
-            Call(
-                "CreateHealthCheck",
-                {"CallerReference": lambda v: v.context.ids.uuid()},
-            )
-        ],
-        id="@answer.HealthCheck.Id",
-        update=[
-            Call(
-                "UpdateHealthCheck",
-                {
-                    "HealthCheckId": "@id",
-                    **{name: f"HealthCheckConfig.{name}" for name in _CHECKED},
-                },
-                only=(),
-            )
-        ],
-        delete=[Call("DeleteHealthCheck", {"HealthCheckId": "@id"})],
-        attributes={"HealthCheckId": "@id"},
-    ),
-    DeclaredType(
-        "AWS::ServiceDiscovery::Service",
-        "servicediscovery",
-        create=[Call("CreateService")],
-        id="@answer.Service.Id",
-        read=Call("GetService", _ID),
-        update=[Call("UpdateService", _ID, into="Service", always=True)],
-        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Service.Arn"),
-        delete=[Call("DeleteService", _ID)],
-        attributes={"Id": "@id", "Arn": "@answer.Service.Arn", "Name": "@answer.Service.Name"},
     ),
 ]

@@ -15,6 +15,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_list,
     without,
 )
+from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
 
 _ALARM = (
     "ActionsEnabled",
@@ -131,5 +132,49 @@ TYPES = [
         replace_on=frozenset({"DashboardName"}),
         named_by=("DashboardName",),
         find=_find_dashboard,
+    ),
+]
+
+
+def _has_rule(values: Values) -> bool:
+    found = values.context.call("cloudwatch", "DescribeInsightRules", {}).get("InsightRules", [])
+    return any(each["Name"] == values.get("RuleName") for each in found)
+
+
+def _has_composite_alarm(values: Values) -> bool:
+    params = {"AlarmNames": [values.get("AlarmName")]}
+    found = values.context.call("cloudwatch", "DescribeAlarms", params)
+    return bool(found.get("CompositeAlarms") or found.get("MetricAlarms"))
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::CloudWatch::CompositeAlarm",
+        "cloudwatch",
+        create=[Call("PutCompositeAlarm")],
+        id="AlarmName",
+        exists=_has_composite_alarm,
+        update=[Call("PutCompositeAlarm")],
+        delete=[Call("DeleteAlarms", {"AlarmNames": lambda v: [v.id]})],
+        name="AlarmName",
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:alarm:{v.id}"
+            )
+        },
+    ),
+    DeclaredType(
+        "AWS::CloudWatch::InsightRule",
+        "cloudwatch",
+        create=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        id="RuleName",
+        update=[Call("PutInsightRule", {"RuleDefinition": "RuleBody"})],
+        delete=[Call("DeleteInsightRules", {"RuleNames": lambda v: [v.id]})],
+        exists=_has_rule,
+        attributes={
+            "Arn": lambda v: (
+                f"arn:aws:cloudwatch:{v.context.region}:{v.context.account}:insight-rule/{v.id}"
+            )
+        },
     ),
 ]

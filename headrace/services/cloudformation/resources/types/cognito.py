@@ -1,4 +1,4 @@
-"""Cognito: user pools with their clients, domains and groups; identity pools."""
+"""Cognito: user pools, identity pools and their parts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 _POOL = {"UserPoolId": "@id"}
+
+
 _OF_POOL = {"UserPoolId": "UserPoolId"}
 
 
@@ -26,7 +28,7 @@ def _has_domain(values: Values) -> bool:
     return bool(found.get("DomainDescription"))
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::Cognito::UserPool",
         "cognito-idp",
@@ -155,5 +157,14 @@ TYPES = [
         delete=[
             Call("DeleteIdentityProvider", {"UserPoolId": "UserPoolId", "ProviderName": "@id"})
         ],
+    ),
+    DeclaredType(
+        # moto does not store the roles: the calls only check that the identity pool exists.
+        "AWS::Cognito::IdentityPoolRoleAttachment",
+        "cognito-identity",
+        create=[Call("DescribeIdentityPool", {"IdentityPoolId": "IdentityPoolId"}, only=())],
+        id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
+        delete=[],
+        attributes={"Id": "@id"},
     ),
 ]

@@ -1,4 +1,4 @@
-"""EC2's network: VPCs, subnets, routes, gateways, endpoints, security groups. Nothing is routed: all is stored."""
+"""EC2: networks and instances, as stored settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,11 @@ def _difference(name: str, *, added: bool) -> ComputedProperty:
 
 
 _LAUNCH: dict[str, Source] = {"LaunchTemplateName": own_name("LaunchTemplateName", 128)}
+
+
 _EGRESS = ComputedProperty((), lambda v: bool(v.get("Egress")))
+
+
 # The default is Gateway (documented).
 _ENDPOINT_TYPE = ComputedProperty(
     ("VpcEndpointType",), lambda v: v.get("VpcEndpointType") or "Gateway"
@@ -87,7 +91,11 @@ def _allocation(values: Values) -> list[str]:
 
 
 RETAG = _retag(_own_id)
+
+
 _VPC = {"VpcId": "@id"}
+
+
 _ROUTE_ENDS = (
     "DestinationCidrBlock",
     "DestinationIpv6CidrBlock",
@@ -109,6 +117,8 @@ _VPC_SWITCHES = [
     )
     for name in ("EnableDnsSupport", "EnableDnsHostnames")
 ]
+
+
 _SUBNET_SWITCHES = [
     Call(
         "ModifySubnetAttribute",
@@ -118,7 +128,9 @@ _SUBNET_SWITCHES = [
     )
     for name in ("MapPublicIpOnLaunch", "AssignIpv6AddressOnCreation")
 ]
-TYPES = [
+
+
+DECLARED = [
     DeclaredType(
         "AWS::EC2::VPC",
         "ec2",

@@ -130,7 +130,7 @@ def _rule(kind: str, peer: str) -> DeclaredType:
     )
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::EC2::SecurityGroup",
         "ec2",

@@ -1,4 +1,4 @@
-"""Load balancers with their listeners, rules and targets; all stored."""
+"""Load balancers, listeners and target groups, as stored settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Source,
+    computed_from,
 )
 
 _BALANCER: dict[str, Source] = {"LoadBalancerArn": "@id"}
@@ -30,7 +31,7 @@ _OF_TARGETS = Call(
 _ELB_TAGS = ("AddTags", "RemoveTags", "ResourceArns", "@id")
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::ElasticLoadBalancingV2::TargetGroup",
         "elbv2",
@@ -86,5 +87,27 @@ TYPES = [
         tag=_ELB_TAGS,
         delete=[Call("DeleteListener", {"ListenerArn": "@id"})],
         attributes={"ListenerArn": "@id"},
+    ),
+    DeclaredType(
+        "AWS::ElasticLoadBalancingV2::ListenerRule",
+        "elbv2",
+        create=[Call("CreateRule")],
+        id="@answer.Rules.0.RuleArn",
+        read=Call("DescribeRules", {"RuleArns": lambda v: [v.id]}),
+        update=[
+            Call("ModifyRule", {"RuleArn": "@id"}),
+            Call(
+                "SetRulePriorities",
+                {
+                    "RulePriorities": computed_from("Priority")(
+                        lambda v: [{"RuleArn": v.id, "Priority": v.get("Priority")}]
+                    )
+                },
+                only=(),
+            ),
+        ],
+        tag=("AddTags", "RemoveTags", "ResourceArns", "@id"),
+        delete=[Call("DeleteRule", {"RuleArn": "@id"})],
+        attributes={"RuleArn": "@id", "IsDefault": lambda _: "false"},
     ),
 ]

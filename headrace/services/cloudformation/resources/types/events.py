@@ -15,6 +15,12 @@ from headrace.services.cloudformation.resources.base import (
     enforced,
     stored,
 )
+from headrace.services.cloudformation.resources.declaration import (
+    Call,
+    DeclaredType,
+    Values,
+    computed_from,
+)
 from headrace.services.cloudformation.resources.values_to_api import Converter
 
 GONE = "ResourceNotFoundException"
@@ -104,4 +110,127 @@ TYPES = [
         named_by=("Name",),
         find=_find,
     )
+]
+
+
+_NAME = {"Name": "@id"}
+
+
+@computed_from("Statement", "StatementId")
+def _bus_policy(values: Values) -> str | None:
+    """Return the bus's policy with the statement added; None for a statement given by action and principal.
+
+    PutPermission replaces the bus's whole policy (documented: API_PutPermission).
+    """
+    statement = values.get("Statement")
+    if statement is None:
+        return None
+    own = values.get("StatementId")
+    others = [each for each in _statements(values) if each.get("Sid") != own]
+    return json.dumps({"Version": "2012-10-17", "Statement": [*others, {**statement, "Sid": own}]})
+
+
+def _statements(values: Values) -> list[dict[str, Any]]:
+    params = {"Name": values.get("EventBusName") or "default"}
+    policy = values.context.call("events", "DescribeEventBus", params).get("Policy") or "{}"
+    return json.loads(policy).get("Statement", [])
+
+
+def _bus_policy_id(values: Values) -> str:
+    return f"{values.get('EventBusName') or 'default'}|{values.get('StatementId')}"
+
+
+def _has_statement(values: Values) -> bool:
+    return any(each.get("Sid") == values.get("StatementId") for each in _statements(values))
+
+
+# The template gives the statement itself, or its parts; never both.
+_PUT_BUS_POLICY = [
+    Call("PutPermission", {"Policy": _bus_policy}, only=("EventBusName",), when="Statement"),
+    Call(
+        "PutPermission",
+        only=("EventBusName", "StatementId", "Action", "Principal", "Condition"),
+        when="Action",
+    ),
+]
+
+
+DECLARED = [
+    DeclaredType(
+        "AWS::Events::EventBus",
+        "events",
+        create=[
+            Call("CreateEventBus"),
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            ),
+        ],
+        id="Name",
+        read=Call("DescribeEventBus", _NAME),
+        # Deleting it would delete its rules, and other resources' statements.
+        deletes_others=True,
+        update=[
+            Call(
+                "UpdateEventBus",
+                _NAME,
+                only=("Description", "KmsKeyIdentifier", "DeadLetterConfig", "LogConfig"),
+            ),
+            Call(
+                "PutPermission", {"EventBusName": "@id", "Policy": "Policy"}, only=(), when="Policy"
+            ),
+        ],
+        delete=[Call("DeleteEventBus", _NAME)],
+        name="Name",
+        name_length=256,
+        tag=("TagResource", "UntagResource", "ResourceARN", "@answer.Arn"),
+    ),
+    DeclaredType(
+        "AWS::Events::EventBusPolicy",
+        "events",
+        create=_PUT_BUS_POLICY,
+        id=_bus_policy_id,
+        update=_PUT_BUS_POLICY,
+        delete=[
+            Call("RemovePermission", {"EventBusName": "EventBusName", "StatementId": "StatementId"})
+        ],
+        exists=_has_statement,
+    ),
+    DeclaredType(
+        "AWS::Events::Archive",
+        "events",
+        create=[Call("CreateArchive")],
+        id="ArchiveName",
+        read=Call("DescribeArchive", {"ArchiveName": "@last"}),
+        update=[Call("UpdateArchive", {"ArchiveName": "@id"})],
+        delete=[Call("DeleteArchive", {"ArchiveName": "@id"})],
+        name="ArchiveName",
+        name_length=48,
+        names={"SourceArn": "EventSourceArn"},
+        attributes={"Arn": "@answer.ArchiveArn"},
+    ),
+    DeclaredType(
+        "AWS::Events::Connection",
+        "events",
+        create=[Call("CreateConnection")],
+        id="Name",
+        read=Call("DescribeConnection", _NAME),
+        update=[Call("UpdateConnection", _NAME)],
+        delete=[Call("DeleteConnection", _NAME)],
+        name="Name",
+        attributes={"Arn": "@answer.ConnectionArn", "ArnForPolicy": "@answer.ConnectionArn"},
+    ),
+    DeclaredType(
+        "AWS::Events::ApiDestination",
+        "events",
+        create=[Call("CreateApiDestination")],
+        id="Name",
+        read=Call("DescribeApiDestination", _NAME),
+        update=[Call("UpdateApiDestination", _NAME)],
+        delete=[Call("DeleteApiDestination", _NAME)],
+        name="Name",
+        attributes={
+            "Arn": "@answer.ApiDestinationArn",
+            "ArnForPolicy": lambda v: str(v.answer["ApiDestinationArn"]).rpartition("/")[0],
+        },
+    ),
 ]

@@ -1,4 +1,4 @@
-"""IoT Core: rules, things, policies."""
+"""IoT: things, policies, certificates, rules."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _oldest_version(values: Values) -> str:
     return str(min((each["versionId"] for each in others), key=int))
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::IoT::TopicRule",
         "iot",

@@ -1,4 +1,4 @@
-"""Managed Flink (Kinesis Analytics): applications, which change in place, and their log streams; all stored."""
+"""Managed Flink's applications."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from headrace.services.cloudformation.resources.declaration import (
 from headrace.services.cloudformation.resources.declared_calls import input_of
 
 _SERVICE = "kinesisanalyticsv2"
+
+
 _NETWORKS = "VpcConfigurations"
+
+
 _FLINK = ("CheckpointConfiguration", "MonitoringConfiguration", "ParallelismConfiguration")
 
 
@@ -109,7 +113,7 @@ def _network_ids(values: Values) -> list[str]:
     return [str(each["VpcConfigurationId"]) for each in listed]
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::KinesisAnalyticsV2::Application",
         _SERVICE,

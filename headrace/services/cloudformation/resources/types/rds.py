@@ -1,27 +1,13 @@
-"""Databases and caches: RDS and ElastiCache. Nothing runs: all of it is stored."""
+"""RDS: instances, clusters and their groups, as stored settings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from headrace.core.arn import make_arn
 from headrace.services.cloudformation.resources.declaration import (
     Call,
     DeclaredType,
     Values,
     computed_from,
 )
-
-
-def _arn(kind: str) -> Callable[[Values], str]:
-    """Return the source of the ARN of a cache resource."""
-
-    def arn(values: Values) -> str:
-        place = values.context.region, values.context.account
-        return make_arn("elasticache", *place, f"{kind}:{values.id}")
-
-    return arn
-
 
 _TAGS = ("AddTagsToResource", "RemoveTagsFromResource", "ResourceName")
 
@@ -54,6 +40,8 @@ _MODIFIED = (
     "StorageType",
     "VPCSecurityGroups",
 )
+
+
 _CLUSTER_MODIFIED = (
     "AllocatedStorage",
     "BackupRetentionPeriod",
@@ -70,7 +58,9 @@ _CLUSTER_MODIFIED = (
     "StorageType",
     "VpcSecurityGroupIds",
 )
-TYPES = [
+
+
+DECLARED = [
     DeclaredType(
         "AWS::RDS::DBSubnetGroup",
         "rds",
@@ -163,46 +153,6 @@ TYPES = [
             "Endpoint.Port": lambda v: str(v.answered("DBClusters")[0].get("Port", "")),
             "ReadEndpoint.Address": "@answer.DBClusters.0.ReaderEndpoint",
             "DBClusterArn": "@answer.DBClusters.0.DBClusterArn",
-        },
-    ),
-    DeclaredType(
-        "AWS::ElastiCache::SubnetGroup",
-        "elasticache",
-        create=[Call("CreateCacheSubnetGroup")],
-        id="CacheSubnetGroupName",
-        read=Call("DescribeCacheSubnetGroups", {"CacheSubnetGroupName": "@id"}),
-        update=[Call("ModifyCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
-        tag=(*_TAGS, _arn("subnetgroup")),
-        delete=[Call("DeleteCacheSubnetGroup", {"CacheSubnetGroupName": "@id"})],
-        name="CacheSubnetGroupName",
-        name_lower=True,
-        names={"Description": "CacheSubnetGroupDescription"},
-    ),
-    DeclaredType(
-        "AWS::ElastiCache::CacheCluster",
-        "elasticache",
-        create=[Call("CreateCacheCluster", {"CacheClusterId": "ClusterName"})],
-        id="ClusterName",
-        read=Call("DescribeCacheClusters", {"CacheClusterId": "@id"}),
-        update=[
-            Call(
-                "ModifyCacheCluster",
-                {"CacheClusterId": "@id", "ApplyImmediately": lambda _: True},
-                empties=True,
-            )
-        ],
-        tag=(*_TAGS, _arn("cluster")),
-        delete=[Call("DeleteCacheCluster", {"CacheClusterId": "@id"})],
-        name="ClusterName",
-        name_length=40,
-        name_lower=True,
-        names={"VpcSecurityGroupIds": "SecurityGroupIds"},
-        attributes={
-            # Nothing listens at this address.
-            "ConfigurationEndpoint.Address": lambda v: f"{v.id}.cfg.cache.amazonaws.com",
-            "ConfigurationEndpoint.Port": lambda v: str(v.get("Port") or 11211),
-            "RedisEndpoint.Address": lambda v: f"{v.id}.cache.amazonaws.com",
-            "RedisEndpoint.Port": lambda v: str(v.get("Port") or 6379),
         },
     ),
 ]

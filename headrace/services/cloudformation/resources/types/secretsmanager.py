@@ -1,4 +1,4 @@
-"""Secrets Manager."""
+"""Secrets Manager's secrets and their parts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def _secret(values: Values) -> str | None:
 
 
 _ID = {"SecretId": "@id"}
-TYPES = [
+
+
+DECLARED = [
     DeclaredType(
         "AWS::SecretsManager::Secret",
         "secretsmanager",

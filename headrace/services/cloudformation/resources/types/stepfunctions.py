@@ -1,4 +1,4 @@
-"""Step Functions: state machines and activities."""
+"""Step Functions: state machines, versions, aliases, activities."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def _revision(values: Values) -> str | None:
 
 
 _ARN = {"stateMachineArn": "@id"}
-TYPES = [
+
+
+DECLARED = [
     DeclaredType(
         "AWS::StepFunctions::StateMachine",
         "stepfunctions",

@@ -1,4 +1,4 @@
-"""IAM's users and groups, and the roles of Cognito's identity pools."""
+"""IAM's users, groups and access keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from headrace.services.cloudformation.resources.declaration import (
 )
 
 _USER = {"UserName": "@id"}
+
+
 _GROUP = {"GroupName": "@id"}
+
+
 _LOGIN = Call(
     "CreateLoginProfile",
     {
@@ -35,7 +39,7 @@ def _has_login(values: Values) -> bool:
     return True
 
 
-TYPES = [
+DECLARED = [
     DeclaredType(
         "AWS::IAM::User",
         "iam",
@@ -164,14 +168,5 @@ TYPES = [
         ],
         attributes={"Id": "@id"},
         shared=("Users", "GroupName"),
-    ),
-    DeclaredType(
-        # moto does not store the roles: the calls only check that the identity pool exists.
-        "AWS::Cognito::IdentityPoolRoleAttachment",
-        "cognito-identity",
-        create=[Call("DescribeIdentityPool", {"IdentityPoolId": "IdentityPoolId"}, only=())],
-        id=lambda v: f"{v.context.stack_name}-{v.context.logical_id}",
-        delete=[],
-        attributes={"Id": "@id"},
     ),
 ]
