@@ -115,6 +115,8 @@ class Gateway:
         self._services[api.name] = OwnedService(api, strict=self._strict)
         self._add(api.name, api.profile)
         self.inline.add(api)
+        if api.shards_by_stream is not None:
+            self.faults.know_streams(api.shards_by_stream)
 
     def ask_first(self, permissions: Permissions | None) -> None:
         """Set the permissions, before the first request. Without permissions, everybody may do everything."""
@@ -128,6 +130,18 @@ class Gateway:
     def owned(self) -> dict[str, ServiceApi]:
         """The owned services by botocore's name."""
         return {name: owned.api for name, owned in self._services.items()}
+
+    def policy_of(self, service: str, arn: str) -> str | None:
+        """Return the JSON policy of a resource of an owned service; None when it has none."""
+        read = self._services[service].api.policy_of
+        return None if read is None else read(arn)
+
+    def key_of(self, service: str, kind: str, resource: str) -> tuple[str, str, str]:
+        """See `ServiceApi.key_of`; empty strings for a service that has no keys."""
+        owned = self._services.get(service)
+        if owned is None or owned.api.key_of is None:
+            return "", "", ""
+        return owned.api.key_of(kind, resource)
 
     # --- requests -----------------------------------------------------------------------------
 
