@@ -268,7 +268,9 @@ class Sandbox:
             message = f"RequestId: unknown Error: fork/exec: {error}"
             raise ProcessBroken(error_document(kind, message), message, error_type=kind) from error
         self._process = process
-        self._channel.attach(output=process.output, end_signal=process.end_signal)
+        self._channel.attach(
+            output=process.output, end_signal=process.end_signal, only_pid=process.top_pid
+        )
 
     def _start_walled(self, view: View) -> FunctionProcess:
         spec = self.spec
