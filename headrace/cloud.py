@@ -121,7 +121,7 @@ class Cloud:
         )
         self.judge = build_judge(base, lambda: services)
         self.report = ReportKeeper(self.judge, config.data_dir)
-        self.gateway.ask_first(None if config.iam == "off" else self.judge)
+        self.gateway.ask_first(None if config.iam == "off" else self.judge, self.judge)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         services = self._services = Services(base, self.judge)
         for api in services.apis(strict=config.strict):
@@ -147,7 +147,11 @@ class Cloud:
             buckets=BucketRules(self.s3, self.gateway.service_of_head),
             exposed_headers=self.gateway.exposed_headers,
         )
-        guard = None if authentication is None else PageAccess(authentication)
+        guard = (
+            None
+            if authentication is None
+            else PageAccess(authentication, for_operators=config.iam == "enforce")
+        )
         self._spark_history = HistoryOnDemand(self.clock, config.data_dir)
         pages = build_pages(
             base,
@@ -162,7 +166,6 @@ class Cloud:
             gateway=self.gateway,
             own_addresses=addresses,
             pages=pages.answer,
-            authentication=authentication,
             page_guard=guard,
             clock=self.clock,
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.aws.authentication import Authentication
+from headrace.aws.credential_scopes import scope_of
 from headrace.aws.faults import Faults
 from headrace.aws.http import HttpRequest
 from headrace.aws.permits import Permissions, is_restricted
 from headrace.aws.service import ServiceApi
-from headrace.aws.service_names import scope_of
 
 
 class InlineRequests:

@@ -50,7 +50,9 @@ def build_judge(base: Foundation, services: Callable[[], Services]) -> Judge:
             "kinesis": lambda arn: services().kinesis.policy_of(arn),
             "s3": lambda arn: services().s3.policy_of(arn),
             # Read from moto's state directly: moto's services need them too, in the middle of their requests.
-            **dict.fromkeys(("sqs", "sns", "events", "logs", "kms"), moto.held.policy_of),
+            **dict.fromkeys(
+                ("sqs", "sns", "events", "logs", "kms", "execute-api"), moto.held.policy_of
+            ),
         },
         version=lambda: moto.policies_version,
     )

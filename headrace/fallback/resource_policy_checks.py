@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from headrace.aws import operation_parser
+from headrace.aws.credential_scopes import token_of
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest
 from headrace.aws.operation import Call
-from headrace.aws.sessions import RoleSessions, token_of
+from headrace.aws.sessions import RoleSessions
 from headrace.fallback import iam_principals, iam_records
 from headrace.permissions.document import UnreadableDocument, parse_document
 from headrace.permissions.grammar import PolicyError

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from headrace.aws import codec_moto
+from headrace.aws.credential_scopes import token_of
 from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.aws.sessions import RoleSession, RoleSessions, token_of
+from headrace.aws.sessions import RoleSession, RoleSessions
 from headrace.fallback import iam_records
 
 

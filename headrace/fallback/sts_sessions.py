@@ -15,10 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from headrace.aws import codec_moto
+from headrace.aws.credential_scopes import token_of
 from headrace.aws.errors import AwsError
 from headrace.aws.http import HttpRequest, HttpResponse
 from headrace.aws.operation import Call
-from headrace.aws.sessions import RoleSession, RoleSessions, role_name, token_of
+from headrace.aws.sessions import RoleSession, RoleSessions, role_name
 from headrace.aws.validate import validate
 from headrace.core.arn import is_account_id
 from headrace.core.ports import CallerIdentity
