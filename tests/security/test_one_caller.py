@@ -14,8 +14,8 @@ import pytest
 from botocore.auth import S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.fallback.moto_requests import http_request_of
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.moto.requests.conversion import http_request_of
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from tests.security.auth_lab import HOST, Guarded
 from tests.security.conftest import text
