@@ -47,7 +47,7 @@ Body = bytes | FileSlice | Iterator[bytes] | AsyncGenerator[bytes, None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a request says about its signature (`headrace.aws.signatures.credential_scopes` reads it); empty when it is unsigned.
+    """What a request says about its signature; empty when it is unsigned. `credential_scopes` reads it.
 
     Attributes:
         access_key, date, region, service: the parts of the credential; empty when it is malformed.

@@ -158,7 +158,7 @@ class Judge:
         return Identity("key", access_key) if access_key.startswith("AKIA") else None
 
     def name_of(self, access_key: str, token: str) -> tuple[str, str] | None:
-        """See `headrace.aws.permits.Callers.name_of`."""
+        """See `headrace.aws.calls.permits.Callers.name_of`."""
         identity = self._identity(access_key, token)
         if identity is not None and identity.kind == "key":
             identity = self.people.user_of(access_key)
