@@ -5,16 +5,19 @@ The cloud runs with `--auth --iam enforce`. Most of these let a user without any
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 from urllib.parse import quote
 
 import pytest
-from botocore.auth import S3SigV4QueryAuth
+from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 
 from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.signatures.sigv4 import sign, signing_key
 from headrace.moto.requests.conversion import http_request_of
 from headrace.pages.s3_access import PATH as ACCESS_PATH
 from tests.security.auth_lab import HOST, Guarded
@@ -130,6 +133,45 @@ def test_version_2_has_a_caller(lab: SigningLab, way: str):
         **dict.fromkeys(KEPT_OUT, ("AccessDenied", 403)),
         "another account's user": ("AccessDenied", 403),
         "another account's root": ("AccessDenied", 403),
+        "expired session": ("ExpiredToken", 400),
+        "unknown key": ("InvalidAccessKeyId", 403),
+        "wrong secret": ("SignatureDoesNotMatch", 403),
+        "session without its token": ("InvalidToken", 400),
+    }
+
+
+def chunked(lab: SigningLab, caller: Caller) -> HttpRequest:
+    """Return an upload of `hello` whose chunks are signed one by one (sigv4-streaming.html)."""
+    kind = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"
+    headers = {
+        "x-amz-content-sha256": kind,
+        "content-encoding": "aws-chunked",
+        "x-amz-decoded-content-length": "5",
+    }
+    request = AWSRequest("PUT", f"{ENDPOINT_URL}/box/upload", headers=headers)
+    with mock.patch.object(S3SigV4Auth, "payload", return_value=kind):
+        S3SigV4Auth(caller.credentials, "s3", REGION).add_auth(request)
+    del request.headers["x-amz-content-sha256"]
+    request.headers["x-amz-content-sha256"] = kind
+    arrived = http_request_of(request.prepare())
+    arrived.headers.setdefault("host", HOST)
+    date = arrived.headers["x-amz-date"]
+    key = signing_key(caller.credentials.secret_key, date[:8], REGION, "s3")
+    previous = arrived.headers["authorization"].rpartition("Signature=")[2]
+    empty = hashlib.sha256().hexdigest()
+    for data in (b"hello", b""):
+        scope = f"{date}\n{date[:8]}/{REGION}/s3/aws4_request"
+        digest = hashlib.sha256(data).hexdigest()
+        previous = sign(key, f"AWS4-HMAC-SHA256-PAYLOAD\n{scope}\n{previous}\n{empty}\n{digest}")
+        arrived.body += b"%x;chunk-signature=%b\r\n%b\r\n" % (len(data), previous.encode(), data)
+    return arrived
+
+
+def test_an_upload_in_signed_chunks_has_a_caller(lab: SigningLab):
+    answers = {kind: said(lab.send(chunked(lab, each))) for kind, each in lab.callers.items()}
+    assert answers == {
+        **dict.fromkeys(lab.callers, ("AccessDenied", 403)),
+        **dict.fromkeys(LET_IN, ("", 200)),
         "expired session": ("ExpiredToken", 400),
         "unknown key": ("InvalidAccessKeyId", 403),
         "wrong secret": ("SignatureDoesNotMatch", 403),
