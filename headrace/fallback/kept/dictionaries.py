@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from headrace.fallback.kept.pickles import dump, load
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
 
+@stored_as("kept_dict")
 class KeptDict(OrderedDict[Any, Any]):
     """A dictionary of a moto model, stored as rows: each row is a pickled value.
 

@@ -61,6 +61,7 @@ def patch_all() -> None:
         dynamodb_kinesis,
         dynamodb_streams,
         events,
+        glue,  # noqa: F401 - gives its classes their stored names
         iam,
         logs,
         sns,

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.fallback.kept import pickles
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import RowKey, Rows
 from headrace.fallback.services import dynamodb_checks
 from headrace.fallback.services import dynamodb_legacy as legacy
@@ -86,6 +87,7 @@ def _run_now(thread: Any) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
+@stored_as("dynamodb_rows")
 class TableRows(Rows):
     """The items of a table, by primary key."""
 
@@ -174,14 +176,14 @@ def _reduce_table(table: Any) -> Any:
     return empty_table, (type(table), rows.id), state
 
 
+@stored_as("dynamodb_table")
 def empty_table(kind: type, rows_id: int) -> Any:
     """Return a table whose attributes and rows are still to be loaded."""
-    make: Any = kind.__new__
-    table: Any = make(kind)
-    rows = pickles.rows_with_id(TableRows, rows_id)
-    assert isinstance(rows, TableRows)
-    table.kept, rows.table, table.items = rows, table, defaultdict(dict)
-    return table
+    from moto.dynamodb.models import Table
+
+    rows: Any = pickles.rows_with_id(TableRows, rows_id)
+    rows.table = pickles.shell(kind, Table, kept=rows, items=defaultdict(dict))
+    return rows.table
 
 
 def _kept(init: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from headrace.fallback.current_cloud import CURRENT
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
 # Documented: records are kept for 24 hours. The two limits are headrace's, for one stream: records are in memory.
@@ -48,6 +49,7 @@ def patch() -> None:
     streams.get_records = _get_records
 
 
+@stored_as("dynamodb_stream_rows")
 class StreamRows(Rows):
     """The records of a stream, oldest first, each compressed with its time; `next` is the total number so far."""
 

@@ -21,6 +21,7 @@ import msgspec
 from headrace.aws.errors import AwsError
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept import pickles
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import (
     Delivery,
@@ -111,6 +112,7 @@ def _fail(rule: Any, target: Mapping[str, Any], event: Any, error: Exception) ->
 # --- archives ---------------------------------------------------------------------------------------
 
 
+@stored_as("events_archive_rows")
 class _Archived(Rows):
     """The events of an archive, by number; those past its retention are dropped."""
 
@@ -166,14 +168,14 @@ def _reduce_archive(archive: Any) -> Any:
     return empty_archive, (archive.events.id,), state
 
 
+@stored_as("events_archive")
 def empty_archive(rows_id: int) -> Any:
     """Return an archive whose attributes and events are still to be loaded."""
     from moto.events.models import Archive
 
-    archive: Any = Archive.__new__(Archive)
     rows: Any = pickles.rows_with_id(_Archived, rows_id)
-    archive.events, rows.archive = rows, archive
-    return archive
+    rows.archive = pickles.shell(Archive, Archive, events=rows)
+    return rows.archive
 
 
 def _with_rows(init: Any) -> Any:

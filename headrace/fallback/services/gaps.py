@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.aws.errors import AwsError
 from headrace.fallback.current_cloud import CURRENT
+from headrace.fallback.kept import pickles
 from headrace.fallback.other_accounts import patch_buses
 from headrace.fallback.services import bus_policies, code_updates, partial_creations, updates
 
@@ -372,3 +373,17 @@ def rds(module: Any) -> None:
     backend.create_auto_cluster_snapshot = again(
         backend.create_auto_cluster_snapshot, "cluster_snapshots"
     )
+    pickles.register_filter("rds", lambda _, state: {**state, "resource_map": {}})
+    pickles.register_restorer("rds", _with_resource_map)
+
+
+def _with_resource_map(backend: Any, state: dict[str, Any]) -> dict[str, Any]:
+    """Return stored attributes with RDS' collections by their classes: classes are no data, and are not stored."""
+    known = vars(backend)
+    by_class = {
+        kind: state.get(name, known[name])
+        for kind, collection in backend.resource_map.items()
+        for name in known
+        if known[name] is collection
+    }
+    return {**state, "resource_map": by_class}

@@ -8,12 +8,14 @@ import functools
 from typing import Any
 
 from headrace.fallback.kept.dictionaries import DictRows, KeptDict
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.services import gaps, glue_iceberg
 
 # Observed by others on AWS: Iceberg, Spark and Hive report it.
 _CONCURRENT = "Update table failed due to concurrent modifications."
 
 
+@stored_as("glue_partition_rows")
 class PartitionRows(DictRows):
     """The partitions of a table."""
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.fallback import iam_principals
 from headrace.fallback.kept import pickles
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.services import iam_boundaries, iam_limits, iam_policies, updates
 from headrace.fallback.services.time_of import use_clock, utcnow
@@ -82,6 +83,7 @@ def _session_of(backend: Any, access_key_id: str) -> Any:
 # --- AWS managed policies -------------------------------------------------------------------------
 
 
+@stored_as("iam_policies")
 class _Policies(dict[str, Any]):
     """Managed policies by ARN; AWS's own are created at the first lookup."""
 
@@ -149,6 +151,7 @@ class _Policies(dict[str, Any]):
         return super().items()
 
 
+@stored_as("iam_aws_policies")
 class _AwsPolicies:
     """AWS managed policies, in place of moto's list."""
 
@@ -192,6 +195,7 @@ def _without_sessions(_: Any, state: dict[str, Any]) -> dict[str, Any]:
 # --- sessions -------------------------------------------------------------------------------------
 
 
+@stored_as("iam_session_rows")
 class _Sessions(Rows):
     """The sessions of an account, by access key, oldest first; expired ones are dropped."""
 

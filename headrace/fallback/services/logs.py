@@ -21,6 +21,7 @@ from typing import Any
 from headrace.aws.errors import AwsError
 from headrace.fallback.current_cloud import CURRENT
 from headrace.fallback.kept import pickles
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 from headrace.fallback.outbox import OUTBOX, Delivery
 from headrace.fallback.services import log_keys, query_definitions
@@ -119,6 +120,7 @@ class _Batch:
     newest_ms: int
 
 
+@stored_as("logs_stream_rows")
 class _Streams(Rows):
     """A group's streams: their names and times are stored, their events are not."""
 
@@ -228,14 +230,14 @@ def _reduce_group(group: Any) -> Any:
     return empty_group, (group.kept.id,), state
 
 
+@stored_as("logs_group")
 def empty_group(rows_id: int) -> Any:
     """Return a log group whose attributes and streams are still to be loaded."""
     from moto.logs.models import LogGroup
 
-    group: Any = LogGroup.__new__(LogGroup)
     rows: Any = pickles.rows_with_id(_Streams, rows_id)
-    group.kept, rows.group, group.streams = rows, group, {}
-    return group
+    rows.group = pickles.shell(LogGroup, LogGroup, kept=rows, streams={})
+    return rows.group
 
 
 def _noted_stream(method: Any) -> Any:

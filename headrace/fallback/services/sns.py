@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from headrace.core.ports import CallerIdentity
 from headrace.fallback.current_cloud import CURRENT
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.outbox import OUTBOX, Delivery, send_to_queue
 from headrace.fallback.services import sns_checks
 from headrace.fallback.services.sns_signatures import now, post_data, signed
@@ -81,6 +82,7 @@ def _delivery_policies(get_topic_attributes: Any) -> Any:
     return attributes_of
 
 
+@stored_as("sns_nothing")
 class Nothing:
     """A list or a dictionary that discards its items."""
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.fallback.kept.stored_names import stored_as
 from headrace.fallback.kept.touched import TOUCHED, RowKey, Rows
 
 # AWS: a FIFO queue remembers a deduplication id for five minutes, even when its message is deleted.
@@ -60,6 +61,7 @@ class State(Enum):
     IN_FLIGHT = 3
 
 
+@stored_as("sqs_messages")
 class Messages(Rows):
     """The messages of a standard queue, by number."""
 
@@ -281,6 +283,7 @@ def _message(values: list[Any]) -> Any:
     return message
 
 
+@stored_as("sqs_fifo_messages")
 class FifoMessages(Messages):
     """The messages of a FIFO queue: in order within a group, which is locked while any of its messages is in flight."""
 
