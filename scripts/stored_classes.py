@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Services that headrace has itself, and moto's machinery.
 _NOT_STORED = {
     "awslambda", "awslambda_simple", "batch_simple", "cloudformation", "core", "dynamodb_v20111205", "emr",
-    "firehose", "instance_metadata", "kinesis", "moto_api", "moto_proxy", "moto_server", "packages", "s3", "s3bucket_path",
-    "s3control",
+    "firehose", "instance_metadata", "kinesis", "moto_api", "moto_proxy", "moto_server", "packages", "s3",
+    "s3bucket_path", "s3control",
 }  # fmt: skip
 # Where objects keep methods of their own, as filters or for tags.
 _WITH_METHODS = ("moto.amp.models", "moto.ec2.models.security_groups")
@@ -38,7 +38,7 @@ _ALSO = {
 
 def target() -> Path:
     """Return the file."""
-    import headrace.fallback.kept as kept
+    import headrace.moto.storage as kept
 
     return Path(str(kept.__file__)).with_name("moto_classes.txt")
 
@@ -61,16 +61,16 @@ def _classes() -> Iterator[type]:
     from moto.backends import list_of_moto_modules
     from moto.core.responses import BaseResponse
 
-    for service in sorted({*list_of_moto_modules(), "utilities"} - _NOT_STORED):
+    for service in sorted({*list_of_moto_modules()} - _NOT_STORED):
         folder = Path(str(importlib.import_module(f"moto.{service}").__file__)).parent
         for file in sorted(folder.rglob("*.py")):
             name = ".".join(file.relative_to(folder.parents[1]).with_suffix("").parts)
             name = name.removesuffix(".__init__")
             parts = name.split(".")[2:]
-            if service == "utilities" or any(part in _NOT_MODULES for part in parts):
-                # Step Functions keeps its records below its parser.
-                if not name.startswith("moto.stepfunctions.parser.backend."):
-                    continue
+            # Step Functions keeps its records below its parser.
+            is_record = name.startswith("moto.stepfunctions.parser.backend.")
+            if not is_record and any(part in _NOT_MODULES for part in parts):
+                continue
             try:
                 module = importlib.import_module(name)
             except ImportError:
@@ -89,9 +89,11 @@ def _referred(kind: type) -> Iterator[str]:
         return
     methods = {name for name, value in vars(kind).items() if inspect.isfunction(value)}
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    for node in ast.walk(tree):
-        is_own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-        if is_own and node.value.id == "self" and node.attr in methods and id(node) not in called:
+    nodes: Any = ast.walk(tree)
+    for node in nodes:
+        value: Any = getattr(node, "value", None)
+        is_own = isinstance(node, ast.Attribute) and isinstance(value, ast.Name)
+        if is_own and value.id == "self" and node.attr in methods and id(node) not in called:
             yield node.attr
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psycopg
 
-from headrace.warehouse.postgres import HOST, SUPERUSER, PostgresServer
+from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
 
 
 class SharedPostgres:
