@@ -224,11 +224,11 @@ def _reduce_rows(rows: Rows) -> Any:
 
 
 @stored_as("rows")
-def rows_with_id(kind: type[Rows], rows_id: int) -> Rows:
+def rows_with_id(kind: Any, rows_id: int) -> Rows:
     """Return rows with their stored id; the pickled state sets the object that they belong to."""
     if not issubclass(kind, Rows):
         raise pickle.UnpicklingError(f"{kind} has no rows")
-    rows = kind(int(rows_id))
+    rows: Rows = kind(int(rows_id))
     if _Unpickler.now is not None:
         _Unpickler.now.append(rows)
     return rows

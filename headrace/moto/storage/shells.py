@@ -165,11 +165,11 @@ def _called(kind: type, *arguments: Any) -> Any:
 
 def shell_of(kind: type, *arguments: Any) -> Any:
     """Return an empty shell of a class. Raises `pickle.UnpicklingError` when its constructor would need arguments."""
-    value_type: Any = next((base for base in _VALUES if issubclass(kind, base)), None)
-    if value_type is not None and not issubclass(kind, enum.Enum):
+    values: tuple[Any, ...] = tuple(base for base in _VALUES if issubclass(kind, base))
+    if values and not issubclass(kind, enum.Enum):
         # A named tuple is made of its values, all others of one.
-        given = (arguments,) if value_type is tuple else arguments
-        return value_type.__new__(kind, *given)
+        given = (arguments,) if values[0] is tuple else arguments
+        return values[0].__new__(kind, *given)
     base = next((base for base in _CONTAINERS if issubclass(kind, base)), None)
     if base is not None:
         factory = [_factory(each) for each in arguments] if base is defaultdict else []

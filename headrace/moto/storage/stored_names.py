@@ -146,11 +146,6 @@ def is_known(module: str, name: str) -> bool:
     )
 
 
-def is_stored_name(name: str) -> bool:
-    """Whether something of headrace's stands under a name; imports nothing."""
-    return name in _OLD_NAMES.values()
-
-
 # --- moto's classes -------------------------------------------------------------------------------
 
 
