@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
 # Services that headrace has itself, and moto's machinery.
 _NOT_STORED = {
     "awslambda", "awslambda_simple", "batch_simple", "cloudformation", "core", "dynamodb_v20111205", "emr",

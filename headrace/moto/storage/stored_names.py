@@ -135,6 +135,7 @@ def old_name(module: str, name: str) -> str:
     return _OLD_NAMES.get((_OLD_MODULES.get(rest, ""), name), "")
 
 
+@functools.lru_cache(maxsize=4096)
 def is_known(module: str, name: str) -> bool:
     """Whether the stored state may use a name; imports nothing of moto's."""
     return (
