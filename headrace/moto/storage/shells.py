@@ -60,7 +60,7 @@ def _base_of(kind: type) -> type:
 # The first of these of which a class is derived decides its shell.
 _CONTAINERS = (defaultdict, OrderedDict, dict, deque, list)
 # Classes whose value is given to their constructor; it is the base's that runs.
-_VALUES = (tuple, str, int)
+_VALUES: tuple[Any, ...] = (tuple, str, int)
 # Classes whose objects are keys by their values, so that they have their class from the start. They have no setters,
 # and their `__hash__` and `__eq__` only compare.
 _KEYS = frozenset({("moto.dynamodb.models.dynamo_type", "DynamoType")})
@@ -165,7 +165,7 @@ def _called(kind: type, *arguments: Any) -> Any:
 
 def shell_of(kind: type, *arguments: Any) -> Any:
     """Return an empty shell of a class. Raises `pickle.UnpicklingError` when its constructor would need arguments."""
-    values: tuple[Any, ...] = tuple(base for base in _VALUES if issubclass(kind, base))
+    values: list[Any] = [base for base in _VALUES if base in kind.__mro__]
     if values and not issubclass(kind, enum.Enum):
         # A named tuple is made of its values, all others of one.
         given = (arguments,) if values[0] is tuple else arguments
