@@ -118,6 +118,7 @@ PATCHES = Patches(
         "moto.rds.models": [
             rds.undo_partial_clusters,
             rds.keep_subnet_groups,
+            rds.store_no_classes,
             rds.replace_automatic_snapshots,
         ],
         "moto.redshift.models": [redshift_patches.patch],
