@@ -24,6 +24,7 @@ from headrace.composition.permissions import build_judge, build_key_ring
 from headrace.composition.services import Services
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
+from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.fallback import MotoServices, keep_log_groups_within
@@ -224,6 +225,7 @@ class Cloud:
         for service in reversed(self._services.in_order()):
             service.stop()
         self.supervisor.stop_all()
+        stop_evaluations()
         self.moto.executions.join()
         if self.config.iam != "off":
             self.report.close()

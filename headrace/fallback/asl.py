@@ -24,7 +24,8 @@ from typing import Any, cast
 from headrace.aws.errors import AwsError
 from headrace.aws.model import service_model
 from headrace.aws.moto_imports import IMPORTING
-from headrace.fallback import asl_jsonata, asl_maps, asl_services
+from headrace.core.evaluation import TooMuch
+from headrace.fallback import asl_bounds, asl_jsonata, asl_maps, asl_services
 from headrace.fallback.activities import Activities, interrupt, patch_interpreter
 from headrace.fallback.asl_client import client_of_cloud
 from headrace.fallback.asl_languages import marked
@@ -86,6 +87,7 @@ class Run:
         try:
             return self._outcome()
         finally:
+            asl_bounds.HISTORIES.give_back(self.started.arn)
             if self._log is not None:
                 self._log.flush()
 
@@ -216,6 +218,7 @@ class Run:
         )
         manager: Any = environment.event_manager
         manager.ended = threading.Event()
+        manager.execution_arn = started.arn
         return program, environment
 
     def _note_start(self) -> None:
@@ -235,7 +238,7 @@ class Run:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, NotImplementedError):
+    if isinstance(error, NotImplementedError | TooMuch):
         return str(error)
     return f"The state machine cannot be run: {type(error).__name__}: {error}"
 
@@ -273,6 +276,7 @@ def load_interpreter() -> None:
             asl_jsonata.patch()
             asl_maps.patch()
             asl_services.patch()
+            asl_bounds.patch()
             patch_interpreter()
             _LOADED.set()
 
@@ -294,6 +298,7 @@ def _patch_interpreter() -> None:
     instead = {
         "boto_client_for": client_of_cloud,
         "extract_json": extract_json,
+        "is_within_size_quota": asl_bounds.is_within_size_quota,
         "TMP_THREADS": _Discarding(),
         "state_task_service_for": task_maker(state_task_service_factory.state_task_service_for),
     }
@@ -372,6 +377,8 @@ def _bounded(publish: Callable[..., None]) -> Callable[..., None]:
             raise RuntimeError(
                 f"The execution reached the maximum number of history events ({MOST_EVENTS})."
             )
+        if not ends:
+            asl_bounds.note_event(self.execution_arn, named.get("event_details"))
         publish(self, *args, **named)
         if ends:
             self.ended.set()

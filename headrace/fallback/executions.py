@@ -21,7 +21,6 @@ from headrace.aws.errors import AwsError
 from headrace.fallback.activities import Activities
 from headrace.fallback.asl import RUNTIME_ERROR, ExecutionInput, Outcome, Run
 from headrace.fallback.current_cloud import RunningExecutions
-from headrace.fallback.jsonata import EVALUATOR
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +97,6 @@ class Executions:
         until = time.monotonic() + JOIN_S
         for _, thread in running:
             thread.join(max(0.0, until - time.monotonic()))
-        EVALUATOR.close()
 
     def _run(self, run: Run) -> None:
         is_there: list[bool] = []

@@ -50,7 +50,7 @@ def real_jq() -> str:
 def runner() -> Iterator[Queries]:
     made = Queries()
     yield made
-    made.close()
+
 
 
 NUMBERS = st.one_of(
