@@ -27,7 +27,8 @@ MOST_STATE_BYTES = 256 * 1024
 MOST_RANGE_ITEMS = 1000
 # The texts in the histories of executions that run: of one, and of all together.
 HISTORIES = Ledger(one=128 * 1024 * 1024, all_together=384 * 1024 * 1024)
-_HOLE = re.compile(r"\\([\\{}'])|\{\}")
+# moto's literals keep the backslashes of JSON, so there may be two.
+_HOLE = re.compile(r"\\+([{}'])|\{\}")
 Evaluate = Callable[[Any, Any], None]
 
 
@@ -165,7 +166,7 @@ def _bounded(evaluate: Evaluate) -> Evaluate:
             evaluate(self, env)
         except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
             # A path that selects nothing is another error, and no ValueError.
-            name = self.name.function_type.name
+            name = self.name.function_type.name()
             raise IntrinsicFailed(
                 f"The function 'States.{name}' had the following error: {error}"
             ) from error
