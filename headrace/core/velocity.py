@@ -148,6 +148,7 @@ class _Run:
             self.variables[name] = value
             return
         target = self.reference([name, *accesses[:-1]])
+        self.budget.has_shared = True
         kind, *rest = accesses[-1]
         key = rest[0] if kind == "property" else self.value(rest[0])
         if isinstance(target, dict):

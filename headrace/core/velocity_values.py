@@ -196,6 +196,7 @@ def _split(budget: Budget, text: str, separator: str) -> list[str]:
 
 
 def _add(budget: Budget, items: list[Any], *rest: Any) -> bool:
+    budget.has_shared = True
     budget.make(MEMBER_BYTES)
     if len(rest) == 2:
         budget.read(8 * len(items))
@@ -204,6 +205,7 @@ def _add(budget: Budget, items: list[Any], *rest: Any) -> bool:
 
 
 def _put(budget: Budget, members: dict[str, Any], key: Any, value: Any) -> Any:
+    budget.has_shared = True
     budget.make(MEMBER_BYTES)
     name = text_of(key, budget)
     before = members.get(name)
@@ -212,6 +214,7 @@ def _put(budget: Budget, members: dict[str, Any], key: Any, value: Any) -> Any:
 
 
 def _put_all(budget: Budget, members: dict[str, Any], others: dict[str, Any]) -> None:
+    budget.has_shared = True
     budget.make(MEMBER_BYTES * len(others))
     members.update(others)
 

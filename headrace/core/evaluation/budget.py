@@ -29,7 +29,9 @@ LARGE = Turns(2)
 class Budget:
     """Counts one evaluation's steps and bytes. A context manager, used by one thread; each method raises TooMuch."""
 
-    __slots__ = ("_began_s", "_caller", "_depth", "_is_large", "_look_at", "bytes_made", "steps")
+    __slots__ = (
+        "_began_s", "_caller", "_depth", "_is_large", "_look_at", "bytes_made", "has_shared", "steps",
+    )  # fmt: skip
 
     def __init__(self, caller: str) -> None:
         """Take the name of the caller, with whom its other evaluations share their turns."""
@@ -40,6 +42,8 @@ class Budget:
         self._began_s = time.thread_time()
         self.steps = 0
         self.bytes_made = 0
+        # Set by an engine that has put a value into another: a value may now hold one several times, or itself.
+        self.has_shared = False
 
     def __enter__(self) -> Self:
         return self

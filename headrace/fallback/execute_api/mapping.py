@@ -128,8 +128,9 @@ def _input(body: str, seen: RequestValues, budget: Budget) -> Members:
 
     def json_of(path: str) -> str:
         part = _at(value(), path, "")
-        # `check_json_size` is less than the text, which has escapes and members' signs.
-        budget.make(4 * check_json_size(part, MOST_CHARACTERS))
+        if budget.has_shared:
+            check_json_size(part, MOST_CHARACTERS)
+        budget.make(2 * text_size(body))
         return json.dumps(part, separators=(",", ":"), ensure_ascii=False)
 
     def path_of(path: str) -> Any:
