@@ -100,7 +100,9 @@ class _Run:
                 self.write(text)
             case ("reference", chain, bool(is_quiet), str(source)):
                 value = self.reference(chain)
-                self.write(("" if is_quiet else source) if value is None else text_of(value, self.budget))
+                self.write(
+                    ("" if is_quiet else source) if value is None else text_of(value, self.budget)
+                )
             case ("set", chain, expression):
                 self._set(chain, self.value(expression))
             case ("if", branches):
@@ -214,7 +216,6 @@ class _Run:
             raise TemplateError(f"a range has more than {MOST_RANGE_NUMBERS} numbers")
         self.budget.make(MEMBER_BYTES * (1 + abs(last - first)))
         return list(range(first, last + 1)) if first <= last else list(range(first, last - 1, -1))
-
 
     def _property(self, value: Any, name: str) -> Any:
         if isinstance(value, Members):

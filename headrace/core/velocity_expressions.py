@@ -163,7 +163,9 @@ class ExpressionReader(ABC):
         try:
             self._spaces()
             text = self._text
-            is_word = text.startswith("not", self._at) and not text[self._at + 3 : self._at + 4].isalnum()
+            is_word = (
+                text.startswith("not", self._at) and not text[self._at + 3 : self._at + 4].isalnum()
+            )
             if is_word or text.startswith("!", self._at):
                 self._at += 3 if is_word else 1
                 return ("not", self._unary())

@@ -251,4 +251,3 @@ def _named(from_error: Callable[..., Any]) -> Callable[..., Any]:
         return from_error(self, env=env, ex=found or ex)
 
     return named
-

@@ -25,6 +25,7 @@ from headrace.fallback.event_patterns import (
     patch_events,
     patch_filter_policies,
 )
+from headrace.fallback.iot_sql import refusal_of
 from headrace.fallback.query_parameters import patch_query_parser
 from headrace.fallback.ssm_values import patch_parameters
 from headrace.fallback.yaml_documents import patch_api_documents, patch_yaml
@@ -161,6 +162,26 @@ def _iot(models: ModuleType) -> None:
         )
 
     thing._matches_single_query = matches_by_wildcard  # noqa: SLF001
+    backend: Any = models.IoTBackend
+    backend.create_topic_rule = _checking_statement(backend.create_topic_rule)
+    # moto replaces a rule by deleting it first.
+    backend.replace_topic_rule = _checking_statement(backend.replace_topic_rule)
+
+
+def _checking_statement(store: Callable[..., Any]) -> Callable[..., Any]:
+    """Refuse a rule's statement that is too long or nests too deeply; others fail when they select a message."""
+
+    @functools.wraps(store)
+    def checked(self: Any, rule_name: str, **named: Any) -> Any:
+        refusal = refusal_of(str(named.get("sql", "")))
+        if refusal:
+            from moto.iot.exceptions import IoTClientError
+
+            # Documented: API_CreateTopicRule; the sentence is assumed.
+            raise IoTClientError("SqlParseException", refusal)
+        return store(self, rule_name, **named)
+
+    return checked
 
 
 def _glue_expressions(utils: ModuleType) -> None:

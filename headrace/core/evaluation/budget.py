@@ -30,12 +30,16 @@ class Budget:
     """Counts one evaluation's steps and bytes. A context manager, used by one thread; each method raises TooMuch."""
 
     __slots__ = (
-        "_began_s", "_caller", "_depth", "_is_large", "_look_at", "bytes_made", "has_shared", "steps",
+        "_began_s", "_caller", "_depth", "_is_large", "_look_at", "_may_wait", "bytes_made", "has_shared", "steps",
     )  # fmt: skip
 
-    def __init__(self, caller: str) -> None:
-        """Take the name of the caller, with whom its other evaluations share their turns."""
+    def __init__(self, caller: str, *, may_wait: bool = True) -> None:
+        """Take the name of the caller, with whom its other evaluations share their turns.
+
+        With `may_wait` false the evaluation may use no more than quick ones: for callers that hold a lock.
+        """
         self._caller = caller
+        self._may_wait = may_wait
         self._depth = 0
         self._is_large = False
         self._look_at = _STEPS_BETWEEN_LOOKS
@@ -49,7 +53,10 @@ class Budget:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -98,5 +105,7 @@ class Budget:
             raise TooMuch(f"It takes more than {MOST_CPU_S:g} seconds of processor time")
 
     def _grow(self) -> None:
+        if not self._may_wait:
+            raise TooMuch(f"It takes more than {QUICK_STEPS} steps or {QUICK_BYTES} bytes")
         LARGE.take(self._caller)
         self._is_large = True

@@ -121,7 +121,13 @@ class Pool:
         self._busy: set[_Process] = set()
 
     def ask(
-        self, engine: Engine, request: bytes, *, caller: str, topic: str = "", most_cpu_s: float = 5.0
+        self,
+        engine: Engine,
+        request: bytes,
+        *,
+        caller: str,
+        topic: str = "",
+        most_cpu_s: float = 5.0,
     ) -> bytes:
         """Return an engine's answer. Raises TooMuch when it takes too much time or memory, and Stopped.
 

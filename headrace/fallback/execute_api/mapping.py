@@ -173,9 +173,7 @@ def _at(value: Any, path: str, otherwise: Any) -> Any:
 
 
 def _escaped(text: str) -> str:
-    return _SPECIAL.sub(
-        lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text
-    )
+    return _SPECIAL.sub(lambda match: _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04X}", text)
 
 
 def _decoded(text: str) -> str:
