@@ -184,6 +184,11 @@ def _checking_statement(store: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+# Documented: API_GetPartitions. How many parsed expressions are kept; moto keeps all.
+_MOST_PREDICATE_CHARACTERS = 2048
+_MOST_PREDICATES = 256
+
+
 def _glue_expressions(utils: ModuleType) -> None:
     like: Any = utils._Like  # noqa: SLF001
 
@@ -198,6 +203,20 @@ def _glue_expressions(utils: ModuleType) -> None:
         return glob_matches(pattern, str(text), any_run="%", any_one="_")
 
     like.eval = evaluate
+    cache: Any = utils._PARTITION_FILTER_EXPRESSION_CACHE  # noqa: SLF001
+    parse: Any = cache.get
+
+    def parse_within_bounds(expression: str | None) -> Any:
+        if expression is not None and len(expression) > _MOST_PREDICATE_CHARACTERS:
+            raise _glue_refusal("Expression is longer than 2048 characters")
+        if len(cache._cache) >= _MOST_PREDICATES:  # noqa: SLF001
+            cache._cache.clear()  # noqa: SLF001
+        try:
+            return parse(expression)
+        except RecursionError:
+            raise _glue_refusal(f"Unsupported expression '{expression}'") from None
+
+    cache.get = parse_within_bounds
 
 
 def _glue_refusal(message: str) -> Exception:
