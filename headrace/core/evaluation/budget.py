@@ -15,7 +15,6 @@ from headrace.core.evaluation.turns import Turns
 
 MOST_STEPS = 200_000
 MOST_BYTES = 128 * 1024 * 1024
-MOST_DEPTH = 100
 MOST_CPU_S = 3.0
 QUICK_STEPS = 20_000
 QUICK_BYTES = 1024 * 1024
@@ -30,7 +29,7 @@ class Budget:
     """Counts one evaluation's steps and bytes. A context manager, used by one thread; each method raises TooMuch."""
 
     __slots__ = (
-        "_began_s", "_caller", "_depth", "_is_large", "_look_at", "_may_wait", "bytes_made", "has_shared", "steps",
+        "_began_s", "_caller", "_is_large", "_look_at", "_may_wait", "bytes_made", "has_shared", "steps",
     )  # fmt: skip
 
     def __init__(self, caller: str, *, may_wait: bool = True) -> None:
@@ -40,7 +39,6 @@ class Budget:
         """
         self._caller = caller
         self._may_wait = may_wait
-        self._depth = 0
         self._is_large = False
         self._look_at = _STEPS_BETWEEN_LOOKS
         self._began_s = time.thread_time()
@@ -84,16 +82,6 @@ class Budget:
         if self.bytes_made > QUICK_BYTES and not self._is_large:
             self._grow()
         self.step(1 + size // _BYTES_A_STEP)
-
-    def enter(self) -> None:
-        """Count a level of nesting, which `leave` ends."""
-        self._depth += 1
-        if self._depth > MOST_DEPTH:
-            raise TooMuch(f"It nests more than {MOST_DEPTH} levels deep")
-
-    def leave(self) -> None:
-        """Count the end of a level."""
-        self._depth -= 1
 
     def _look(self) -> None:
         self._look_at = self.steps + _STEPS_BETWEEN_LOOKS
