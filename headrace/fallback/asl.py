@@ -124,13 +124,14 @@ class Run:
 
     def events(self) -> list[dict[str, Any]]:
         """Return the history so far, in GetExecutionHistory's form, with timestamps as ISO text."""
+        return cast("list[dict[str, Any]]", json.loads(self.history()))
+
+    def history(self) -> str:
+        """Return the history so far as JSON text, as `events` does."""
         environment = self._environment
         if environment is None:
-            return []
-        return cast(
-            "list[dict[str, Any]]",
-            json.loads(json.dumps(environment.event_manager.get_event_history(), default=str)),
-        )
+            return "[]"
+        return json.dumps(environment.event_manager.get_event_history(), default=str)
 
     def begin(self, token: str, worker: str | None) -> bool:
         """Note that a worker has taken an activity task; False when the token is not this execution's."""

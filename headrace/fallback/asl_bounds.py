@@ -26,7 +26,7 @@ MOST_STATE_BYTES = 256 * 1024
 # Documented: States.ArrayRange.
 MOST_RANGE_ITEMS = 1000
 # The texts in the histories of executions that run: of one, and of all together.
-HISTORIES = Ledger(one=128 * 1024 * 1024, all_together=384 * 1024 * 1024)
+HISTORIES = Ledger(one=64 * 1024 * 1024, all_together=192 * 1024 * 1024)
 # moto's literals keep the backslashes of JSON, so there may be two.
 _HOLE = re.compile(r"\\+([{}'])|\{\}")
 Evaluate = Callable[[Any, Any], None]

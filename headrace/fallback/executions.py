@@ -8,7 +8,6 @@ or was killed is FAILED after the next start, with a cause that says so.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -121,7 +120,7 @@ class Executions:
         if execution is not None:
             if execution.status == "RUNNING":
                 end(execution, outcome)
-            execution.events = zlib.compress(json.dumps(run.events()).encode(), 1)
+            execution.events = zlib.compress(run.history().encode(), 1)
         self._forget(run.started.arn)
 
     def _forget(self, arn: str) -> None:
