@@ -21,8 +21,8 @@ Argument = str | int | float | bytes | None
 MOST_CLAUSES = 1024
 MOST_DEPTH = 30
 MOST_TERMS = 65_536
-# SQLite joins at most 64 tables.
-_MOST_JOINS = 48
+# How many clauses have a table of their own: SQLite joins at most 64, and each takes 200 KB. Others look at each document.
+_MOST_TABLES = 48
 _MOST_MARKS = 16
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 
@@ -77,8 +77,7 @@ class Compiler:
     @property
     def joins(self) -> str:
         """The joins for a SELECT of the scores."""
-        count = min(len(self.tables), _MOST_JOINS)
-        return "".join(f" LEFT JOIN m{n} ON m{n}.doc = d.id" for n in range(count))
+        return "".join(f" LEFT JOIN m{n} ON m{n}.doc = d.id" for n in range(len(self.tables)))
 
     def compile(self, query: Any, depth: int = 0) -> Condition:
         """Return a query's condition. Raises SearchError."""
@@ -161,18 +160,32 @@ class Compiler:
 
     def _of_words(self, name: str, match: str) -> Condition:
         self._count(match.count(" OR "))
-        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
+        source = "FROM words JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?"
         number = len(self.tables)
+        if number >= _MOST_TABLES:
+            of_document = f"{source} AND v.doc = d.id"
+            best = f"SELECT -bm25(words) {of_document} ORDER BY 1 DESC LIMIT 1"
+            arguments = (match, name)
+            return Condition(
+                f"EXISTS (SELECT 1 {of_document})", arguments, f"COALESCE(({best}), 0)", arguments
+            )
+        # FTS5 allows bm25 only in a query on the FTS table itself, so a materialized table computes the scores first.
         self.tables.append(
-            f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score FROM words"
-            " JOIN vals v ON v.id = words.rowid WHERE words MATCH ? AND v.field = ?),"
+            f"b{number} AS MATERIALIZED (SELECT v.doc AS doc, -bm25(words) AS score {source}),"
             f" m{number} AS MATERIALIZED (SELECT doc, MAX(score) AS score FROM b{number} GROUP BY doc)"
         )
         self.table_arguments += [match, name]
-        score = f"m{number}.score"
-        if number >= _MOST_JOINS:
-            score = f"(SELECT score FROM m{number} WHERE m{number}.doc = d.id)"
-        return Condition(f"d.id IN (SELECT doc FROM m{number})", score=f"COALESCE({score}, 0)")
+        return Condition(
+            f"d.id IN (SELECT doc FROM m{number})", score=f"COALESCE(m{number}.score, 0)"
+        )
+
+    def _with_value(self, where: str, *arguments: Argument) -> Condition:
+        """Return the condition that a document has a value."""
+        if self.clauses > _MOST_TABLES:
+            sql = f"EXISTS (SELECT 1 FROM vals WHERE doc = d.id AND {where})"
+        else:
+            sql = f"d.id IN (SELECT doc FROM vals WHERE {where})"
+        return Condition(sql, arguments)
 
     def _term(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("term", body, "value")
@@ -208,8 +221,7 @@ class Compiler:
             found = [self._number(name, kind, value) for value in values]
             column = "num"
         marks, arguments = _listed_values(found)
-        sql = f"d.id IN (SELECT doc FROM vals WHERE field = ? AND {column} IN ({marks}))"
-        return Condition(sql, (name, *arguments))
+        return self._with_value(f"field = ? AND {column} IN ({marks})", name, *arguments)
 
     def _range(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("range", body, "")
@@ -233,14 +245,12 @@ class Compiler:
             arguments.append(
                 _text(value) if kind == "keyword" else self._number(name, kind, value, up=up)
             )
-        return Condition(
-            f"d.id IN (SELECT doc FROM vals WHERE {' AND '.join(sql)})", tuple(arguments)
-        )
+        return self._with_value(" AND ".join(sql), *arguments)
 
     def _exists(self, body: dict[str, Any]) -> Condition:
         name = _text(body.get("field", ""))
-        sql = "d.id IN (SELECT doc FROM vals WHERE field = ? OR substr(field, 1, ?) = ?)"
-        return Condition(sql, (name, len(name) + 1, f"{name}."))
+        where = "(field = ? OR substr(field, 1, ?) = ?)"
+        return self._with_value(where, name, len(name) + 1, f"{name}.")
 
     def _prefix(self, body: dict[str, Any]) -> Condition:
         name, options = _one_field("prefix", body, "value")
@@ -251,10 +261,8 @@ class Compiler:
             return self._of_words(name, f'"{text.lower()}"*')
         if kind != "keyword":
             return Condition("0")
-        sql = (
-            "d.id IN (SELECT doc FROM vals WHERE field = ? AND txt >= ? AND substr(txt, 1, ?) = ?)"
-        )
-        return Condition(sql, (name, text, len(text), text))
+        where = "field = ? AND txt >= ? AND substr(txt, 1, ?) = ?"
+        return self._with_value(where, name, text, len(text), text)
 
     def _ids(self, body: dict[str, Any]) -> Condition:
         values = [_text(value) for value in _listed(body.get("values"))]

@@ -30,6 +30,8 @@ from tests.support.server import ServerProcess, wait_until
 
 # 250 MiB are the cloud with moto's services; each of two large evaluations may have 128 and their results.
 MOST_MEMORY_MIB = 900
+# With three dozen at once: beside those two, 192 MB of histories, and their copies while they are written.
+MOST_MEMORY_UNDER_FIRE_MIB = 1500
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_a_template_alone_sets_no_bomb_off(server: ServerProcess, lab: Lab):
     assert len(machines) == 3
 
     def runs() -> list[str]:
-        of_machines = [states.list_executions(stateMachineArn=arn)["executions"] for arn in machines]
+        of_machines = [
+            states.list_executions(stateMachineArn=arn)["executions"] for arn in machines
+        ]
         return [run["executionArn"] for of in of_machines for run in of]
 
     wait_until(lambda: len(runs()) == 3, within_s=60, what="the schedules")
@@ -137,7 +141,7 @@ def test_a_cloud_under_fire_ends_when_it_is_asked(tmp_path: Path):
             thread.start()
         wait_until(lambda: cpu_s(server.pid) - began_s > 0.5, what="the bombs")
         honest(lab)
-        assert memory_mib(server.pid) < MOST_MEMORY_MIB
+        assert memory_mib(server.pid) < MOST_MEMORY_UNDER_FIRE_MIB
         # It raises when the cloud does not end in twenty seconds.
         server.stop()
 

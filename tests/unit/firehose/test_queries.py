@@ -52,7 +52,6 @@ def runner() -> Iterator[Queries]:
     yield made
 
 
-
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False, allow_infinity=False),

@@ -71,7 +71,9 @@ def test_a_stop_ends_what_runs_and_what_waits():
     threads = [threading.Thread(target=run, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
-    wait_until(lambda: pool._busy and len(pool._lanes[0][1]._waiting) == 2, what="all to have begun")
+    wait_until(
+        lambda: pool._busy and len(pool._lanes[0][1]._waiting) == 2, what="all to have begun"
+    )
     pool.close()
     # Those who waited fail at once; a process ends with the signal.
     for thread in threads:
