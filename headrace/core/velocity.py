@@ -8,6 +8,7 @@ supported. Pure functions, thread-safe.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -61,10 +62,8 @@ def render(template: str, variables: Mapping[str, Any], budget: Budget | None = 
     try:
         nodes = Parser(template, budget).parse()
         run = _Run(dict(variables), budget)
-        try:
+        with contextlib.suppress(_Stop, _Break):
             run.nodes(nodes)
-        except (_Stop, _Break):
-            pass
     except RecursionError:
         raise TemplateError("the template is nested too deeply") from None
     except TooMuch as error:

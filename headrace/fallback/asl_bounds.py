@@ -1,9 +1,9 @@
 """Bounds what a state makes of its data in moto's interpreter: payload templates, intrinsic functions, the history.
 
-moto measures a value by writing all of it, and only when a state ends. The limits of intrinsic functions are documented:
-https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
-States.IntrinsicFailure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the sentence of
-the former was observed by others (github.com/jogold/cloudstructs, issue 163); those of the latter are assumed.
+moto measures a value by writing all of it, and only when a state ends. The limits of intrinsic functions are
+documented: https://docs.aws.amazon.com/step-functions/latest/dg/intrinsic-functions.html; States.DataLimitExceeded and
+States.IntrinsicFailure: https://docs.aws.amazon.com/step-functions/latest/dg/concepts-error-handling.html; the sentence
+of the former was observed by others (github.com/jogold/cloudstructs, issue 163); those of the latter are assumed.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false, reportPrivateUsage=false
@@ -166,7 +166,7 @@ def _bounded(evaluate: Evaluate) -> Evaluate:
             evaluate(self, env)
         except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError) as error:
             # A path that selects nothing is another error, and no ValueError.
-            name = self.name.function_type.name()
+            name = self.name.function_type._name_
             raise IntrinsicFailed(
                 f"The function 'States.{name}' had the following error: {error}"
             ) from error

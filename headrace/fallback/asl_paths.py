@@ -1,9 +1,9 @@
 """Evaluates a state machine's JSONPath: a definite path gives one value, any other path a list.
 
 This is how Jayway's JSONPath works, which the Amazon States Language names (https://states-language.net/spec.html#path,
-documented); moto returns lists for paths through an array's element, such as `$.Records[0].data`. Paths of names, indices
-and `[*]` are evaluated here; all others (filters, slices, descents), which one input can make run for ever, by
-jsonpath_child.py in a process of its own.
+documented); moto returns lists for paths through an array's element, such as `$.Records[0].data`. Paths of names,
+indices and `[*]` are evaluated here; all others (filters, slices, descents), which one input can make run for ever,
+by jsonpath_child.py in a process of its own.
 """
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false
@@ -71,7 +71,7 @@ def _found(steps: tuple[Step, ...], data: Any) -> list[Any]:
                     after.append(cast("dict[str, Any]", value)[step])
             elif isinstance(value, list):
                 items = cast("list[Any]", value)
-                after += items if step is _ALL else items[step : step + 1]
+                after += items if step is None else items[step : step + 1]
         values = after
     return values
 

@@ -38,7 +38,7 @@ def _checked(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
         try:
             return act(self)
         except RecursionError:
-            # Documented: at most 300 operators and functions; moto reads each one level deeper. The sentence is assumed.
+            # Documented: at most 300 operators; moto reads each one level deeper. The sentence is assumed.
             from moto.dynamodb.exceptions import MockValidationException
 
             name = next((name for name, _ in _expressions(self.body)), "expression")

@@ -74,12 +74,12 @@ class Statement:
         if not filter_matches(self.topic_filter, message.topic):
             return None
         try:
-            made = self._made(replace(message, budget=_quick()))
-            if isinstance(made, dict):
+            made: Any = self._made(replace(message, budget=_quick()))
+            if not isinstance(made, bytes):
                 check_json_size(made, MOST_RESULT_CHARACTERS)
         except TooMuch as error:
             raise IotSqlError(f"the statement asks for too much: {error}") from error
-        return made
+        return cast("Any", made)
 
     def _made(self, message: Message) -> Any:
         if self.where is not None and self.where(message) is not True:
@@ -338,14 +338,14 @@ def _computed_row(
     first: _Expression,
     rest: list[tuple[Callable[[Any, Any], Any], _Expression]],
 ) -> Any:
-    found = first(message)
+    found: Any = first(message)
     for act, part in rest:
         found = act(found, part(message))
         if isinstance(found, str):
             message.budget.make(text_size(found))
         elif isinstance(found, list):
             message.budget.make(64 * len(cast("list[Any]", found)))
-    return found
+    return cast("Any", found)
 
 
 def _at(value: Any, path: list[str | int]) -> Any:

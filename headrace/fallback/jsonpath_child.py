@@ -1,4 +1,4 @@
-"""Evaluates JSONPath with jsonpath-ng: an engine of `headrace.core.evaluation.child`, whose requests and answers are JSON."""
+"""Evaluates JSONPath with jsonpath-ng: an engine of `headrace.core.evaluation.child`; requests and answers are JSON."""
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportMissingTypeStubs=false

@@ -21,7 +21,7 @@ Argument = str | int | float | bytes | None
 MOST_CLAUSES = 1024
 MOST_DEPTH = 30
 MOST_TERMS = 65_536
-# How many clauses have a table of their own: SQLite joins at most 64, and each takes 200 KB. Others look at each document.
+# How many clauses have a table: SQLite joins at most 64, and each takes 200 KB. Others look at each document.
 _MOST_TABLES = 48
 _MOST_MARKS = 16
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}

@@ -1,7 +1,7 @@
 """Small texts in every language that clients give us to evaluate, which ask for gigabytes or never end.
 
-Each bomb goes off by one call, or by calls that set it up first, and returns what was answered. `Lab` holds what they need
-on a cloud that runs; everything a bomb is given is at most AWS's own size.
+Each bomb goes off by one call, or by calls that set it up first, and returns what was answered. `Lab` holds what they
+need on a cloud that runs; everything a bomb is given is at most AWS's own size.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ class Lab:
 
     def http(self, path: str, body: bytes, kind: str = "application/json") -> str:
         """Post a body; return the answer's status and text."""
-        request = urllib.request.Request(  # noqa: S310
+        request = urllib.request.Request(
             self.endpoint_url + path, body, {"Content-Type": kind}, method="POST"
         )
         try:
-            with urllib.request.urlopen(request, timeout=ANSWERED_WITHIN_S) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=ANSWERED_WITHIN_S) as answer:
                 return f"{answer.status} {answer.read()[:2000].decode()}"
         except urllib.error.HTTPError as error:
             return f"{error.code} {error.read()[:2000].decode()}"
@@ -202,11 +202,9 @@ def pythons_format(lab: Lab) -> str:
 @bomb("States.DataLimitExceeded")
 def format_of_formats(lab: Lab) -> str:
     value = "$.x"
-    for _ in range(9):
-        value = f"States.Format('{'{}' * 8}', {', '.join([value] * 2 + ['$.x'] * 6)})"
-    return lab.state(
-        of_parameters(value[:9000] if len(value) < 9000 else "States.Array($.x, $.x)"), {"x": TEXT}
-    )
+    for _ in range(3):
+        value = f"States.Format('{{}}{{}}{{}}{{}}', $.x, {value}, {value}, {value})"
+    return lab.state(of_parameters(value), {"x": TEXT})
 
 
 @bomb("States.DataLimitExceeded")
@@ -284,7 +282,7 @@ _TEMPLATES = {
     "a_text_that_doubles": f"#set($s='aaaaaaaa'){LOOP}#set($s=\"$s$s\")#end",
     "sums_of_texts": f"#set($s='aaaaaaaa'){LOOP}#set($s=$s+$s)#end",
     "splits_that_stay": f"#set($s='a')#set($k=[]){LOOP}#set($s=$s+'aaaaaaaaaaaa')#set($x=$k.add($s.split('a')))#end"
-    + f"{LOOP}#set($x=$k.add($s.split('a')))#end",
+    f"{LOOP}#set($x=$k.add($s.split('a')))#end",
     "replacements": f"#set($s='a'){LOOP}#set($s=$s.replace('a','aaaaaaaaaa'))#end",
     "base64_of_base64": f"#set($s='aaaaaaaa'){LOOP}#set($s=$util.base64Encode($s+$s))#end",
     "entries_of_entries": f'#set($m={{}}){LOOP}$m.put("k$i",$m.entrySet())#end$m',
@@ -473,7 +471,8 @@ def random_bombs(seed: int, count: int) -> list[Bomb]:
 
     def of_jsonata() -> Bomb:
         pieces = [
-            "$x := $x & $x;", "$l := [$l, $l];", "$l := $map($l, function($v){ [$v, $l] });", "$x := $join($l ~> $map($string), $x);",
+            "$x := $x & $x;", "$l := [$l, $l];", "$l := $map($l, function($v){ [$v, $l] });",
+            "$x := $join($l ~> $map($string), $x);",
             "$l := [1..300000];", "$x := $pad($x, 9999999);", "$l := $append($l, $l);", "$x := $string($l);",
             "$x := $replace($x, 'a', $x);", "$l := $split($x, '');", "$l := $sort($l);", "$x := $base64encode($x);",
         ]  # fmt: skip

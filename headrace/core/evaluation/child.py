@@ -1,9 +1,10 @@
 """Runs an engine in a child process, for `headrace.core.evaluation.pool`: only a kill stops an endless expression.
 
-`python -I child.py ENGINE NICE MEMORY`: ENGINE is a Python file with a function `answer(request: bytes) -> bytes`. Requests
-come one after the other from the standard input, each with its processor time; the answers go to the standard output. A
-request that takes more processor time, or makes an answer that is too long, ends this process; one that takes more
-memory fails in the engine. The process runs without headrace's packages and without an environment, and ends with its input.
+`python -I child.py ENGINE NICE MEMORY`: ENGINE is a Python file with a function `answer(request: bytes) -> bytes`.
+Requests come one after the other from the standard input, each with its processor time; the answers go to the standard
+output. A request that takes more processor time, or makes an answer that is too long, ends this process; one that takes
+more memory fails in the engine. The process runs without headrace's packages and without an environment, and ends with
+its input.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Evaluates with engines that are not ours, in child processes with limits of the kernel.
 
 A new request gets a process with little processor time: enough for all usual ones. One that does not end in it is
-started again in a slower lane, with more time, fewer processes and a lower priority. So a dozen endless expressions hold
-an honest one up by a dozen short times, not by a dozen long ones, and a long honest one still ends. An evaluation has no
-effects, so it may be started again.
+started again in a slower lane, with more time, fewer processes and a lower priority. So a dozen endless expressions
+hold an honest one up by a dozen short times, not by a dozen long ones, and a long honest one still ends. An evaluation
+has no effects, so it may be started again.
 """
 
 from __future__ import annotations

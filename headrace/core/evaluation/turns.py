@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from headrace.core.evaluation.errors import Stopped, TooMuch
@@ -30,7 +30,7 @@ class Turns:
         self._waiting: dict[str, deque[_Ticket]] = {}
 
     @contextmanager
-    def place(self, caller: str) -> Iterator[None]:
+    def place(self, caller: str) -> Generator[None]:
         """Hold a place; wait for one if there is none. Raises TooMuch, Stopped."""
         self.take(caller)
         try:

@@ -1,7 +1,7 @@
 """Runs JQ queries over batches of JSON records: an engine of `headrace.core.evaluation.child`.
 
-A request is the lengths of the query and of each record, the query and the records. The answer has a line for each record;
-without records, it is why the query cannot be compiled, or empty.
+A request is the lengths of the query and of each record, the query and the records. The answer has a line for each
+record; without records, it is why the query cannot be compiled, or empty.
 """
 
 # jq has no types.
