@@ -9,6 +9,8 @@ has no effects, so it may be started again.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -44,8 +46,8 @@ class Lane:
 LANES = (Lane(0.1, 4, 0), Lane(0.6, 2, 5), Lane(5.0, 2, 10))
 
 
-class _Ended(Exception):
-    """The process has ended. `is_slow` when its processor time, or its answer, exceeded the bound."""
+class _Failed(Exception):
+    """There is no answer. `is_slow` when the request's processor time, or its answer, exceeded the bound."""
 
     def __init__(self, *, is_slow: bool) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class _Process:
     def __init__(self, engine: Engine, nice: int) -> None:
         self.engine = engine
         self.topic = ""
-        self.is_last = False
+        self.has_ended = False
         # -I: it ignores the environment and the user's folders; the engines' packages are found as in this process.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(_CHILD), str(engine.program), str(nice), str(MEMORY_BYTES)],
@@ -67,10 +69,12 @@ class _Process:
             stderr=subprocess.DEVNULL,
             env={},
             close_fds=True,
+            # A group of its own: `kill` ends the process and its copy.
+            start_new_session=True,
         )
 
     def ask(self, request: bytes, cpu_s: float) -> bytes:
-        """Return the engine's answer. Raises _Ended, and then the process is no more."""
+        """Return the engine's answer. Raises _Failed."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -81,33 +85,32 @@ class _Process:
             header = process.stdout.read(child.ANSWER.size)
             if len(header) < child.ANSWER.size:
                 raise EOFError
-            length, self.is_last = child.ANSWER.unpack(header)
+            length, how = child.ANSWER.unpack(header)
             answer = process.stdout.read(length)
             if len(answer) < length:
                 raise EOFError
         except (OSError, EOFError):
-            raise _Ended(is_slow=self.end() == -signal.SIGPROF) from None
+            self.has_ended = True
+            raise _Failed(is_slow=False) from None
+        if how != child.ANSWERED:
+            raise _Failed(is_slow=how == child.SLOW)
         return answer
 
     def kill(self) -> None:
         """Make the process end; the thread that asked it sees that."""
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
-    def end(self) -> int:
-        """End the process, and return how it ended: as `Popen.returncode`."""
+    def end(self) -> None:
+        """End the process."""
         process = self._process
+        self.kill()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                # The last request may still be in the pipe's buffer.
+                with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    # The last request is still in the pipe's buffer.
-                    continue
-        try:
-            return process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+        process.wait()
 
 
 class Pool:
@@ -143,18 +146,14 @@ class Pool:
             with turns.place(caller):
                 process = self._take(engine, topic, lane, is_first=number == 0)
                 try:
-                    answer = process.ask(request, cpu_s)
-                except _Ended as ended:
-                    with self._lock:
-                        was_killed = process not in self._busy
-                        self._busy.discard(process)
-                    if was_killed:
-                        raise Stopped("The cloud stops") from None
-                    if not ended.is_slow:
+                    return process.ask(request, cpu_s)
+                except _Failed as failed:
+                    if not failed.is_slow:
                         break
-                else:
-                    self._keep(process, topic, is_first=number == 0)
-                    return answer
+                finally:
+                    is_stopped = not self._keep(process, topic, is_first=number == 0)
+                    if is_stopped:
+                        raise Stopped("The cloud stops")
             if cpu_s >= most_cpu_s:
                 break
         raise TooMuch("The evaluation takes too much time or memory")
@@ -169,7 +168,6 @@ class Pool:
         for _, turns in self._lanes:
             turns.stop_waiting()
         for process in idle:
-            process.kill()
             process.end()
 
     def _take(self, engine: Engine, topic: str, lane: Lane, *, is_first: bool) -> _Process:
@@ -186,13 +184,13 @@ class Pool:
             self._busy.add(process)
         return process
 
-    def _keep(self, process: _Process, topic: str, *, is_first: bool) -> None:
-        """Keep a process for the next request, unless it is slow, or has grown, or there are enough."""
+    def _keep(self, process: _Process, topic: str, *, is_first: bool) -> bool:
+        """Keep a process for the next request, if it is of the first lane; False when `close` has killed it."""
         surplus: list[_Process] = []
         with self._lock:
             is_ours = process in self._busy
             self._busy.discard(process)
-            if is_ours and is_first and not process.is_last:
+            if is_ours and is_first and not process.has_ended:
                 process.topic = topic
                 self._idle.append(process)
                 if len(self._idle) > 2 * self._lanes[0][0].processes:
@@ -200,8 +198,8 @@ class Pool:
             else:
                 surplus.append(process)
         for each in surplus:
-            each.kill()
             each.end()
+        return is_ours
 
 
 POOL = Pool()
