@@ -37,6 +37,7 @@ CALLBACK_OF_HTTPTOOLS = re.compile(
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
+    "answer": "headrace.core.evaluation.child",
     "TYPES": "headrace.services.cloudformation.resources",
     "NEEDS_SPARK": "scripts.spark_matrix",
     "DefaultSource": "Spark",
