@@ -44,6 +44,7 @@ class Database:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
         self._depth = 0
+        self._path = path
         self._reserve = DiskReserve(path)
         self._reserve.give_up_if_low()
         # Autocommit; transactions are opened by hand in `transaction`.
@@ -149,6 +150,15 @@ class Database:
         with self._lock:
             return self._run(sql, args).fetchall()
 
+    def rows(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> Generator[tuple[Any, ...]]:
+        """Yield the rows of a SELECT one by one; no other thread uses the database before the last one, or `close`."""
+        with self._lock:
+            yield from self._run(sql, args)
+
+    def snapshot(self) -> Snapshot:
+        """Return the file as it is now, on a connection of its own; close it. Raises OSError."""
+        return Snapshot(self._path)
+
     def documents(self, name: str) -> Documents:
         """Return the document table `name` (letters and underscores); it is created when it is missing."""
         return Documents(self, name)
@@ -162,6 +172,44 @@ def _system_error(error: sqlite3.OperationalError) -> Exception:
         return DiskFull()
     system = {sqlite3.SQLITE_IOERR: errno.EIO, sqlite3.SQLITE_READONLY: errno.EROFS}.get(code)
     return error if system is None else OSError(system, os.strerror(system))
+
+
+class Snapshot:
+    """A SQLite file as it was at one moment: later writes of others are not seen. For one thread at a time.
+
+    While it is open, the write-ahead log cannot be reused: it grows by what is written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro",
+            uri=True,
+            check_same_thread=False,
+            isolation_level=None,
+        )
+        # SQLite's default is 2 MB for each connection.
+        self._run("PRAGMA cache_size=-256")
+        self._run("BEGIN")
+        # The first read, not BEGIN, fixes the moment.
+        self.query("SELECT COUNT(*) FROM headrace_migrations")
+
+    def _run(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(sql, args)
+        except sqlite3.OperationalError as error:
+            raise _system_error(error) from error
+
+    def query(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a SELECT."""
+        return self._run(sql, args).fetchall()
+
+    def rows(self, sql: str, args: Sequence[_SQLITE_VARIABLE] = ()) -> Generator[tuple[Any, ...]]:
+        """Yield the rows of a SELECT one by one."""
+        yield from self._run(sql, args)
+
+    def close(self) -> None:
+        """Release the moment."""
+        self._connection.close()
 
 
 class Documents:
