@@ -12,6 +12,7 @@ from headrace.search.aliases import AliasApi
 from headrace.search.documents import DocumentApi
 from headrace.search.errors import SearchError, not_supported, not_valid
 from headrace.search.fields import check_mapping
+from headrace.search.filter_path import filter_answer
 from headrace.search.names import NameOptions, Names, flag
 from headrace.search.rest_parts import (
     SHARDS,
@@ -36,12 +37,13 @@ VERSION = "2.19.0"
 _HARMLESS = frozenset(
     {"pretty", "human", "refresh", "timeout", "rest_total_hits_as_int", "expand_wildcards", "wait_for_active_shards",
      "cluster_manager_timeout", "master_timeout", "local", "h", "s", "bytes", "error_trace", "realtime", "preference",
-     "retry_on_conflict", "ccs_minimize_roundtrips", "max_concurrent_searches", "max_concurrent_shard_requests",
-     "force", "wait_if_ongoing", "max_num_segments", "only_expunge_deletes", "flush", "fielddata", "query", "request"}
+     "track_total_hits", "retry_on_conflict", "ccs_minimize_roundtrips", "max_concurrent_searches",
+     "max_concurrent_shard_requests", "force", "wait_if_ongoing", "max_num_segments", "only_expunge_deletes", "flush",
+     "fielddata", "query", "request"}
 )  # fmt: skip
 _EFFECTIVE = frozenset(
-    {"size", "from", "q", "op_type", "format", "v", "ignore_unavailable", "allow_no_indices", "_source", "scroll",
-     "scroll_id"}
+    {"size", "from", "sort", "q", "op_type", "format", "v", "ignore_unavailable", "allow_no_indices", "_source",
+     "scroll", "scroll_id", "filter_path"}
 )  # fmt: skip
 
 
@@ -83,6 +85,13 @@ class SearchRestApi:
     def answer(self, request: SearchRequest) -> RestAnswer:
         """Answer a request; errors are in the answer."""
         self._scrolls.end_expired()
+        answer = self._answer(request)
+        if "filter_path" in request.query and not isinstance(answer.body, str):
+            filtered = filter_answer(answer.body, request.query["filter_path"])
+            return RestAnswer(answer.status, filtered)
+        return answer
+
+    def _answer(self, request: SearchRequest) -> RestAnswer:
         try:
             for name in request.query:
                 if name not in _HARMLESS | _EFFECTIVE:

@@ -121,9 +121,17 @@ def _members_in(query: Mapping[str, str]) -> dict[str, Any]:
             members[name] = int(query[name])
     if "q" in query:
         raise not_supported("the parameter [q]")
+    if "sort" in query:
+        members["sort"] = [_sort_of(part) for part in query["sort"].split(",")]
     if "_source" in query:
         members["_source"] = source_filter(query)
     return members
+
+
+def _sort_of(text: str) -> Any:
+    """Return a part of the parameter `sort`, `field` or `field:asc`, in the form of a search's body."""
+    name, colon, order = text.rpartition(":")
+    return {name: order} if colon else text
 
 
 def _shards(count: int) -> dict[str, int]:

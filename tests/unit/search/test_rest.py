@@ -281,6 +281,16 @@ def test_patterns_of_indexes_and_domains(lab: Lab):
 
 
 @pytest.mark.parametrize(
+    ("sort", "ids"),
+    [("delay:desc", "2413"), ("carrier.keyword,delay", "3142"), ("_id:desc", "4321")],
+)
+def test_parameters_of_a_search(flights: Lab, sort: str, ids: str):
+    hits = flights.ask("GET", f"/f/_search?sort={sort}&_source=delay").body["hits"]["hits"]
+    assert "".join(hit["_id"] for hit in hits) == ids
+    assert all(list(hit["_source"]) == ["delay"] for hit in hits)
+
+
+@pytest.mark.parametrize(
     ("asked", "says"),
     [
         (("POST", "/f/_search", {"query": {"fuzzy": {"a": "b"}}}), "the query [fuzzy]"),
