@@ -12,6 +12,8 @@ import json
 from typing import Any
 from urllib.parse import unquote
 
+from headrace.fallback.services import openapi_rest
+
 _TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
 _TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
 _OF_STAGE = "/apiStages/"
@@ -109,10 +111,35 @@ def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None
 
 
 def patch_responses(module: Any) -> None:
-    """Allow tags of APIs, API keys and usage plans; moto supports those of stages."""
+    """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
     response: Any = module.APIGatewayResponse
+    response.create_rest_api = _importing(response.create_rest_api)
+    response.import_rest_api = response.create_rest_api
+    response.put_rest_api = _put_api
     for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
         setattr(response, name, _of_any(getattr(response, name), change))
+
+
+def _query_of(response: Any) -> dict[str, str]:
+    return {name: values[-1] for name, values in response.querystring.items() if values}
+
+
+def _importing(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_or_import(self: Any) -> Any:
+        query = _query_of(self)
+        if query.get("mode") != "import":
+            return create(self)
+        api = openapi_rest.import_api(self.backend, self.body, query)
+        return 201, {}, json.dumps(api.to_dict())
+
+    return create_or_import
+
+
+def _put_api(self: Any) -> Any:
+    api_id = self.path.removeprefix("/restapis/").split("/")[0]
+    api = openapi_rest.put_api(self.backend, api_id, self.body, _query_of(self))
+    return 200, {}, json.dumps(api.to_dict())
 
 
 def _of_any(of_stage: Any, change: Any) -> Any:

@@ -223,8 +223,10 @@ def sagemaker(module: Any) -> None:
 
 
 def apigatewayv2(module: Any) -> None:
-    """Allow updates of stages of HTTP and WebSocket APIs, which keep what a request omits."""
+    """Allow imports, and updates of stages of HTTP and WebSocket APIs, which keep what a request omits."""
     from moto.core.utils import utcnow
+
+    from headrace.fallback.services import openapi_http
 
     def update_stage(self: Any) -> tuple[int, dict[str, Any], str]:
         parts = self.path.split("/")
@@ -239,6 +241,7 @@ def apigatewayv2(module: Any) -> None:
         return 200, {}, json.dumps(anew.to_json())
 
     module.ApiGatewayV2Response.update_stage = update_stage
+    openapi_http.patch_responses(module)
 
 
 # The defaults of a new domain.
