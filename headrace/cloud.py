@@ -38,7 +38,12 @@ from headrace.services.s3.sweeper import Sweeper
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.check import STATE_FILE
-from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
+from headrace.store.data_dir import (
+    DataDirInUse,
+    check_database,
+    check_no_repair_is_half_done,
+    lock,
+)
 from headrace.store.database import Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
@@ -81,6 +86,7 @@ class Cloud:
         self._lock_file = lock(config.data_dir)
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
+        check_database(config.data_dir, self.database)
         self.supervisor = supervisor or Supervisor(self.clock)
         self.moto = MotoServices(database=self.database, clock=self.clock, ids=self.ids)
         self.moto.strictness = FallbackStrictness() if config.strict else None

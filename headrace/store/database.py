@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.core.commit_notes import has_note, write_note
+from headrace.store.damage import damage_in
 from headrace.store.disk_space import DiskFull, DiskReserve
 
 _SQLITE_VARIABLE = str | int | float | bytes | None
@@ -65,10 +66,16 @@ class Database:
         with self._lock:
             self._reserve.keep()
 
+    def damage(self) -> str:
+        """Return which pages of the file are damaged, and of which tables; empty when none are."""
+        with self._lock:
+            return damage_in(self._connection)
+
     def close(self) -> None:
         """Close the file. Call no method after this."""
         with self._lock:
             self._connection.close()
+            self._reserve.keep_for_start()
 
     @contextmanager
     def transaction(self, *, frees: bool = False) -> Generator[None]:
@@ -166,9 +173,11 @@ class Database:
 
 def _system_error(error: sqlite3.OperationalError) -> Exception:
     """Return the OSError that caused an SQLite error; the SQLite error itself when the system is not the cause."""
+    extended = getattr(error, "sqlite_errorcode", 0)
     # The low byte of an extended error code is the primary code.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code == sqlite3.SQLITE_FULL:
+    code = extended & 0xFF
+    # SQLite cannot allocate its shared memory file.
+    if code == sqlite3.SQLITE_FULL or extended == sqlite3.SQLITE_IOERR_SHMSIZE:
         return DiskFull()
     system = {sqlite3.SQLITE_IOERR: errno.EIO, sqlite3.SQLITE_READONLY: errno.EROFS}.get(code)
     return error if system is None else OSError(system, os.strerror(system))
