@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.aws.connection import OpenConnections
-from headrace.aws.http import HttpResponse
-from headrace.aws.http1_answers import head
-from headrace.aws.http2_setup import CALM_DOWN, PREFACE
-from headrace.aws.lingering import Lingering
-from headrace.aws.server_errors import busy_for, plain
+from headrace.aws.calls.http import HttpResponse
+from headrace.aws.server.connection import OpenConnections
+from headrace.aws.server.http1_answers import head
+from headrace.aws.server.http2_setup import CALM_DOWN, PREFACE
+from headrace.aws.server.lingering import Lingering
+from headrace.aws.server.server_errors import busy_for, plain
 
 _HEAD_END = b"\r\n\r\n"
 
@@ -40,12 +40,12 @@ class Surplus(asyncio.Protocol):
 
     @property
     def idle_since_s(self) -> float:
-        """See `headrace.aws.connection.Connection`."""
+        """See `headrace.aws.server.connection.Connection`."""
         return self._since_s
 
     @property
     def unsent_bytes(self) -> int:
-        """See `headrace.aws.connection.Connection`."""
+        """See `headrace.aws.server.connection.Connection`."""
         return self._transport.get_write_buffer_size()
 
     def data_received(self, data: bytes) -> None:
@@ -73,11 +73,11 @@ class Surplus(asyncio.Protocol):
             self.close()
 
     def close(self) -> None:
-        """See `headrace.aws.connection.Connection`."""
+        """See `headrace.aws.server.connection.Connection`."""
         self._transport.close()
 
     def abort(self) -> None:
-        """See `headrace.aws.connection.Connection`."""
+        """See `headrace.aws.server.connection.Connection`."""
         self._transport.abort()
 
 
