@@ -15,9 +15,9 @@ from botocore.config import Config as BotocoreConfig
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-from headrace.aws.auth_errors import UTC, datetime
-from headrace.aws.http import HttpRequest, HttpResponse
-from headrace.fallback.moto_requests import aws_response, http_request_of
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.signatures.auth_errors import UTC, datetime
+from headrace.moto.requests.conversion import aws_response, http_request_of
 from tests.support.clients import ENDPOINT_URL
 from tests.support.clock import ShiftedClock
 from tests.support.cloud import InProcessCloud
@@ -28,10 +28,14 @@ HOST = urlsplit(ENDPOINT_URL).netloc
 class Guarded:
     """A cloud, by default with --auth."""
 
-    def __init__(self, data_dir: Path, *, auth: bool = True) -> None:
+    def __init__(self, data_dir: Path, *, auth: bool = True, **config: Any) -> None:
         self.clock = ShiftedClock()
         self.cloud = InProcessCloud(
-            data_dir, clock=self.clock, auth=auth, allow_origins=("http://localhost:3000",)
+            data_dir,
+            clock=self.clock,
+            auth=auth,
+            allow_origins=("http://localhost:3000",),
+            **config,
         )
         # moto is one in a process: it becomes this cloud's now, not in the middle of some test.
         self.cloud.cloud.moto.warm_up()

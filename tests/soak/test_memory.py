@@ -23,12 +23,13 @@ def here() -> Iterator[LocalCloud]:
     """A cloud whose bounded memories are full after a few calls."""
     from moto.ssm import models as ssm
 
-    from headrace.fallback.services import cloudwatch, dynamodb_streams
+    from headrace.services.cloudwatch import patches
+    from headrace.services.dynamodb import streams
 
     with pytest.MonkeyPatch.context() as patched, LocalCloud(log_group_events=10) as cloud:
-        patched.setattr(cloudwatch, "MOST_RAW", 10)
-        patched.setattr(cloudwatch, "MOST_POINTS", 10)
-        patched.setattr(dynamodb_streams, "MOST_RECORDS", 10)
+        patched.setattr(patches, "MOST_RAW", 10)
+        patched.setattr(patches, "MOST_POINTS", 10)
+        patched.setattr(streams, "MOST_RECORDS", 10)
         patched.setattr(ssm, "PARAMETER_VERSION_LIMIT", 2)
         yield cloud
 

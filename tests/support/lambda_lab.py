@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.errors import unknown_operation
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import FileSlice, HttpRequest, HttpResponse
-from headrace.aws.service import Profile
+from headrace.aws.calls.errors import unknown_operation
+from headrace.aws.calls.http import FileSlice, HttpRequest, HttpResponse
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.protocols.service import Profile
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -266,7 +266,10 @@ class LambdaLab:
 
     def handle(self, request: HttpRequest) -> HttpResponse:
         urls = self.lambda_.url_endpoints()
-        response = urls.answer(request) if urls.has(request) else self.gateway.handle(request)
+        if urls.has(request):
+            response = self.gateway.admit(request, urls.signing_name) or urls.answer(request)
+        else:
+            response = self.gateway.handle(request)
         assert isinstance(response, HttpResponse)
         if isinstance(response.body, FileSlice):
             response.body = response.body.path.read_bytes()

@@ -9,8 +9,8 @@ from typing import Any
 import botocore.loaders
 import pytest
 
-from headrace.aws.model import loader, service_description
-from headrace.aws.moto_imports import load_moto
+from headrace.aws.calls.model import loader, service_description
+from headrace.aws.protocols.moto_imports import load_moto
 
 
 def without_documentation(value: Any) -> Any:

@@ -6,14 +6,13 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.firehose import queries
 from headrace.services.firehose.queries import Queries
 
@@ -47,10 +46,8 @@ def real_jq() -> str:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Queries]:
-    made = Queries()
-    yield made
-    made.close()
+def runner() -> Queries:
+    return Queries()
 
 
 NUMBERS = st.one_of(

@@ -1,0 +1,179 @@
+"""Applies the patch operations that AWS documents to REST APIs, authorizers and usage plans; moto supports only some.
+
+docs.aws.amazon.com/apigateway/latest/api/patch-operations.html.
+"""
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# pyright: reportUnknownParameterType=false, reportPrivateUsage=false
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+from urllib.parse import unquote
+
+_TEXTS = {"/name": "name", "/description": "description", "/apiKeySource": "api_key_source"}
+_TYPES, _ENDPOINTS = "/endpointConfiguration/types", "/endpointConfiguration/vpcEndpointIds"
+_OF_STAGE = "/apiStages/"
+_MEDIA_TYPES = "/binaryMediaTypes"
+
+
+def patch(module: Any) -> None:
+    """Replace methods of `moto.apigateway.models`."""
+    module.RestAPI.apply_patch_operations = _patch_api
+    apply = module.Authorizer.apply_operations
+
+    @functools.wraps(apply)
+    def apply_operations(self: Any, patch_operations: list[dict[str, Any]]) -> Any:
+        of_pools = [each for each in patch_operations if each["path"] == "/providerARNs"]
+        for each in of_pools:
+            self.provider_arns = _changed(self.provider_arns or [], each["op"], each["value"])
+        return apply(self, [each for each in patch_operations if each not in of_pools])
+
+    module.Authorizer.apply_operations = apply_operations
+    plan = module.UsagePlan.apply_patch_operations
+
+    @functools.wraps(plan)
+    def apply_patch_operations(self: Any, patch_operations: list[dict[str, Any]]) -> None:
+        # moto compares whole stages, including their throttling.
+        gone = [each["value"] for each in patch_operations if _takes_a_stage(each)]
+        self.api_stages = [
+            each for each in self.api_stages if f"{each['apiId']}:{each['stage']}" not in gone
+        ]
+        others = [each for each in patch_operations if not _takes_a_stage(each)]
+        plan(self, [each for each in others if not each["path"].startswith(_OF_STAGE)])
+        for each in self.api_stages:
+            each.setdefault("throttle", {})
+        for each in others:
+            if each["path"].startswith(_OF_STAGE):
+                _throttle(self.api_stages, each)
+        for name in ("limit", "offset"):
+            if isinstance(self.quota.get(name), str):
+                self.quota[name] = int(self.quota[name])
+
+    module.UsagePlan.apply_patch_operations = apply_patch_operations
+
+
+def _throttle(stages: list[dict[str, Any]], operation: dict[str, Any]) -> None:
+    """Set a method's throttling in a plan's stage, at `/apiStages/API:STAGE/throttle/RESOURCE/METHOD/LIMIT`."""
+    name, _, place = operation["path"].removeprefix(_OF_STAGE).partition("/throttle")
+    for stage in stages:
+        if f"{stage['apiId']}:{stage['stage']}" != name:
+            continue
+        if operation["op"] == "remove":
+            stage["throttle"] = {}
+            continue
+        resource, method, limit = place.lstrip("/").rsplit("/", 2)
+        named = f"{resource.replace('~1', '/').rstrip('/')}/{method}"
+        of_method = stage["throttle"].setdefault(named, {})
+        of_method[limit] = float(operation["value"])
+
+
+def _takes_a_stage(operation: dict[str, Any]) -> bool:
+    return operation["op"] == "remove" and operation["path"] == "/apiStages"
+
+
+def _changed(values: list[str], operation: str, value: str) -> list[str]:
+    others = [each for each in values if each != value]
+    return [*others, value] if operation == "add" else others
+
+
+def _patch_api(api: Any, patch_operations: list[dict[str, Any]]) -> None:
+    for each in patch_operations:
+        operation, path, value = each["op"], each["path"], each.get("value") or ""
+        if path in _TEXTS:
+            setattr(api, _TEXTS[path], value)
+        elif path == "/policy":
+            api.policy = value or None
+        elif path == "/disableExecuteApiEndpoint":
+            api.disableExecuteApiEndpoint = value.lower() == "true"
+        elif path == "/minimumCompressionSize":
+            api.minimum_compression_size = int(value) if value else None
+        elif path.startswith(_MEDIA_TYPES):
+            named = path.removeprefix(_MEDIA_TYPES).lstrip("/").replace("~1", "/") or value
+            _patch_media_types(api, operation, named, value)
+        elif path.startswith(_TYPES):
+            api.endpoint_configuration["types"] = [value]
+        elif path == _ENDPOINTS:
+            there = api.endpoint_configuration.get("vpcEndpointIds") or []
+            api.endpoint_configuration["vpcEndpointIds"] = _changed(there, operation, value)
+
+
+def _patch_media_types(api: Any, operation: str, named: str, value: str) -> None:
+    if operation == "replace":
+        others = [each for each in api.binaryMediaTypes if each != named]
+        # As in moto: a replacement without a name replaces all.
+        api.binaryMediaTypes = [value] if named == value else [*others, value]
+    else:
+        api.binaryMediaTypes = _changed(api.binaryMediaTypes, operation, named)
+
+
+def patch_responses(module: Any) -> None:
+    """Import OpenAPI definitions, and allow tags of APIs, API keys and usage plans; moto supports those of stages."""
+    response: Any = module.APIGatewayResponse
+    response.create_rest_api = _importing(response.create_rest_api)
+    response.import_rest_api = response.create_rest_api
+    response.put_rest_api = _put_api
+    for name, change in (("get_tags", _get), ("tag_resource", _tag), ("untag_resource", _untag)):
+        setattr(response, name, _of_any(getattr(response, name), change))
+
+
+def _query_of(response: Any) -> dict[str, str]:
+    return {name: values[-1] for name, values in response.querystring.items() if values}
+
+
+def _importing(create: Any) -> Any:
+    @functools.wraps(create)
+    def create_or_import(self: Any) -> Any:
+        # It imports moto's models, which are slow to import.
+        from headrace.services.apigateway import openapi_rest
+
+        query = _query_of(self)
+        if query.get("mode") != "import":
+            return create(self)
+        api = openapi_rest.import_api(self.backend, self.body, query)
+        return 201, {}, json.dumps(api.to_dict())
+
+    return create_or_import
+
+
+def _put_api(self: Any) -> Any:
+    from headrace.services.apigateway import openapi_rest
+
+    api_id = self.path.removeprefix("/restapis/").split("/")[0]
+    api = openapi_rest.put_api(self.backend, api_id, self.body, _query_of(self))
+    return 200, {}, json.dumps(api.to_dict())
+
+
+def _of_any(of_stage: Any, change: Any) -> Any:
+    @functools.wraps(of_stage)
+    def of_any(self: Any) -> Any:
+        _, _, place = unquote(self.path.split("/tags/")[1]).partition("::/")
+        kind, _, name = place.partition("/")
+        find = {
+            "restapis": "get_rest_api",
+            "apikeys": "get_api_key",
+            "usageplans": "get_usage_plan",
+        }.get(kind)
+        if find is None or "/" in name:
+            return of_stage(self)
+        thing = getattr(self.backend, find)(name)
+        thing.tags = dict(thing.tags or {})
+        return json.dumps(change(self, thing.tags))
+
+    return of_any
+
+
+def _get(_: Any, tags: dict[str, str]) -> dict[str, Any]:
+    return {"tags": tags}
+
+
+def _tag(response: Any, tags: dict[str, str]) -> dict[str, Any]:
+    tags.update(response._get_param("tags") or {})
+    return {}
+
+
+def _untag(response: Any, tags: dict[str, str]) -> dict[str, Any]:
+    for key in response.querystring.get("tagKeys") or ():
+        tags.pop(key, None)
+    return {}
