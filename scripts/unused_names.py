@@ -40,6 +40,7 @@ CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
     "DECLARED": "headrace.services.cloudformation.resources.types",
+    "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",
     "NEEDS_SPARK": "scripts.spark_matrix",
     "DefaultSource": "Spark",

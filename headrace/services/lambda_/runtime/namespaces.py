@@ -339,6 +339,7 @@ class WalledProcess:
     def __init__(self, pid: int, pidfd: int, output: int, status: int) -> None:
         """Take a started process: the id and pidfd of its namespace's process 1, its output, and its status pipe."""
         self.pid = pid
+        self.top_pid: int | None = pid
         self.output = output
         self.end_signal: int | None = pidfd
         self._pidfd = pidfd
