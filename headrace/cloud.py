@@ -12,6 +12,7 @@ from headrace.aws.server.server import Server
 from headrace.composition.parts import build_parts
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
+from headrace.core.evaluation import stop_evaluations
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
 from headrace.deliveries.schedule_worker import ScheduleWorker
@@ -22,7 +23,12 @@ from headrace.services.s3.sweeper import Sweeper
 from headrace.services.scheduler.schedules import schedules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.store.check import STATE_FILE
-from headrace.store.data_dir import DataDirInUse, check_no_repair_is_half_done, lock
+from headrace.store.data_dir import (
+    DataDirInUse,
+    check_database,
+    check_no_repair_is_half_done,
+    lock,
+)
 from headrace.store.database import Database
 
 __all__ = ["Cloud", "DataDirInUse", "server_for"]
@@ -67,6 +73,7 @@ class Cloud:
         self._lock_file = lock(config.data_dir)
         check_no_repair_is_half_done(config.data_dir)
         self.database = Database(config.data_dir / STATE_FILE, fsync=config.durability == "fsync")
+        check_database(config.data_dir, self.database)
         self.supervisor = supervisor or Supervisor(self.clock)
         keep_log_groups_within(events=config.log_group_events, mib=config.log_group_mib)
         parts = self._parts = build_parts(
@@ -144,6 +151,7 @@ class Cloud:
         for service in reversed(self._parts.services.in_order()):
             service.stop()
         self.supervisor.stop_all()
+        stop_evaluations()
         self._parts.moto.executions.join()
         if self.config.iam != "off":
             self.report.close()

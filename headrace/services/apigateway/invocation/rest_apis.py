@@ -123,6 +123,7 @@ class RestRequest:
             body=request.body.decode(errors="replace"),
             context=context,
             stage=stage["variables"],
+            caller=api.id,
         )
         if kind == "HTTP_PROXY":
             return self._pass_on(integration, seen)
