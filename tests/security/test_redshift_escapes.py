@@ -142,14 +142,10 @@ def test_no_statement_leaves_its_cluster(
 def superuser(cloud: InProcessCloud, folder: Path) -> Iterator[psycopg.Connection[Any]]:
     """The superuser's own connection, which no client has: somebody who has broken through PostgreSQL's rules."""
     own = folder / "data" / "redshift" / KEY
-    port = int((own / "port").read_text())
-    (socket,) = [
-        option
-        for option in (own / "socket", *Path("/tmp").glob("headrace-*"))
-        if (option / f".s.PGSQL.{port}").exists()
-    ]
+    pid_file = (own / "data" / "postmaster.pid").read_text().splitlines()
+    port, socket = int(pid_file[3]), pid_file[4]
     with psycopg.connect(
-        host=str(socket), port=port, user=SUPERUSER, dbname="dev", autocommit=True
+        host=socket, port=port, user=SUPERUSER, dbname="dev", autocommit=True
     ) as connection:
         assert connection.execute("show is_superuser").fetchone() == ("on",)
         yield connection

@@ -25,7 +25,10 @@ class SharedPostgres:
         self._server.start()
         port, word = self._server.port, self._server.password()
         with psycopg.connect(
-            host=str(self._server.socket_folder), port=port, user=SUPERUSER, dbname="postgres"
+            host=str(self._server.socket_folder),
+            port=self._server.inner_port,
+            user=SUPERUSER,
+            dbname="postgres",
         ) as connection:
             connection.execute(f"create role developer superuser login password '{word}'".encode())
         return f"postgresql://developer:{word}@{HOST}:{port}/postgres"

@@ -232,7 +232,7 @@ class WarehouseHome:
                 cluster.ready_for = None
             admin: Parameters = {
                 "host": str(cluster.server.socket_folder),
-                "port": cluster.server.port,
+                "port": cluster.server.inner_port,
                 "user": SUPERUSER,
                 "options": _SUPERUSER_OPTIONS,
             }
@@ -259,7 +259,7 @@ class WarehouseHome:
             # Over TCP, where the server asks for passwords.
             connection = connect(
                 host=HOST,
-                port=cluster.server.port,
+                port=cluster.server.inner_port,
                 user=login.user,
                 password=login.password,
                 dbname=database,

@@ -5,12 +5,14 @@ and nothing else, so that no statement reaches a file or a program. Its parent r
 process ends for any reason, the pipe closes and the parent stops the server. PostgreSQL refuses to run as root; for
 root it runs in a user namespace in which root's files belong to an ordinary user.
 
-headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords.
+headrace connects through a socket in a folder that only its user may enter; clients connect over TCP with passwords,
+through a front (`front.py`) on the cluster's port.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import functools
 import hashlib
@@ -30,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
+from headrace.services.redshift.clusters.front import Front
 from headrace.services.redshift.clusters.server_files import (
     SETTINGS,
     SETTINGS_FOLDER,
@@ -48,6 +51,7 @@ _STOPPED_WITHIN_S = 15.0
 _STARTED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.02
 _PORTS = 200
+_ANY_PORT = 65536
 # The ports of this process's servers, which may not listen yet.
 _GIVEN_PORTS: set[int] = set()
 _GIVING = threading.Lock()
@@ -92,6 +96,8 @@ class PostgresServer:
         # A separate lock, because `_lock` is held during a start, and the port is known earlier.
         self._port_lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
+        self._front: Front | None = None
+        self._inner_port = 0
         self._port = 0
         self._wanted_port = port
 
@@ -102,6 +108,11 @@ class PostgresServer:
             if not self._port:
                 self._port = self._choose_port()
             return self._port
+
+    @property
+    def inner_port(self) -> int:
+        """PostgreSQL's own port behind the front, and in its socket's name; another one at each start."""
+        return self._inner_port
 
     @functools.cached_property
     def socket_folder(self) -> Path:
@@ -148,17 +159,46 @@ class PostgresServer:
                 self._make(programs, [] if os.geteuid() else _as_ordinary_user())
             for path, why in refused_files(self.folder):
                 raise WarehouseUnavailable(f"PostgreSQL does not start: {path} {why}.")
+            self._close_front()
             running = self._end_earlier()
             try:
                 (self._data / "postmaster.pid").unlink(missing_ok=True)
                 for file in self.socket_folder.iterdir():
                     file.unlink()
-                while not self._launch(programs, self.port, running):
-                    # Another process took the port first.
-                    self._forget_port()
+                with contextlib.ExitStack() as opened:
+                    listening = opened.enter_context(self._bind())
+                    self._inner_port = take_port(_ANY_PORT)
+                    while not self._launch(programs, self._inner_port, running):
+                        # Another process took the port first.
+                        give_back_port(self._inner_port)
+                        self._inner_port = take_port(_ANY_PORT)
+                    opened.pop_all()
+                self._front = Front(listening, (HOST, self._inner_port))
             finally:
                 os.close(running)
             return True
+
+    def _bind(self) -> socket.socket:
+        """Return a socket at the clients' port, which does not listen yet. Raises OSError."""
+        while True:
+            bound = socket.socket()
+            try:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                bound.bind((HOST, self.port))
+            except OSError as error:
+                bound.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                # Another process took the port first.
+                self._forget_port()
+            else:
+                return bound
+
+    def _close_front(self) -> None:
+        front, self._front = self._front, None
+        if front is not None:
+            front.close()
+        give_back_port(self._inner_port)
 
     def _forget_port(self) -> None:
         """Release the port, so that the next start chooses another one."""
@@ -307,6 +347,7 @@ class PostgresServer:
     def stop(self) -> None:
         """Stop it, if it runs; committed data stays."""
         with self._lock:
+            self._close_front()
             child, self._child = self._child, None
         self._forget_port()
         if child is None:
@@ -321,7 +362,10 @@ class PostgresServer:
 
 
 def take_port(first: int) -> int:
-    """Return the first port from `first` on that is free and not reserved in this process, else any free one."""
+    """Return the first port from `first` on that is free and not reserved in this process, else any free one.
+
+    `_ANY_PORT`, which is none, is followed by none.
+    """
     with _GIVING:
         for port in _candidates(first):
             if port in _GIVEN_PORTS:
