@@ -9,7 +9,8 @@ from pathlib import Path
 
 import psycopg
 
-from headrace.services.redshift.clusters.postgres import HOST, SUPERUSER, PostgresServer
+from headrace.services.redshift.clusters.ports import HOST
+from headrace.services.redshift.clusters.postgres import SUPERUSER, PostgresServer
 
 
 class SharedPostgres:

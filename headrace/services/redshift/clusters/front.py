@@ -47,15 +47,13 @@ class Front:
     """
 
     def __init__(self, listening: socket.socket, server: tuple[str, int]) -> None:
-        """Serve at a bound socket, which is the front's from now on, for the PostgreSQL at the address `server`."""
+        """Serve at a listening socket, which the front closes, for the PostgreSQL at the address `server`."""
         self._listening = listening
         self._server = server
         self._clients = 0
         self._loop = asyncio.new_event_loop()
         self._is_closed = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="redshift front", daemon=True)
-        # Clients may come before the thread runs.
-        listening.listen()
         self._thread.start()
 
     def close(self) -> None:
@@ -68,9 +66,7 @@ class Front:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        accepting = await asyncio.start_server(
-            self._take, sock=self._listening, limit=_CHUNK_BYTES
-        )
+        accepting = await asyncio.start_server(self._take, sock=self._listening, limit=_CHUNK_BYTES)
         await self._is_closed.wait()
         # The runner cancels the clients' tasks.
         accepting.close()
@@ -115,7 +111,7 @@ class Front:
 async def _first_message(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bytes | None:
-    """Read a client's first message and refuse TLS and GSSAPI; return what PostgreSQL gets, None for what is no message.
+    """Read a client's first message and refuse TLS and GSSAPI; return what PostgreSQL gets, None for no message.
 
     Raises OSError, asyncio.IncompleteReadError.
     """

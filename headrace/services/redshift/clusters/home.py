@@ -34,8 +34,8 @@ from headrace.core.ports.warehouses import (
 from headrace.core.workers import Supervisor, WorkerDone
 from headrace.services.redshift.clusters import prelude
 from headrace.services.redshift.clusters.identities import issue_login, log_in
+from headrace.services.redshift.clusters.ports import HOST
 from headrace.services.redshift.clusters.postgres import (
-    HOST,
     SUPERUSER,
     PostgresServer,
     binaries,

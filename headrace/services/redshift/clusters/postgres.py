@@ -28,11 +28,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.core.ports.warehouses import EXTRA, WarehouseUnavailable
 from headrace.services.redshift.clusters.front import Front
+from headrace.services.redshift.clusters.ports import ANY_PORT, HOST, give_back_port, take_port
 from headrace.services.redshift.clusters.server_files import (
     SETTINGS,
     SETTINGS_FOLDER,
@@ -44,17 +44,11 @@ from headrace.walls.walled_server import Plan, refusal, walled
 
 log = logging.getLogger(__name__)
 
-HOST = "127.0.0.1"
 # Redshift's superuser has the same name; users cannot log in with it.
 SUPERUSER = "rdsdb"
 _STOPPED_WITHIN_S = 15.0
 _STARTED_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.02
-_PORTS = 200
-_ANY_PORT = 65536
-# The ports of this process's servers, which may not listen yet.
-_GIVEN_PORTS: set[int] = set()
-_GIVING = threading.Lock()
 # PostgreSQL's last log message when it fails.
 _GAVE_UP, _TAKEN = "database system is shut down", "Address already in use"
 _WATCH = '"$@" </dev/null & child=$!; read -r _; kill -INT $child 2>/dev/null; wait $child'
@@ -166,33 +160,28 @@ class PostgresServer:
                 for file in self.socket_folder.iterdir():
                     file.unlink()
                 with contextlib.ExitStack() as opened:
-                    listening = opened.enter_context(self._bind())
-                    self._inner_port = take_port(_ANY_PORT)
+                    listening = opened.enter_context(self._listen())
+                    self._inner_port = take_port(ANY_PORT)
                     while not self._launch(programs, self._inner_port, running):
                         # Another process took the port first.
                         give_back_port(self._inner_port)
-                        self._inner_port = take_port(_ANY_PORT)
+                        self._inner_port = take_port(ANY_PORT)
                     opened.pop_all()
                 self._front = Front(listening, (HOST, self._inner_port))
             finally:
                 os.close(running)
             return True
 
-    def _bind(self) -> socket.socket:
-        """Return a socket at the clients' port, which does not listen yet. Raises OSError."""
+    def _listen(self) -> socket.socket:
+        """Return a socket that listens on the clients' port. Raises OSError."""
         while True:
-            bound = socket.socket()
             try:
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                bound.bind((HOST, self.port))
+                return socket.create_server((HOST, self.port))
             except OSError as error:
-                bound.close()
                 if error.errno != errno.EADDRINUSE:
                     raise
                 # Another process took the port first.
                 self._forget_port()
-            else:
-                return bound
 
     def _close_front(self) -> None:
         front, self._front = self._front, None
@@ -359,38 +348,6 @@ class PostgresServer:
         except subprocess.TimeoutExpired:
             os.killpg(child.pid, signal.SIGQUIT)
             child.wait()
-
-
-def take_port(first: int) -> int:
-    """Return the first port from `first` on that is free and not reserved in this process, else any free one.
-
-    `_ANY_PORT`, which is none, is followed by none.
-    """
-    with _GIVING:
-        for port in _candidates(first):
-            if port in _GIVEN_PORTS:
-                continue
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                try:
-                    probe.bind((HOST, port))
-                except OSError:
-                    continue
-                found = int(probe.getsockname()[1])
-            _GIVEN_PORTS.add(found)
-            return found
-    raise WarehouseUnavailable("There is no free port for PostgreSQL.")
-
-
-def give_back_port(port: int) -> None:
-    """Release a port."""
-    with _GIVING:
-        _GIVEN_PORTS.discard(port)
-
-
-def _candidates(first: int) -> Iterator[int]:
-    yield from range(first, min(first + _PORTS, 65536))
-    yield 0
 
 
 @functools.cache
