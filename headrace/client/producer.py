@@ -26,7 +26,7 @@ from headrace.client.put_requests import MOST_RECORDS, Bodies, Outcome, Request,
 from headrace.client.receipts import BufferFull, Chunk, PutError, Receipt, size_of
 from headrace.client.spool import Spool
 from headrace.client.streams import Streams
-from headrace.client.wire import ServiceError, Target, Wire, WireError
+from headrace.client.wire import CBOR, ServiceError, Target, Wire, WireError
 
 MOST_KEY_CHARS = 256
 MOST_RECORD_BYTES = 10 << 20
@@ -36,13 +36,13 @@ _LOG_EVERY_S = 5.0
 
 
 class PutsFailed(Exception):
-    """Records failed of which nobody has heard by a callback or a result. `errors` has the first of them."""
+    """`count` records failed that had no callback; `error` is the first one's."""
 
-    def __init__(self, count: int, errors: list[PutError]) -> None:
+    def __init__(self, count: int, error: PutError) -> None:
         super().__init__(
-            f"{count} record{'s' if count > 1 else ''} not put; the first: {errors[0]}"
+            f"{count} record{'s were' if count > 1 else ' was'} not put; the first: {error}"
         )
-        self.count, self.errors = count, errors
+        self.count, self.error = count, error
 
 
 @dataclass(slots=True)
@@ -461,7 +461,7 @@ class Producer:
             keys = None
             if not request.aggregated and any(None in chunk.keys for chunk, _ in request.chunks):
                 keys = self._random_keys(request.entries)
-            answer = wire.call("PutRecords", self._bodies.body_of(request, keys))
+            answer = wire.call("PutRecords", self._bodies.body_of(request, keys), CBOR)
         except (ServiceError, WireError) as error:
             return Outcome(error=error)
         except Exception as error:  # noqa: BLE001 - credentials, regions: botocore's errors have no common base

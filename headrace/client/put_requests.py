@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from binascii import b2a_base64
 from dataclasses import dataclass, field
-from functools import partial
-from json.encoder import encode_basestring_ascii
 from typing import Any
 
+from headrace.client import cbor
 from headrace.client.aggregation import aggregate
 from headrace.client.hash_keys import hash_key_of
 from headrace.client.lanes import NO_KEY, Lane
@@ -17,10 +13,9 @@ from headrace.client.receipts import Answer, Chunk
 from headrace.client.wire import ServiceError, WireError
 
 MOST_RECORDS = 500
-_NONE_FAILED = re.compile(rb'"FailedRecordCount": ?0[,}]')
-_HEAD = b'},{"Data":"'
+_NONE_FAILED = cbor.text("FailedRecordCount") + cbor.head(cbor.UNSIGNED, 0)
+_SHARD_ID = cbor.text("ShardId")
 _REMEMBERED_KEYS = 100_000
-_encode: Any = partial(b2a_base64, newline=False)
 
 
 @dataclass(slots=True)
@@ -43,23 +38,35 @@ class Outcome:
 
 
 class _Tails(dict[str | None, bytes]):
-    """What follows an entry's data, by partition key."""
+    """What follows an entry's data, by partition key; the entry's map ends at its break. Raises UnicodeEncodeError."""
 
     def __missing__(self, key: str | None) -> bytes:
         if len(self) >= _REMEMBERED_KEYS:
             self.clear()
-        text = '"' if key is None else f'","PartitionKey":{encode_basestring_ascii(key)}'
-        tail = self[key] = text.encode("ascii")
+        tail = self[key] = (
+            b"\xff" if key is None else cbor.text("PartitionKey") + cbor.text(key) + b"\xff"
+        )
         return tail
 
 
+class _Heads(dict[int, bytes]):
+    """What stands before an entry's data, by the length of the data."""
+
+    def __missing__(self, length: int) -> bytes:
+        if len(self) >= _REMEMBERED_KEYS:
+            self.clear()
+        entry = self[length] = b"\xbf" + cbor.text("Data") + cbor.head(cbor.BYTES, length)
+        return entry
+
+
 class Bodies:
-    """Makes the bodies of requests for one stream. Thread-safe."""
+    """Makes the bodies of requests for one stream, in CBOR. One per thread."""
 
     def __init__(self, name_member: dict[str, str]) -> None:
         """Take the member that names the stream."""
-        self._head = (json.dumps(name_member)[:-1] + ',"Records":[{"Data":"').encode()
-        self._tails = _Tails()
+        names = b"".join(cbor.text(part) for member in name_member.items() for part in member)
+        self._head = cbor.head(cbor.MAP, 1 + len(name_member)) + names + cbor.text("Records")
+        self._heads, self._tails = _Heads(), _Tails()
 
     def body_of(self, request: Request, random_keys: list[str] | None) -> bytes:
         """Return a body; records without a key take one of `random_keys`, or, with None, none at all.
@@ -71,26 +78,27 @@ class Bodies:
         for chunk, _ in request.chunks:
             if request.aggregated:
                 data.append(_aggregate_of(chunk))
-                tails.append(self._tails[chunk.keys[0] or NO_KEY] + _explicit(_first_hash(chunk)))
+                tails.append(
+                    _with_explicit(self._tails[chunk.keys[0] or NO_KEY], _first_hash(chunk))
+                )
                 continue
             keys = chunk.keys
             if random_keys is not None and None in keys:
                 keys = [random_keys.pop() if key is None else key for key in keys]
             chunk_tails = list(map(self._tails.__getitem__, keys))
             for index, explicit in (chunk.explicit or {}).items():
-                chunk_tails[index] += _explicit(explicit)
+                chunk_tails[index] = _with_explicit(chunk_tails[index], explicit)
             data += chunk.data
             tails += chunk_tails
-        parts: list[bytes] = [_HEAD] * (3 * len(data))
-        parts[0] = self._head
-        parts[1::3] = map(_encode, data)
+        parts: list[bytes] = [b""] * (3 * len(data))
+        parts[::3] = map(self._heads.__getitem__, map(len, data))
+        parts[1::3] = data
         parts[2::3] = tails
-        parts.append(b"}]}")
-        return b"".join(parts)
+        return b"".join([self._head, cbor.head(cbor.ARRAY, len(data)), *parts])
 
 
-def _explicit(hash_key: str) -> bytes:
-    return f',"ExplicitHashKey":"{hash_key}"'.encode()
+def _with_explicit(tail: bytes, hash_key: str) -> bytes:
+    return cbor.text("ExplicitHashKey") + cbor.text(hash_key) + tail
 
 
 def _first_hash(chunk: Chunk) -> str:
@@ -105,10 +113,10 @@ def _aggregate_of(chunk: Chunk) -> bytes:
 
 def outcome_of(body: bytes, count: int, *, with_shards: bool) -> Outcome:
     """Return what an answer says of `count` entries; `with_shards` when their shards are needed now."""
-    if not with_shards and _NONE_FAILED.search(body) and body.count(b'"ShardId"') == count:
+    if not with_shards and _NONE_FAILED in body and body.count(_SHARD_ID) == count:
         return Outcome(answer=Answer(body))
     try:
-        results: list[dict[str, Any]] = json.loads(body)["Records"]
+        results: list[dict[str, Any]] = cbor.loads(body)["Records"]
         if len(results) == count:
             return Outcome(answer=Answer(body), results=results)
     except (ValueError, KeyError, TypeError):

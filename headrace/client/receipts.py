@@ -7,9 +7,10 @@ When the records of a chunk part (some were refused, or belong to another shard 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.client import cbor
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,7 +57,7 @@ class Answer:
         """Return the result of one entry. Thread-safe: two threads may parse the same."""
         body = self._body
         if body is not None:
-            self._results = json.loads(body)["Records"]
+            self._results = cbor.loads(body)["Records"]
             self._body = None
         return self._results[index]
 

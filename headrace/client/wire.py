@@ -23,6 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from headrace.client import cbor
 from headrace.client.access import AwsAccess
 from headrace.client.http import is_here
 from headrace.client.signing import Keys
@@ -35,7 +36,7 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding: *chunked", re.IGNORECASE)
 _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 _DATE = re.compile(rb"\r\ndate: *([^\r]+)", re.IGNORECASE)
 _SIGNED = "content-type;host;x-amz-date;x-amz-target"
-_JSON = "application/x-amz-json-1.1"
+JSON, CBOR = "application/x-amz-json-1.1", "application/x-amz-cbor-1.1"
 _CLOCK_ERRORS = frozenset(
     {"InvalidSignatureException", "RequestTimeTooSkewed", "SignatureDoesNotMatch"}
 )
@@ -112,19 +113,19 @@ class Wire:
         self._signed_second = (0, "", "")
         self._skew_s = 0
 
-    def call(self, action: str, body: bytes) -> bytes:
+    def call(self, action: str, body: bytes, content_type: str = JSON) -> bytes:
         """Send a request and return the body of its answer.
 
         Raises:
             ServiceError: the service refused it.
             WireError: there is no answer; it may have been executed.
         """
-        status, head, answer = self._exchange(action, body)
+        status, head, answer = self._exchange(action, body, content_type)
         if status == 200:
             return answer
         error = service_error(status, answer)
         if self._mend(error, head):
-            status, _, answer = self._exchange(action, body)
+            status, _, answer = self._exchange(action, body, content_type)
             if status == 200:
                 return answer
             error = service_error(status, answer)
@@ -137,7 +138,7 @@ class Wire:
         """
         connection = self._connect()
         try:
-            connection.sendall(self._head(action, body) + body)
+            connection.sendall(self._head(action, body, JSON) + body)
             received = bytearray()
             while (end := received.find(b"\r\n\r\n")) < 0:
                 received += self._receive(connection)
@@ -157,8 +158,8 @@ class Wire:
         if connection is not None:
             connection.close()
 
-    def _exchange(self, action: str, body: bytes) -> tuple[int, bytes, bytes]:
-        message = self._head(action, body) + body
+    def _exchange(self, action: str, body: bytes, content_type: str) -> tuple[int, bytes, bytes]:
+        message = self._head(action, body, content_type) + body
         was_kept = self._socket is not None
         try:
             return self._send(self._socket or self._connect(), message)
@@ -275,12 +276,12 @@ class Wire:
         self._skew_s, self._signed_second = skew_s, (0, "", "")
         return True
 
-    def _head(self, action: str, body: bytes) -> bytes:
+    def _head(self, action: str, body: bytes, content_type: str) -> bytes:
         keys = self._access.keys()
         target = self._target.prefix + action
         stamp, day = self._time()
         signed = _SIGNED
-        lines = f"content-type:{_JSON}\nhost:{self._header_host}\nx-amz-date:{stamp}\n"
+        lines = f"content-type:{content_type}\nhost:{self._header_host}\nx-amz-date:{stamp}\n"
         token = ""
         if keys.token:
             signed = "content-type;host;x-amz-date;x-amz-security-token;x-amz-target"
@@ -293,7 +294,7 @@ class Wire:
         text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{whole}"
         signature = hmac.digest(self._key(keys, day), text.encode(), "sha256").hex()
         return (
-            f"POST {self._path} HTTP/1.1\r\nHost: {self._header_host}\r\nContent-Type: {_JSON}\r\n"
+            f"POST {self._path} HTTP/1.1\r\nHost: {self._header_host}\r\nContent-Type: {content_type}\r\n"
             f"X-Amz-Target: {target}\r\nX-Amz-Date: {stamp}\r\n{token}"
             f"Authorization: AWS4-HMAC-SHA256 Credential={keys.access_key}/{scope}, "
             f"SignedHeaders={signed}, Signature={signature}\r\nUser-Agent: headrace-client\r\n"
@@ -370,8 +371,9 @@ class _Chunks:
 def service_error(status: int, body: bytes) -> ServiceError:
     """Return the error in the body of an answer in AWS's JSON."""
     members: dict[str, Any] = {}
-    with contextlib.suppress(ValueError):
-        members = dict(json.loads(body))
+    with contextlib.suppress(ValueError, TypeError):
+        # An error may come in JSON also when CBOR was asked for: from a proxy, or a gate before the service.
+        members = dict(json.loads(body) if body[:1] == b"{" else cbor.loads(body))
     code = str(members.get("__type") or "UnknownError").rpartition("#")[2]
     message = str(members.get("message") or members.get("Message") or f"HTTP status {status}")
     return ServiceError(code, message, status)
