@@ -11,7 +11,7 @@ from botocore.session import Session
 
 from headrace.client.signing import Keys
 
-_RETRIES: dict[str, Any] = {"mode": "standard", "total_max_attempts": 5}
+_RETRIES: Any = {"mode": "standard", "total_max_attempts": 5}
 _READ_TIMEOUT_S, _CONNECT_TIMEOUT_S = 30, 10
 
 
@@ -56,7 +56,7 @@ class AwsAccess:
             return self._clients[service]
 
     def keys(self) -> Keys:
-        """Return keys that are valid now; botocore refreshes those that expire. Raises botocore's NoCredentialsError."""
+        """Return keys that are valid now; botocore refreshes those that expire. Raises NoCredentialsError."""
         credentials = self._credentials
         if credentials is None:
             with self._lock:

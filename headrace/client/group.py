@@ -10,17 +10,14 @@ The leases are those of the Kinesis Client Library: its workers (Java, kcl-rs) m
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import logging
 import os
 import random
 import socket
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -28,22 +25,28 @@ from typing import Any, Literal, Self
 from headrace.client.access import AwsAccess
 from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
-from headrace.client.hash_keys import ShardRange
 from headrace.client.leases.coordinator import Coordinator
 from headrace.client.leases.dynamodb import DynamoDbLeaseStore
 from headrace.client.leases.lease import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint, Lease
 from headrace.client.leases.stores import LeaseStore, StoreError
 from headrace.client.reading import MOST_RECORDS, ShardReader
+from headrace.client.readings import Reading, Readings
 from headrace.client.records import Page, Record
 from headrace.client.streams import Streams
 from headrace.client.wire import ServiceError, Target, Wire, WireError
 
 _LOG = logging.getLogger("headrace.client")
-_PREFETCH = 2
 _LONGEST_BACKOFF_S = 5.0
 _HELD_FOR_S = 60.0
 # Refusals that no retry mends.
-_FATAL = frozenset({"ResourceNotFoundException", "InvalidArgumentException", "AccessDeniedException", "ValidationException"})  # fmt: skip
+_FATAL = frozenset(
+    {
+        "ResourceNotFoundException",
+        "InvalidArgumentException",
+        "AccessDeniedException",
+        "ValidationException",
+    }
+)
 
 
 class GroupError(Exception):
@@ -71,25 +74,6 @@ class GroupMetrics:
     checkpoints: int
     lost_leases: int
     foreign: int
-
-
-@dataclass(slots=True, eq=False)
-class _Reading:
-    """A shard that is read: how many of its batches wait or are processed, and when it is asked next."""
-
-    key: str
-    reader: Any
-    waiting: int = 0
-    processing: int = 0
-    failures: int = 0
-    is_fetching: bool = False
-    is_lost: bool = False
-    is_draining: bool = False
-    lag_ms: int | None = None
-    ended: list[ShardRange] | None = None
-    checkpointed: Checkpoint | None = None
-    last: Checkpoint | None = None
-    warned_s: float = field(default=0.0)
 
 
 class ConsumerGroup:
@@ -178,15 +162,10 @@ class ConsumerGroup:
         self._to_fetch = threading.Condition(self._lock)
         self._to_process = threading.Condition(self._lock)
         self._to_coordinate = threading.Condition(self._lock)
-        self._readings: dict[str, _Reading] = {}
-        self._due: list[tuple[float, int, _Reading]] = []
-        self._order = itertools.count()
-        self._ready: deque[tuple[_Reading, Batch]] = deque()
-        self._batches: dict[int, tuple[_Reading, Batch]] = {}
+        self._readings = Readings(self, idle_s=idle_s)
         self._failure: BaseException | None = None
         self._is_started = self._is_closed = self._must_hurry = False
         self._threads: list[threading.Thread] = []
-        self._counts = [0, 0, 0, 0]
         self._chance = random.Random()
 
     # The face.
@@ -232,8 +211,9 @@ class ConsumerGroup:
                     raise GroupError(f"the group stopped: {self._failure}") from self._failure
                 if self._is_closed:
                     return None
-                delivered = self._deliver()
+                delivered = self._readings.deliver(self._clock.monotonic_s())
                 if delivered is not None:
+                    self._to_fetch.notify()
                     return delivered
                 left_s = None if deadline_s is None else deadline_s - self._clock.monotonic_s()
                 if left_s is not None and left_s <= 0:
@@ -245,46 +225,44 @@ class ConsumerGroup:
         if is_processed and not self._is_manual:
             self.checkpoint(batch, None)
         with self._lock:
-            reading, _ = self._batches.pop(id(batch), (None, None))
+            reading = self._readings.finish(batch)
             if reading is None:
                 return
-            reading.processing -= 1
-            if reading.is_lost:
-                return
-            if not is_processed:
+            if reading.is_draining:
+                self._coordinator.note_drained(reading.key)
+                self._hurry()
+            elif is_processed:
+                self._readings.go_on(reading)
+            else:
                 self._read_again(reading)
-                return
-            self._go_on(reading)
             self._to_process.notify()
+            self._to_fetch.notify()
 
     def checkpoint(self, batch: Batch, record: Record | None) -> bool:
         """See `Batch.checkpoint`."""
         with self._lock:
-            reading = self._readings.get(batch.shard_id)
-            entry = self._batches.get(id(batch))
-            if reading is None or (entry is not None and entry[0] is not reading):
+            end = self._readings.note_checkpoint(batch, record)
+            if end is None:
                 return False
-            end = batch.end
-            if record is not None:
-                end = Checkpoint(record.sequence_number, record.sub_sequence_number)
-            reading.checkpointed = end
-            bytes_ = sum(map(len, (r.data for r in batch.records))) if record is None else 0
-        self._coordinator.note_processed(batch.shard_id, end, bytes_)
-        with self._lock:
-            self._end_if_done(reading)
+            bytes_ = sum(len(r.data) for r in batch.records) if record is None else 0
+            self._coordinator.note_processed(batch.shard_id, end, bytes_)
+            self._end_if_done(self._readings.by_key[batch.shard_id])
         return True
 
     def metrics(self) -> GroupMetrics:
         """Return what this worker has and has done."""
         with self._lock:
-            lags = {key: reading.lag_ms for key, reading in self._readings.items()}
-            records, batches, bytes_, foreign = self._counts
-            foreign += sum(r.reader.unpack.dropped for r in self._readings.values())
-        counts = self._coordinator.counts
-        return GroupMetrics(
-            lags, self._coordinator.is_leader, records, batches, bytes_, counts.checkpoints, counts.lost,
-            foreign,
-        )  # fmt: skip
+            readings, counts = self._readings.by_key, self._readings.counts
+            return GroupMetrics(
+                shards={key: reading.lag_ms for key, reading in readings.items()},
+                is_leader=self._coordinator.is_leader,
+                records=counts.records,
+                batches=counts.batches,
+                bytes=counts.bytes,
+                checkpoints=self._coordinator.counts.checkpoints,
+                lost_leases=self._coordinator.counts.lost,
+                foreign=counts.foreign + sum(r.reader.unpack.dropped for r in readings.values()),
+            )
 
     def close(self) -> None:
         """Write the last checkpoints, give the shards back, and end the threads. Calling it twice is fine.
@@ -326,8 +304,8 @@ class ConsumerGroup:
         """See `headrace.client.leases.coordinator.Listener`."""
         reader = self._reader_of(lease)
         with self._lock:
-            reading = self._readings[lease.key] = _Reading(lease.key, reader)
-            self._schedule(reading, 0.0)
+            self._readings.begin(lease.key, reader)
+            self._to_fetch.notify()
         _LOG.info(
             "%s reads %s from %s", self.worker_id, lease.key, lease.checkpoint.sequence_number
         )
@@ -335,23 +313,14 @@ class ConsumerGroup:
     def drain(self, key: str) -> None:
         """See `headrace.client.leases.coordinator.Listener`."""
         with self._lock:
-            reading = self._readings.get(key)
-            if reading is not None:
-                reading.is_draining = True
-                self._discard(reading)
-            is_idle = reading is None or not reading.processing
-        if is_idle:
-            self._coordinator.note_drained(key)
-            self._hurry()
+            if self._readings.drain(key):
+                self._coordinator.note_drained(key)
+                self._hurry()
 
     def lose(self, key: str) -> None:
         """See `headrace.client.leases.coordinator.Listener`."""
         with self._lock:
-            reading = self._readings.pop(key, None)
-            if reading is not None:
-                reading.is_lost = True
-                self._counts[3] += reading.reader.unpack.dropped
-                self._discard(reading)
+            self._readings.lose(key)
 
     # Fetching: threads of the group.
 
@@ -366,9 +335,14 @@ class ConsumerGroup:
             most_records=self._max_records,
         )
 
-    def _schedule(self, reading: _Reading, due_s: float) -> None:
-        heapq.heappush(self._due, (due_s, next(self._order), reading))
-        self._to_fetch.notify()
+    def _read_again(self, reading: Reading) -> None:
+        lease = self._coordinator.owned().get(reading.key)
+        if lease is not None:
+            self._readings.read_again(
+                reading,
+                lambda end: self._reader_of(replace(lease, checkpoint=end or lease.checkpoint)),
+                self._clock.monotonic_s() + self._idle_s,
+            )
 
     def _fetch_loop(self) -> None:
         wire: Any = None
@@ -383,23 +357,19 @@ class ConsumerGroup:
             if wire is not None:
                 wire.close()
 
-    def _next_due(self) -> _Reading | None:
+    def _next_due(self) -> Reading | None:
         with self._lock:
             while not self._is_closed:
                 now_s = self._clock.monotonic_s()
-                while self._due and self._due[0][2].is_lost:
-                    heapq.heappop(self._due)
-                if self._due and self._due[0][0] <= now_s:
-                    reading = heapq.heappop(self._due)[2]
-                    if reading.is_draining:
-                        continue
-                    reading.is_fetching = True
+                reading, due_s = self._readings.next_due(now_s)
+                if reading is not None:
+                    # Another thread takes the next one, or waits for it.
+                    self._to_fetch.notify()
                     return reading
-                wait_s = self._due[0][0] - now_s if self._due else None
-                self._clock.wait(self._to_fetch, wait_s)
+                self._clock.wait(self._to_fetch, None if due_s is None else due_s - now_s)
         return None
 
-    def _fetch(self, reading: _Reading, wire: Any) -> None:
+    def _fetch(self, reading: Reading, wire: Any) -> None:
         try:
             page: Page = reading.reader.fetch(wire)
         except (ServiceError, WireError) as error:
@@ -408,113 +378,30 @@ class ConsumerGroup:
             self._retry(reading, error)
             return
         with self._lock:
-            reading.is_fetching, reading.failures = False, 0
-            reading.lag_ms = page.behind_ms
-            if reading.is_lost or reading.is_draining:
-                return
-            if page.last is not None:
-                self._take_page(reading, page)
-            if page.next_iterator is None:
-                reading.ended = [ShardRange.of(child) for child in page.children]
-                self._end_if_done(reading)
-            elif reading.waiting + reading.processing < _PREFETCH:
-                is_behind = page.last is not None and page.behind_ms > 0
-                due_s = 0.0 if is_behind else self._clock.monotonic_s() + self._idle_s
-                self._schedule(reading, due_s)
+            self._readings.take(reading, page, self._clock.monotonic_s())
+            self._end_if_done(reading)
+            self._to_process.notify()
 
-    def _take_page(self, reading: _Reading, page: Page) -> None:
-        assert page.last is not None
-        records = page.records
-        end = Checkpoint(page.last)
-        if records:
-            end = Checkpoint(records[-1].sequence_number, records[-1].sub_sequence_number)
-        reading.last = end
-        reading.waiting += 1
-        self._ready.append((reading, Batch(self, reading.key, records, page.behind_ms, end)))
-        self._to_process.notify()
-
-    def _retry(self, reading: _Reading, error: ServiceError | WireError) -> None:
+    def _retry(self, reading: Reading, error: ServiceError | WireError) -> None:
         with self._lock:
             reading.is_fetching = False
             reading.failures += 1
             pause_s = min(_LONGEST_BACKOFF_S, self._idle_s * 2 ** min(reading.failures, 10))
-            self._schedule(
-                reading, self._clock.monotonic_s() + pause_s * (0.5 + self._chance.random() / 2)
-            )
+            pause_s *= 0.5 + self._chance.random() / 2
+            self._readings.schedule(reading, self._clock.monotonic_s() + pause_s)
         _LOG.warning("%s is read again in a moment: %s", reading.key, error)
 
-    # Processing; with the lock held.
-
-    def _deliver(self) -> Batch | None:
-        """Return the first batch whose shard has none in process."""
-        for index, (reading, batch) in enumerate(self._ready):
-            if reading.processing:
-                continue
-            del self._ready[index]
-            reading.waiting -= 1
-            reading.processing += 1
-            batch.delivered_s = self._clock.monotonic_s()
-            self._batches[id(batch)] = (reading, batch)
-            self._counts[0] += len(batch.records)
-            self._counts[1] += 1
-            self._counts[2] += sum(len(record.data) for record in batch.records)
-            # The next page is fetched while this one is processed.
-            self._go_on(reading)
-            return batch
-        return None
-
-    def _go_on(self, reading: _Reading) -> None:
-        """Fetch more of a shard, or end its handoff."""
-        if reading.is_draining:
-            if not reading.processing:
-                self._coordinator.note_drained(reading.key)
-                self._hurry_held()
-            return
-        is_scheduled = (
-            any(item[2] is reading for item in self._due) if len(self._due) < 64 else False
-        )
-        if (
-            not reading.is_fetching and not is_scheduled and reading.ended is None
-            and reading.waiting + reading.processing <= _PREFETCH
-        ):  # fmt: skip
-            self._schedule(reading, 0.0)
-
-    def _discard(self, reading: _Reading) -> None:
-        self._ready = deque(item for item in self._ready if item[0] is not reading)
-        reading.waiting = 0
-
-    def _read_again(self, reading: _Reading) -> None:
-        """Begin a shard anew at what was checkpointed."""
-        lease = self._coordinator.owned().get(reading.key)
-        if lease is None:
-            return
-        self._discard(reading)
-        reading.is_lost = True
-        checkpoint = reading.checkpointed or lease.checkpoint
-        from dataclasses import replace
-
-        again = self._readings[reading.key] = _Reading(
-            reading.key, self._reader_of(replace(lease, checkpoint=checkpoint))
-        )
-        again.checkpointed = reading.checkpointed
-        self._schedule(again, self._clock.monotonic_s() + self._idle_s)
-
-    def _end_if_done(self, reading: _Reading) -> None:
-        """Say that a shard has ended, once all of it was processed."""
-        if reading.ended is None or reading.is_lost or reading.waiting:
-            return
-        if reading.last is not None and reading.checkpointed != reading.last:
-            return
-        self._coordinator.note_ended(reading.key, reading.ended)
-        self._hurry_held()
+    def _end_if_done(self, reading: Reading) -> None:
+        """Say that a shard has ended, once all of it was processed. With the lock held."""
+        children = self._readings.children_if_done(reading)
+        if children is not None:
+            self._coordinator.note_ended(reading.key, children)
+            self._hurry()
 
     # Coordinating: one thread.
 
     def _hurry(self) -> None:
-        with self._lock:
-            self._hurry_held()
-
-    def _hurry_held(self) -> None:
+        """Have checkpoints written now. With the lock held."""
         self._must_hurry = True
         self._to_coordinate.notify()
 
@@ -552,16 +439,8 @@ class ConsumerGroup:
 
     def _warn_of_held(self) -> None:
         """Say which batches have been in process for long: nobody else reads their shards meanwhile."""
-        now_s = self._clock.monotonic_s()
         with self._lock:
-            held = [
-                (reading, now_s - batch.delivered_s)
-                for reading, batch in self._batches.values()
-                if now_s - batch.delivered_s > _HELD_FOR_S
-                and now_s - reading.warned_s > _HELD_FOR_S
-            ]
-            for reading, _ in held:
-                reading.warned_s = now_s
+            held = self._readings.held_since(self._clock.monotonic_s(), _HELD_FOR_S)
         for reading, seconds in held:
             _LOG.warning("A batch of %s has been in process for %d s", reading.key, seconds)
 

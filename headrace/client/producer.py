@@ -101,21 +101,31 @@ class Producer:
         """Take a stream's name or ARN. This sends nothing: a missing stream is found by the first put.
 
         Args:
+            stream: the stream.
             aggregate: put many records of a shard into one, in KPL's format.
             ordered: keep the order of the records of each key, over failed entries and reshards too. Without
                 `aggregate` a request then has one record of a key.
             linger_ms: how long a record waits at most for others.
-            max_records, max_bytes: when a request is full.
-            aggregate_bytes, aggregate_records: when an aggregate is full.
+            max_records: how many entries fill a request.
+            max_bytes: how many bytes fill a request.
+            aggregate_bytes: how many bytes fill an aggregate.
+            aggregate_records: how many records fill an aggregate.
             rate_share: the share of each shard's quota (1,000 records and 1 MiB per second) to use at most.
             when_full: what `put` does while the buffer is full: wait, drop the record, or raise BufferFull.
+            max_buffered_records: how many records fill the buffer.
+            max_buffered_bytes: how many bytes fill the buffer.
             give_up_after_s: after how long a record that is refused again and again fails; None: never. A spool
                 never gives up.
             connections: how many requests are sent at once.
             spool: a folder for the journal.
             fsync: whether a record is on the disk before `put` returns, and not only with the operating system.
-            session, region, endpoint_url: as for boto3.
-            clock, seed, streams, make_wire: for tests.
+            session: as for boto3.
+            region: as for boto3.
+            endpoint_url: as for boto3.
+            clock: for tests.
+            seed: for tests.
+            streams: for tests.
+            make_wire: for tests.
         """
         if not 1 <= max_records <= MOST_RECORDS:
             raise ValueError(f"max_records is between 1 and {MOST_RECORDS}, not {max_records}")
@@ -568,7 +578,7 @@ class Producer:
         for callback, receipt in callbacks:
             try:
                 callback(receipt)
-            except Exception:
+            except Exception:  # noqa: BLE001 - the callback is the application's
                 _LOG.exception(
                     "A callback of a record of %s raised; the record is done", self.stream
                 )

@@ -51,7 +51,8 @@ class Page(NamedTuple):
     last: str | None
 
 
-_record_of: Any = partial(tuple.__new__, Record)
+_new_tuple: Any = getattr(tuple, "__new__")  # noqa: B009 - its type is not known to pyright
+_record_of: Any = partial(_new_tuple, Record)
 _data_of, _number_of = itemgetter("Data"), itemgetter("SequenceNumber")
 _arrival_of = itemgetter("ApproximateArrivalTimestamp")
 
@@ -108,7 +109,8 @@ class Unpacker:
         return self._new(records) if self._after is not None else records
 
     def _new(self, records: list[Record]) -> list[Record]:
-        new = [r for r in records if (int(r.sequence_number), r.sub_sequence_number) > self._after]  # pyright: ignore[reportOptionalOperand]
+        after = self._after or (0, 0)
+        new = [r for r in records if (int(r.sequence_number), r.sub_sequence_number) > after]
         if new:
             self._after = None
         return new

@@ -63,7 +63,7 @@ class ServiceError(Exception):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may succeed later: a throttle, the service's own fault, or keys that were renewed."""
+        """Whether the same request may succeed later: a throttle, the service's fault, keys that were renewed."""
         return self.status >= 500 or self.code in _PASSING
 
 

@@ -157,7 +157,7 @@ class DynamoDbLeaseStore:
     def lead(self, old: Leader | None, new: Leader) -> bool:
         """See `LeaseStore.lead`. The item is that of AWS's DynamoDB lock client, which the KCL uses."""
         key = LEASE_KEY if self._is_single else "key"
-        condition: dict[str, Any] = {"ConditionExpression": f"attribute_not_exists(#k)"}
+        condition: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(#k)"}
         names = {"#k": key}
         if old is not None:
             condition["ConditionExpression"] = "recordVersionNumber = :version"
