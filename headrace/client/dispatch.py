@@ -104,7 +104,11 @@ class Dispatch:
         return (request, None) if request.chunks else (None, wake_s)
 
     def _is_full(self, request: Request) -> bool:
-        return request.entries >= self._max_records or request.bytes_ >= self._max_bytes
+        return (
+            request.is_sealed
+            or request.entries >= self._max_records
+            or request.bytes_ >= self._max_bytes
+        )
 
     def _take_from(self, lane: Lane, request: Request, now_s: float) -> float | None:
         """Move a lane's chunks to a request; return when the lane's rate allows more, or None."""
@@ -112,7 +116,7 @@ class Dispatch:
         while lane.ready and not self._is_full(request):
             chunk = lane.ready[0]
             if request.chunks and request.bytes_ + chunk.bytes_ > self._max_bytes:
-                request.bytes_ = self._max_bytes
+                request.is_sealed = True
                 return None
             if lane is lanes.alone and request.chunks:
                 return now_s
@@ -127,8 +131,7 @@ class Dispatch:
             request.chunks.append((chunk, lane))
             request.entries += 1 if lanes.aggregated else len(chunk)
             request.bytes_ += chunk.bytes_
-            if lane is lanes.alone:
-                request.entries = self._max_records
+            request.is_sealed = lane is lanes.alone
             if lanes.ordered:
                 return None
         return None
@@ -222,10 +225,7 @@ class Dispatch:
 
     def _send_alone(self, request: Request, settled: Settled) -> None:
         alone = self._lanes.alone
-        for chunk, lane in request.chunks:
-            if lane is alone:
-                self._fail(chunk, PutError("ValidationException", settled.sentence), settled)
-                continue
+        for chunk, _ in request.chunks:
             is_one = request.aggregated or len(chunk) == 1
             parts = [chunk] if is_one else chunk.part(*([index] for index in range(len(chunk))))
             settled.retried += len(parts)

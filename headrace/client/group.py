@@ -25,6 +25,7 @@ from typing import Any, Literal, Self
 from headrace.client.access import AwsAccess
 from headrace.client.batches import Batch
 from headrace.client.clock import Clock, SystemClock
+from headrace.client.fan_out import FanOutReader, register
 from headrace.client.leases.coordinator import Coordinator
 from headrace.client.leases.dynamodb import DynamoDbLeaseStore
 from headrace.client.leases.lease import AT_TIMESTAMP, LATEST, TRIM_HORIZON, Checkpoint, Lease
@@ -145,6 +146,7 @@ class ConsumerGroup:
         self._failover_s, self._max_records, self._fetchers = failover_s, max_records, fetchers
         self._start_at = start if isinstance(start, datetime) else None
         self._fan_out = application if fan_out is True else fan_out or None
+        self._consumer_arn: str | None = None
         self.worker_id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._store = store or DynamoDbLeaseStore(application, access=self._access)
         self._coordinator = Coordinator(
@@ -177,19 +179,22 @@ class ConsumerGroup:
                 return
             self._is_started = True
         try:
+            if self._fan_out is not None:
+                self._consumer_arn = register(self._access, self._streams, self._fan_out)
+            fetchers = self._fetchers
             self._store.prepare()
             self._coordinator.tick()
         except StoreError as error:
             raise GroupError(str(error)) from error
-        self._threads = [
-            threading.Thread(target=self._coordinate, name="headrace-leases", daemon=True)
-        ]
-        self._threads += [
-            threading.Thread(target=self._fetch_loop, name=f"headrace-fetch-{i}", daemon=True)
-            for i in range(self._fetchers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        with self._lock:
+            self._begin_thread(self._coordinate, "headrace-leases")
+            for i in range(fetchers):
+                self._begin_thread(self._fetch_loop, f"headrace-fetch-{i}")
+
+    def _begin_thread(self, work: Callable[[], None], name: str) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def __iter__(self) -> Iterator[Batch]:
         """Yield batches until the group is closed. The batch before is processed when the next one is asked for."""
@@ -271,6 +276,7 @@ class ConsumerGroup:
         """
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
+            self._readings.lose_all()
             for condition in (self._to_fetch, self._to_process, self._to_coordinate):
                 condition.notify_all()
         if was_closed or not self._is_started:
@@ -305,6 +311,10 @@ class ConsumerGroup:
         reader = self._reader_of(lease)
         with self._lock:
             self._readings.begin(lease.key, reader)
+            # A shard that is pushed needs a thread that waits for it.
+            if self._consumer_arn is not None and len(self._readings.by_key) > self._fetchers:
+                self._fetchers += 1
+                self._begin_thread(self._fetch_loop, f"headrace-fetch-{self._fetchers}")
             self._to_fetch.notify()
         _LOG.info(
             "%s reads %s from %s", self.worker_id, lease.key, lease.checkpoint.sequence_number
@@ -328,6 +338,8 @@ class ConsumerGroup:
         return Wire(self._access, Target.kinesis(self._access))
 
     def _reader_of(self, lease: Lease) -> Any:
+        if self._consumer_arn is not None:
+            return FanOutReader(lease, self._consumer_arn, self._make_wire, start_at=self._start_at)
         return ShardReader(
             lease,
             self._streams.name_member,
@@ -373,6 +385,8 @@ class ConsumerGroup:
         try:
             page: Page = reading.reader.fetch(wire)
         except (ServiceError, WireError) as error:
+            if reading.is_lost:
+                return
             if isinstance(error, ServiceError) and error.code in _FATAL and not error.is_passing:
                 self._fail(GroupError(_advice(error, reading.key)))
             self._retry(reading, error)

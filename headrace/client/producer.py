@@ -228,7 +228,7 @@ class Producer:
         spool_id: int = -1,
     ) -> Receipt:
         if not self._is_started:
-            self._start()
+            self.start()
         data = data if type(data) is bytes else bytes(memoryview(data))
         _check(data, key, explicit)
         lanes = self._lanes
@@ -308,7 +308,11 @@ class Producer:
         lanes = self._lanes
         return not (self._flying_records or any(lane.ready or lane.open for lane in lanes.lanes))
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the threads, and list the shards where they matter; the first `put` does it too.
+
+        Raises botocore's errors.
+        """
         shards = self._streams.open_shards() if self._lanes.by_shard else None
         with self._lock:
             if self._is_started:

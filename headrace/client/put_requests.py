@@ -20,12 +20,16 @@ _REMEMBERED_KEYS = 100_000
 
 @dataclass(slots=True)
 class Request:
-    """Chunks that are sent together, each with its lane; aggregated, each is one entry, else each record is one."""
+    """Chunks that are sent together, each with its lane; aggregated, each is one entry, else each record is one.
+
+    Nothing more goes into one that is sealed.
+    """
 
     chunks: list[tuple[Chunk, Lane]]
     aggregated: bool
     entries: int = 0
     bytes_: int = 0
+    is_sealed: bool = False
 
 
 @dataclass(slots=True)

@@ -65,6 +65,9 @@ class ShardReader:
         self._iterator = page.next_iterator
         return page
 
+    def close(self) -> None:
+        """There is nothing to close: the wire is the fetching thread's."""
+
 
 def _after(sequence_number: str) -> dict[str, Any]:
     return {

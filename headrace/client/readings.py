@@ -85,6 +85,11 @@ class Readings:
         if reading is not None:
             self._forget(reading)
 
+    def lose_all(self) -> None:
+        """Forget all shards."""
+        for key in list(self.by_key):
+            self.lose(key)
+
     def drain(self, key: str) -> bool:
         """Fetch and deliver no more of a shard; return whether none of it is in process."""
         reading = self.by_key.get(key)
@@ -210,6 +215,7 @@ class Readings:
 
     def _forget(self, reading: Reading) -> None:
         reading.is_lost = True
+        reading.reader.close()
         self.counts.foreign += reading.reader.unpack.dropped
         self._discard(reading)
 

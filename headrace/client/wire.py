@@ -156,6 +156,9 @@ class Wire:
         """Close the connection; the next request opens another."""
         connection, self._socket = self._socket, None
         if connection is not None:
+            # A thread that waits for bytes is woken by this, and not by closing alone.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
             connection.close()
 
     def _exchange(self, action: str, body: bytes, content_type: str) -> tuple[int, bytes, bytes]:
