@@ -120,6 +120,8 @@ class Coordinator:
         self._leader_seen = _Seen(None, 0.0)
         self._worker_seen: dict[str, _Seen] = {}
         self._handoffs: dict[str, float] = {}
+        # Workers that were found dead, with the time of their last report.
+        self._dead: dict[str, int] = {}
         self._synced_s: float | None = None
         self._reported_s: float | None = None
         self.is_leader = False
@@ -271,8 +273,14 @@ class Coordinator:
 
     def _end(self, owned: _Owned, children: list[ShardRange]) -> None:
         """Make the children's leases, this worker's at first, and then end the shard's."""
-        heirs = [lease_for(child, Checkpoint(TRIM_HORIZON), self.worker_id) for child in children]
-        self._store.create(heirs)
+        key = owned.lease.key
+        table = self._store.load()
+        # A merged shard waits for both parents; one that has no lease yet makes its heir's lease itself when it ends.
+        self._store.create(
+            lease_for(child, Checkpoint(TRIM_HORIZON), self.worker_id)
+            for child in children
+            if all(parent == key or parent in table.leases for parent in child.parents)
+        )
         if self._write(
             owned,
             checkpoint=Checkpoint(SHARD_END),
@@ -442,7 +450,12 @@ class Coordinator:
             if lease.worker is not None and not lease.has_ended:
                 rests = self._rested_s(lease, now_s) > self._failover_s
                 (resting if rests else renewing).add(lease.worker)
-        return (living - (resting - renewing)) | {self.worker_id}
+        # Whoever let all of its leases rest is dead until it reports again.
+        for worker_id in resting - renewing:
+            if worker_id in table.workers:
+                self._dead[worker_id] = table.workers[worker_id].updated_s
+        living = {w for w in living if self._dead.get(w) != table.workers[w].updated_s}
+        return living | {self.worker_id}
 
     def _assign(self, table: Table, now_s: float) -> Table:
         open_leases = [lease for lease in table.leases.values() if not lease.has_ended]

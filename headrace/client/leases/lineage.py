@@ -48,16 +48,17 @@ def _need(
     if shard.shard_id in leases or shard.shard_id in needed:
         return
     parents = [by_id[parent] for parent in shard.parents if parent in by_id]
+    unread = [
+        parent
+        for parent in parents
+        if parent.shard_id not in leases and _has_leased_ancestor(parent, by_id, leases)
+    ]
     known = [leases[parent.shard_id] for parent in parents if parent.shard_id in leases]
-    if known:
-        if any(lease.has_ended for lease in known):
-            needed[shard.shard_id] = lease_for(shard, Checkpoint(TRIM_HORIZON))
+    for parent in unread:
+        _need(parent, by_id, leases, initial, needed)
+    if unread or (known and not any(lease.has_ended for lease in known)):
         return
-    if any(_has_leased_ancestor(parent, by_id, leases) for parent in parents):
-        for parent in parents:
-            _need(parent, by_id, leases, initial, needed)
-        return
-    # Born by a reshard of shards that nobody knows any more: all of it is new.
+    # Of a parent that has ended, or born by a reshard of shards that nobody knows any more: all of it is new.
     needed[shard.shard_id] = lease_for(
         shard, Checkpoint(TRIM_HORIZON) if shard.parents else initial
     )
