@@ -28,6 +28,9 @@ class FakeStream:
         self.listed = 0
         # What the next requests meet: an exception, or for each entry an error code or None.
         self.faults: list[BaseException | list[str | None]] = []
+        # What the next reads meet: an exception, or None.
+        self.read_faults: list[BaseException | None] = []
+        self.reads: list[tuple[str, dict[str, Any]]] = []
         self._number = 0
 
     def shards(self, shard_filter: dict[str, Any] | None = None) -> list[ShardRange]:
@@ -58,8 +61,9 @@ class FakeStream:
     def children(self, shard_id: str) -> list[ShardRange]:
         return [shard for shard in self.all if shard_id in shard.parents]
 
-    def call(self, action: str, body: bytes, content_type: str) -> bytes:
-        assert action == "PutRecords"
+    def call(self, action: str, body: bytes, content_type: str = "") -> bytes:
+        if action != "PutRecords":
+            return self._read(action, json.loads(body))
         request = cbor2.loads(body)
         self.requests.append(request)
         fault = self.faults.pop(0) if self.faults else None
@@ -99,6 +103,23 @@ class FakeStream:
         else:
             answer["NextShardIterator"] = json.dumps([shard_id, start + len(rows)])
         return json.dumps(answer).encode()
+
+    def _read(self, action: str, request: dict[str, Any]) -> bytes:
+        self.reads.append((action, request))
+        if self.read_faults:
+            fault = self.read_faults.pop(0)
+            if fault is not None:
+                raise fault
+        if action == "GetRecords":
+            shard_id, start = json.loads(request["ShardIterator"])
+            return self.page(shard_id, start, request["Limit"])
+        rows = self.records[request["ShardId"]]
+        start = {"TRIM_HORIZON": 0, "LATEST": len(rows)}.get(request["ShardIteratorType"])
+        if start is None:
+            numbers = [row["SequenceNumber"] for row in rows]
+            start = numbers.index(request["StartingSequenceNumber"])
+            start += request["ShardIteratorType"] == "AFTER_SEQUENCE_NUMBER"
+        return json.dumps({"ShardIterator": json.dumps([request["ShardId"], start])}).encode()
 
     def _put(self, entry: dict[str, Any]) -> dict[str, Any]:
         explicit = entry.get("ExplicitHashKey")
