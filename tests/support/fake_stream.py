@@ -52,7 +52,10 @@ class FakeStream:
     def split(self, shard_id: str) -> list[ShardRange]:
         old = self.open.pop(shard_id)
         middle = (old.start + old.end) // 2
-        return [self._add(old.start, middle, (shard_id,)), self._add(middle + 1, old.end, (shard_id,))]
+        return [
+            self._add(old.start, middle, (shard_id,)),
+            self._add(middle + 1, old.end, (shard_id,)),
+        ]
 
     def merge(self, left: str, right: str) -> ShardRange:
         first, second = self.open.pop(left), self.open.pop(right)
@@ -72,7 +75,9 @@ class FakeStream:
         results: list[dict[str, Any]] = []
         for index, entry in enumerate(request["Records"]):
             code = fault[index] if fault is not None and index < len(fault) else None
-            results.append(self._put(entry) if code is None else {"ErrorCode": code, "ErrorMessage": "no"})
+            results.append(
+                self._put(entry) if code is None else {"ErrorCode": code, "ErrorMessage": "no"}
+            )
         failed = sum("ErrorCode" in result for result in results)
         return cbor2.dumps({"FailedRecordCount": failed, "Records": results})
 
@@ -96,7 +101,10 @@ class FakeStream:
                 {
                     "ShardId": child.shard_id,
                     "ParentShards": list(child.parents),
-                    "HashKeyRange": {"StartingHashKey": str(child.start), "EndingHashKey": str(child.end)},
+                    "HashKeyRange": {
+                        "StartingHashKey": str(child.start),
+                        "EndingHashKey": str(child.end),
+                    },
                 }
                 for child in self.children(shard_id)
             ]

@@ -155,7 +155,7 @@ def _attributes(lease: Lease) -> dict[str, Any]:
         "endingHashKey": None if lease.end is None else {"S": str(lease.end)},
         "throughputKBps": None
         if lease.throughput_kbps is None
-        else {"N": f"{lease.throughput_kbps:.6f}"},
+        else {"N": f"{lease.throughput_kbps:.6f}".rstrip("0").rstrip(".")},
     }
 
 

@@ -14,12 +14,16 @@ from headrace.services.firehose.aggregates import taken_apart
 _KEYS = st.text(
     st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=20
 )  # no surrogates: they are no text
-_RECORDS = st.lists(st.tuples(_KEYS, st.none() | st.integers(0, 2**128 - 1), st.binary(max_size=300)), min_size=1)
+_RECORDS = st.lists(
+    st.tuples(_KEYS, st.none() | st.integers(0, 2**128 - 1), st.binary(max_size=300)), min_size=1
+)
 
 
 @given(_RECORDS)
 def test_what_is_put_in_comes_out(records: list[tuple[str, int | None, bytes]]):
-    explicit = {i: str(hash_key) for i, (_, hash_key, _) in enumerate(records) if hash_key is not None}
+    explicit = {
+        i: str(hash_key) for i, (_, hash_key, _) in enumerate(records) if hash_key is not None
+    }
     blob = aggregate([key for key, _, _ in records], [data for _, _, data in records], explicit)
     assert disaggregate(blob) == [
         UserRecord(key, None if hash_key is None else str(hash_key), data)
@@ -53,7 +57,13 @@ def test_what_is_damaged_is_a_plain_record(damage: str):
 
 
 def test_a_message_that_cannot_be_read_is_a_plain_record():
-    for message in (b"\x0a\x7fk", b"\x1a\x04\x08\x05\x1a\x00", b"\x22\x00", b"\x1a\x02\x08\x00", b"\x1a"):
+    for message in (
+        b"\x0a\x7fk",
+        b"\x1a\x04\x08\x05\x1a\x00",
+        b"\x22\x00",
+        b"\x1a\x02\x08\x00",
+        b"\x1a",
+    ):
         assert disaggregate(MAGIC + message + hashlib.md5(message).digest()) is None
 
 

@@ -52,7 +52,9 @@ def test_load_is_balanced_by_throughput():
 
 def test_the_leases_of_a_dead_worker_go_to_the_living():
     leases = [lease(0, "dead"), lease(1, "a")]
-    (move,) = plan(leases, workers={"a", "b"}, strangers=set(), is_expired=lambda l: l.owner == "dead")
+    (move,) = plan(
+        leases, workers={"a", "b"}, strangers=set(), is_expired=lambda l: l.owner == "dead"
+    )
     assert (move.lease.key, move.owner, move.is_graceful) == ("s000", "b", False)
 
 
@@ -71,7 +73,9 @@ def test_a_handoff_in_progress_is_not_moved_again():
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([None, "a", "b", "c", "gone"]), st.none() | st.floats(0, 5000))),
+    st.lists(
+        st.tuples(st.sampled_from([None, "a", "b", "c", "gone"]), st.none() | st.floats(0, 5000))
+    ),
     st.sets(st.sampled_from("abc"), min_size=1),
 )
 def test_every_lease_has_a_living_worker_and_a_second_plan_is_empty(

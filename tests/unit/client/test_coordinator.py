@@ -57,7 +57,9 @@ class SimulatedWorker:
                 self.unwritten[key] += 1
             self.places[key] = place + len(page["Records"])
             if page["Records"]:
-                self.coordinator.note_processed(key, Checkpoint(page["Records"][-1]["SequenceNumber"]))
+                self.coordinator.note_processed(
+                    key, Checkpoint(page["Records"][-1]["SequenceNumber"])
+                )
             if "NextShardIterator" not in page:
                 del self.places[key]
                 self.coordinator.note_ended(key, [ShardRange.of(c) for c in page["ChildShards"]])

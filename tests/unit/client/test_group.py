@@ -24,7 +24,9 @@ from tests.support.server import wait_until
 
 def group_of(stream: FakeStream, store: Any, **options: Any) -> ConsumerGroup:
     settings = {"checkpoint_every_s": 0.01, "idle_s": 0.001, "worker_id": "me", **options}
-    return ConsumerGroup("app", "s", store=store, streams=stream, make_wire=lambda: stream, **settings)  # type: ignore[arg-type]
+    return ConsumerGroup(
+        "app", "s", store=store, streams=stream, make_wire=lambda: stream, **settings
+    )  # type: ignore[arg-type]
 
 
 def put(stream: FakeStream, *data: bytes, key: str = "k") -> None:
@@ -41,7 +43,11 @@ def take(batches: Iterator[Batch], count: int) -> list[bytes]:
 
 @pytest.fixture(params=["memory", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return MemoryLeaseStore() if request.param == "memory" else FileLeaseStore(tmp_path / "leases.json")
+    return (
+        MemoryLeaseStore()
+        if request.param == "memory"
+        else FileLeaseStore(tmp_path / "leases.json")
+    )
 
 
 def test_the_loop_goes_on_where_the_last_one_stopped(store: Any):
@@ -93,7 +99,9 @@ def test_children_are_read_after_their_parents():
     with group_of(stream, store) as group:
         batches = iter(group)
         assert take(batches, 3) == [b"1", b"2", b"3"]
-        wait_until(lambda: set(group.metrics().shards) == {"shardId-000000000003"}, what="the last shard")
+        wait_until(
+            lambda: set(group.metrics().shards) == {"shardId-000000000003"}, what="the last shard"
+        )
     leases = store.load().leases
     ended = [key for key, lease in leases.items() if lease.checkpoint.sequence_number == SHARD_END]
     assert sorted(ended) == [f"shardId-{i:012d}" for i in range(3)]
@@ -216,7 +224,10 @@ def test_a_poisoned_record_is_skipped_and_told():
         group,
         notes,
         poison=Poison(
-            retries=1, first_pause_s=0.001, then="skip", on_skip=lambda record, _: skipped.append(record)
+            retries=1,
+            first_pause_s=0.001,
+            then="skip",
+            on_skip=lambda record, _: skipped.append(record),
         ),
     )
     assert (notes.data, [record.data for record in skipped]) == ([b"1", b"2"], [b"bad"])

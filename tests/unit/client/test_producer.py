@@ -30,7 +30,10 @@ def test_a_receipt_says_where_its_record_is():
     stream = FakeStream()
     with producer_of(stream) as producer:
         first, second = producer.put(b"a", "k"), producer.put(b"b", "k", explicit_hash_key=7)
-        assert (first.result(5).shard_id, first.sequence_number[-1]) == ("shardId-000000000000", "1")
+        assert (first.result(5).shard_id, first.sequence_number[-1]) == (
+            "shardId-000000000000",
+            "1",
+        )
         assert second.result(5).sequence_number[-1] == "2"
     assert stream.requests[0]["Records"][1]["ExplicitHashKey"] == "7"
     assert producer.metrics().acknowledged == 2
@@ -58,7 +61,9 @@ def test_only_failed_entries_are_sent_again():
     assert sorted(stream.data()) == [b"0", b"1", b"2"]
 
 
-@pytest.mark.parametrize("error", [throttle(), WireError("lost"), ServiceError("InternalFailure", "", 500)])
+@pytest.mark.parametrize(
+    "error", [throttle(), WireError("lost"), ServiceError("InternalFailure", "", 500)]
+)
 def test_a_request_without_an_answer_is_sent_again(error: Exception):
     stream = FakeStream()
     stream.faults = [error]
@@ -72,7 +77,9 @@ def test_a_refusal_that_stays_fails_the_records_and_the_flush_says_so():
     producer = producer_of(stream, max_records=2, linger_ms=10_000)
     receipts = [producer.put(b"a", "k"), producer.put(b"b", "k")]
     assert isinstance(receipts[0].exception(5), PutError)
-    with pytest.raises(PutsFailed, match="2 records were not put; the first: ResourceNotFoundException"):
+    with pytest.raises(
+        PutsFailed, match="2 records were not put; the first: ResourceNotFoundException"
+    ):
         producer.flush(5)
     heard = threading.Event()
     producer.put(b"c", "k", on_done=lambda _: heard.set())
