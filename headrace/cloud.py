@@ -9,16 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.authentication import Authentication
-from headrace.aws.entrance import Entrance
-from headrace.aws.front_door import FrontDoor
-from headrace.aws.gateway import Gateway
-from headrace.aws.hosts import Hosts
-from headrace.aws.origins import AllowedOrigins
-from headrace.aws.own_addresses import OwnAddresses
-from headrace.aws.server import Server
-from headrace.aws.sessions import RoleSessions, session_secret
+from headrace.aws.gateway.browser_rules import FrontDoor
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.gateway.entrance import Entrance
+from headrace.aws.gateway.hosts import Hosts
+from headrace.aws.gateway.origins import AllowedOrigins
+from headrace.aws.gateway.own_addresses import OwnAddresses
+from headrace.aws.server.server import Server
+from headrace.aws.signatures.authentication import Authentication
+from headrace.aws.signatures.sessions import RoleSessions, session_secret
 from headrace.composition.foundation import Foundation
+from headrace.composition.moto import MotoServices
 from headrace.composition.pages import build_pages
 from headrace.composition.permissions import build_judge, build_key_ring
 from headrace.composition.services import Services
@@ -26,15 +27,17 @@ from headrace.core.clock import Clock, SystemClock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.fallback import MotoServices, keep_log_groups_within
-from headrace.fallback.execute_api.front import ExecuteApi
-from headrace.fallback.schedules import Schedules
-from headrace.fallback.strictness import FallbackStrictness
-from headrace.iam.report_file import ReportKeeper
+from headrace.deliveries.schedule_worker import ScheduleWorker
 from headrace.pages.access import PageAccess
+from headrace.permissions.decisions.report_file import ReportKeeper
+from headrace.services.apigateway.invocation.front import ExecuteApi
+from headrace.services.events.schedules import scheduled_rules
+from headrace.services.iam.strictness import FallbackStrictness
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
+from headrace.services.logs.bounds import keep_log_groups_within
 from headrace.services.s3.cors import BucketRules
 from headrace.services.s3.sweeper import Sweeper
+from headrace.services.scheduler.schedules import schedules
 from headrace.spark_submit.event_bounds import EventLogBounds
 from headrace.spark_submit.history import HistoryOnDemand
 from headrace.store.check import STATE_FILE
@@ -203,7 +206,10 @@ class Cloud:
         self.supervisor.start(EventLogBounds(self.config.data_dir))
         self.moto.wake_outbox = self.supervisor.start(self.moto.outbox).wake
         self.supervisor.start(self.moto.retention)
-        for worker in (Schedules(self.moto, self.clock), self._services.pipes):
+        for worker in (
+            ScheduleWorker(self.moto, self.clock, [schedules, scheduled_rules]),
+            self._services.pipes,
+        ):
             wake = self.supervisor.start(worker).wake
             self.moto.wakes |= dict.fromkeys(worker.PACKAGES, wake)
         if self._warms_up:

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.adapters.telemetry import LogQueue, MetricQueue
-from headrace.aws.access_keys import KeyRing
-from headrace.aws.gateway import Gateway
-from headrace.aws.sessions import RoleSessions
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.signatures.access_keys import KeyRing
+from headrace.aws.signatures.sessions import RoleSessions
+from headrace.composition.moto import MotoServices
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
 from headrace.core.workers import Supervisor
-from headrace.fallback import MotoServices
 from headrace.services.lambda_.invocations.pools import MakeEnvironment
 from headrace.store.database import Database
 

@@ -9,16 +9,16 @@ from headrace.adapters.resource_keys import ResourceKeys
 from headrace.adapters.resource_names import ResourceNames
 from headrace.adapters.resource_policies import ResourcePolicies
 from headrace.adapters.resource_tags import ResourceTags
-from headrace.aws.access_keys import KeyRing, read_keys, secrets_of
-from headrace.aws.sessions import RoleSessions
+from headrace.aws.signatures.access_keys import KeyRing, read_keys, secrets_of
+from headrace.aws.signatures.sessions import RoleSessions
 from headrace.composition.foundation import Foundation
+from headrace.composition.moto import MotoServices
 from headrace.composition.services import Services
 from headrace.core.config import Config
 from headrace.core.ids import Ids
-from headrace.fallback import MotoServices
-from headrace.fallback.iam_callers import MotoUsersAndRoles
-from headrace.fallback.iam_records import trust_policy_of
-from headrace.iam.judge import Judge
+from headrace.moto.memory.iam import trust_policy_of
+from headrace.permissions.decisions.decisions import Judge
+from headrace.services.iam.callers import MotoUsersAndRoles
 
 
 def build_key_ring(

@@ -8,12 +8,10 @@ from typing import Any, Protocol
 from headrace.adapters.job_credentials import RoleAccess, RoleCredentials, any_secret
 from headrace.adapters.lookups import Schemas, Secrets
 from headrace.adapters.messages import EventBuses, Queues, Topics
-from headrace.aws.service import ServiceApi
+from headrace.aws.protocols.service import ServiceApi
 from headrace.composition.foundation import Foundation
 from headrace.core.stream_router import StreamRouter
-from headrace.fallback.pipes import Pipes, PipeServices, Positions
-from headrace.iam.judge import Judge
-from headrace.search.home import SearchHome
+from headrace.permissions.decisions.decisions import Judge
 from headrace.services.cloudcontrol.api import build_cloudcontrol, cloudcontrol_api
 from headrace.services.cloudformation.api import build_cloudformation, cloudformation_api
 from headrace.services.emr.api import build_emr, emr_api
@@ -22,6 +20,9 @@ from headrace.services.firehose.api import build_firehose, firehose_api
 from headrace.services.kinesis.api import build_kinesis, kinesis_api
 from headrace.services.kinesis.fault_targets import shards_by_stream
 from headrace.services.lambda_.api import build_lambda, lambda_api
+from headrace.services.opensearch.indexes.home import SearchHome
+from headrace.services.pipes.pipes import Pipes, PipeServices, Positions
+from headrace.services.redshift.clusters.home import WarehouseHome
 from headrace.services.redshift_data.api import build_redshift_data, redshift_data_api
 from headrace.services.redshift_serverless.api import (
     build_redshift_serverless,
@@ -33,7 +34,6 @@ from headrace.services.s3.object_store import S3Objects
 from headrace.services.s3.targets import ServiceTargets
 from headrace.services.tagging.api import build_tagging, tagging_api
 from headrace.spark_submit.sparks import Sparks
-from headrace.warehouse.home import WarehouseHome
 
 
 class Lifecycle(Protocol):

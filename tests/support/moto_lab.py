@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from headrace.aws.errors import AwsError
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest, HttpResponse
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.http import HttpRequest, HttpResponse
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.composition.moto import MotoServices
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import CallerIdentity
-from headrace.fallback import MotoServices
 from headrace.store.database import Database
 from tests.support.clients import client_of
 from tests.support.clock import FakeClock

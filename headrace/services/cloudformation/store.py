@@ -14,7 +14,7 @@ from headrace.core.arn import make_arn
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.values import iso_of
-from headrace.services.cloudformation.change_details import without_values
+from headrace.services.cloudformation.stacks.change_details import without_values
 from headrace.services.cloudformation.state import (
     STACK_TYPE,
     ChangeSet,

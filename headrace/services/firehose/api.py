@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.service import DataPage, ServiceApi
+from headrace.aws.protocols.service import DataPage, ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -19,17 +19,17 @@ from headrace.core.ports import (
     SchemaCatalog,
     StreamReader,
 )
-from headrace.core.search import SearchDomains
-from headrace.core.warehouse import Warehouses
+from headrace.core.ports.search import SearchDomains
+from headrace.core.ports.warehouses import Warehouses
 from headrace.core.workers import Supervisor
 from headrace.services.firehose.actions import ACTIONS
 from headrace.services.firehose.backend import Firehose
 from headrace.services.firehose.errors import translate
+from headrace.services.firehose.fast_path import RawRequests
 from headrace.services.firehose.fidelity import FIDELITY
 from headrace.services.firehose.ports import Ports, SecretReader
 from headrace.services.firehose.profile import PROFILE
 from headrace.services.firehose.quotas import Throttle, rated
-from headrace.services.firehose.raw import RawRequests
 from headrace.services.firehose.store import DeliveryStreams
 from headrace.services.firehose.wording import WORDING
 from headrace.store.check import JOURNALS_FOLDER

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.services.firehose.state import DeliveryStream
 
 # Takes a key's ARN, account and region; returns its ARN and state (`Enabled`, ...), or "" and "" for none.

@@ -6,9 +6,9 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.faults import Faults
-from headrace.aws.operation import Action, Call, operation_name
-from headrace.aws.service import ServiceApi
+from headrace.aws.calls.operation import Action, Call, operation_name
+from headrace.aws.faults.faults import Faults
+from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
@@ -22,11 +22,11 @@ from headrace.services.kinesis.consumers.subscriptions import Subscriptions
 from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
+from headrace.services.kinesis.fast_path import RawRequests
 from headrace.services.kinesis.fault_targets import fault_target
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE
-from headrace.services.kinesis.raw import RawRequests
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
 from headrace.services.kinesis.shards.retention import Retention

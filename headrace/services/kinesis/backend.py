@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from headrace.aws.errors import AwsError
-from headrace.aws.faults import Faults
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.faults.faults import Faults
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import MetricSink

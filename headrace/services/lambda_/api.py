@@ -6,9 +6,9 @@ import functools
 from collections.abc import Callable
 from pathlib import Path
 
-from headrace.aws.service import ServiceApi
-from headrace.aws.sessions import RoleSessions
-from headrace.aws.strictness import Strictness
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.strictness import Strictness
+from headrace.aws.signatures.sessions import RoleSessions
 from headrace.core.clock import Clock
 from headrace.core.config import Config
 from headrace.core.ids import Ids
@@ -30,6 +30,7 @@ from headrace.services.lambda_.backend import Lambda, Parts
 from headrace.services.lambda_.code_signing import CodeSigning
 from headrace.services.lambda_.destinations import Destinations
 from headrace.services.lambda_.errors import translate
+from headrace.services.lambda_.fast_path import answer_raw
 from headrace.services.lambda_.fidelity import FIDELITY
 from headrace.services.lambda_.invocations.dispatcher import Dispatcher, Invoker
 from headrace.services.lambda_.invocations.pools import MakeEnvironment, Pools
@@ -41,7 +42,6 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import Permits
 from headrace.services.lambda_.profile import PROFILE
-from headrace.services.lambda_.raw import answer_raw
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.trace_page import backlog_page, trace_page
 from headrace.services.lambda_.urls.front import FunctionUrls

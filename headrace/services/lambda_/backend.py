@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.aws.own_addresses import Endpoints
+from headrace.aws.gateway.own_addresses import Endpoints
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionInvoker, FunctionNotFound, InvokeResult
@@ -25,7 +25,7 @@ from headrace.services.lambda_.packages.code import CodeStore
 from headrace.services.lambda_.packages.layers import LayerStore
 from headrace.services.lambda_.permits import EVERYTHING, Permits
 from headrace.services.lambda_.policy import INVOKE, Caller, allows
-from headrace.services.lambda_.runtime.walls import NO_WALLS
+from headrace.services.lambda_.runtime.namespaces import NO_WALLS
 from headrace.services.lambda_.store import FunctionStore
 from headrace.services.lambda_.urls.cors import FunctionUrlRules
 from headrace.services.lambda_.urls.front import FunctionUrls, has_own_host, is_function_url

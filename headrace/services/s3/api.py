@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.service import ServiceApi
-from headrace.aws.strictness import Strictness
+from headrace.aws.protocols.service import ServiceApi
+from headrace.aws.protocols.strictness import Strictness
 from headrace.core.clock import Clock
 from headrace.core.config import Durability
 from headrace.core.ids import Ids
 from headrace.services.s3.actions import ACTIONS
 from headrace.services.s3.backend import S3
 from headrace.services.s3.errors import translate
+from headrace.services.s3.fast_path import RawRequests
 from headrace.services.s3.fidelity import FIDELITY
 from headrace.services.s3.files import ObjectFiles
 from headrace.services.s3.history import Histories
 from headrace.services.s3.history_store import HistoryIndex
 from headrace.services.s3.notifications import Notifications
 from headrace.services.s3.profile import PROFILE
-from headrace.services.s3.raw import RawRequests
 from headrace.services.s3.store import Buckets, ObjectIndex
 from headrace.services.s3.uploads import Uploads
 from headrace.store.database import Database

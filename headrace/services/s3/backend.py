@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ports import BucketNotFound, ObjectNotFound
 from headrace.services.s3 import (

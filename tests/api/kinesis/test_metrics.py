@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.aws.errors import AwsError
-from headrace.aws.operation import Call
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.operation import Call
 from headrace.core.ports import Metric
 from headrace.services.kinesis.consumers.subscribe import subscribe
 from headrace.services.kinesis.metrics import MinuteMetrics

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from headrace.core.ports import BusEvent
 from tests.api.s3.conftest import BUCKET
-from tests.api.s3.lab import S3Lab
+from tests.api.s3.helpers import S3Lab
 from tests.support.cloud import InProcessCloud
 from tests.support.server import wait_until
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.aws import codec_moto
-from headrace.aws.gateway import Gateway
-from headrace.aws.http import HttpRequest
+from headrace.aws.calls.http import HttpRequest
+from headrace.aws.gateway.dispatch import Gateway
+from headrace.aws.protocols import codec_moto
+from headrace.composition.moto import MotoServices
 from headrace.core.clock import SystemClock
 from headrace.core.ids import Ids
-from headrace.fallback import MotoServices
 from headrace.store.database import Database
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.aws.owned_service import check_api
+from headrace.aws.protocols.owned_service import check_api
 from tests.support.cloud import InProcessCloud
 from tests.support.owned import OWNED
 

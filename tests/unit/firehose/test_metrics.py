@@ -18,11 +18,11 @@ from headrace.services.firehose.reports import Reports
 from tests.support.endpoint import endpoint
 from tests.support.hec import TOKEN, hec
 from tests.support.objects import MemoryLogs, MemoryMetrics
-from tests.unit.firehose.destinations.lab import DestinationLab
+from tests.unit.firehose.destinations.helpers import DestinationLab
 from tests.unit.firehose.destinations.test_deliveries import Domains, http, sound
 from tests.unit.firehose.destinations.test_redshift import Warehouses, lab_of, run
-from tests.unit.firehose.iceberg.lab import IcebergLab
-from tests.unit.firehose.lab import CONVERSION, FUNCTION, Lab, processing, several
+from tests.unit.firehose.helpers import CONVERSION, FUNCTION, Lab, processing, several
+from tests.unit.firehose.iceberg.helpers import IcebergLab
 from tests.unit.firehose.test_partitions import PARTITIONED, record
 from tests.unit.firehose.test_transform import upper
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import unquote
 
-from headrace.aws.errors import AwsError
-from headrace.aws.model import operation_model
+from headrace.aws.calls.errors import AwsError
+from headrace.aws.calls.model import operation_model
 from headrace.services.cloudformation.resources.base import Context, Properties, ResourceResult
 from headrace.services.cloudformation.resources.declaration import value_at
 

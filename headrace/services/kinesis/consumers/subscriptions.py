@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import cbor2
 import msgspec
 
-from headrace.aws import event_stream
+from headrace.aws.protocols import event_stream
 from headrace.services.kinesis.consumers.registry import Consumers
 from headrace.services.kinesis.data_path.get import child_shards
 from headrace.services.kinesis.data_path.positions import number_before

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from concurrent.futures import Executor
 from dataclasses import asdict
 
-from headrace.aws.errors import AwsError
+from headrace.aws.calls.errors import AwsError
 from headrace.core.clock import Clock
 from headrace.core.ids import Ids
 from headrace.core.ports import FunctionNotFound, FunctionThrottled, InvokeResult

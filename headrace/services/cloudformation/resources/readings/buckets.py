@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules
-from headrace.services.cloudformation.resources.s3 import bucket_made, in_the_apis_form
+from headrace.services.cloudformation.resources.types.s3 import bucket_made, in_the_apis_form
 
 # Property -> the call that reads it, its place in the answer, and the error code that means that it is not set.
 _READ = {
