@@ -1,4 +1,4 @@
-"""Kill -9 of consumer group workers while shards split and merge: at least once, in order per key, few records twice."""
+"""Kill -9 of a group's workers while shards split and merge: at least once, in order per key, few records twice."""
 
 from __future__ import annotations
 
@@ -126,10 +126,7 @@ def test_kills_and_reshards(tmp_path: Path, seed: int):
                 seen = 0
                 for _ in range(4):
                     seen += 200
-                    goal = seen
-                    wait_until(
-                        lambda: records_seen(tmp_path) > goal, within_s=90, what=f"{goal} records"
-                    )
+                    wait_for_records(tmp_path, seen)
                     reshard(kinesis, chance)
                     workers.kill(chance.randrange(len(workers.running)))
                     workers.start()
@@ -145,6 +142,10 @@ def test_kills_and_reshards(tmp_path: Path, seed: int):
         )
         workers.stop()
     check(lines_of(tmp_path))
+
+
+def wait_for_records(folder: Path, count: int) -> None:
+    wait_until(lambda: records_seen(folder) > count, within_s=90, what=f"more than {count} records")
 
 
 def records_seen(folder: Path) -> int:

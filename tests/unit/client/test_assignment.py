@@ -53,7 +53,7 @@ def test_load_is_balanced_by_throughput():
 def test_the_leases_of_a_dead_worker_go_to_the_living():
     leases = [lease(0, "dead"), lease(1, "a")]
     (move,) = plan(
-        leases, workers={"a", "b"}, strangers=set(), is_expired=lambda l: l.owner == "dead"
+        leases, workers={"a", "b"}, strangers=set(), is_expired=lambda item: item.owner == "dead"
     )
     assert (move.lease.key, move.owner, move.is_graceful) == ("s000", "b", False)
 

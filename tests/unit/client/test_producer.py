@@ -181,7 +181,7 @@ def test_after_a_split_no_user_record_stays_in_a_foreign_shard():
     with producer_of(stream, aggregate=True, linger_ms=10_000) as producer:
         producer.put(b"first", "a")
         producer.flush(5)
-        left, right = stream.split("shardId-000000000000")
+        left, _ = stream.split("shardId-000000000000")
         stream.split(left.shard_id)
         receipts = [producer.put(b"%d" % i, f"key-{i}") for i in range(200)]
         producer.flush(5)
@@ -258,9 +258,14 @@ def stuck(stream: FakeStream, **options: Any) -> tuple[Producer, threading.Event
 
 def test_a_full_buffer_raises():
     producer, go = stuck(FakeStream(), when_full="raise")
+    taken: list[Receipt] = []
+
+    def fill() -> None:
+        while len(taken) < 100:
+            taken.append(producer.put(b"a", "k"))
+
     with pytest.raises(BufferFull):
-        for _ in range(100):
-            producer.put(b"a", "k")
+        fill()
     go.set()
     producer.close(5)
 
