@@ -9,6 +9,7 @@ from botocore.config import Config
 from botocore.exceptions import NoCredentialsError
 from botocore.session import Session
 
+from headrace.client.http import is_here
 from headrace.client.signing import Keys
 
 _RETRIES: Any = {"mode": "standard", "total_max_attempts": 5}
@@ -49,6 +50,7 @@ class AwsAccess:
                         retries=_RETRIES,
                         read_timeout=_READ_TIMEOUT_S,
                         connect_timeout=_CONNECT_TIMEOUT_S,
+                        proxies={} if is_here(self._endpoint_url or "") else None,
                     ),
                 )
                 self.region = str(client.meta.region_name)

@@ -254,6 +254,11 @@ class ConsumerGroup:
             self._end_if_done(self._readings.by_key[batch.shard_id])
         return True
 
+    def is_at_the_end(self) -> bool:
+        """Whether this worker has processed all that its shards had when they were last asked."""
+        with self._lock:
+            return self._readings.is_at_the_end()
+
     def metrics(self) -> GroupMetrics:
         """Return what this worker has and has done."""
         with self._lock:

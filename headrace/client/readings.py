@@ -203,6 +203,15 @@ class Readings:
             return None
         return reading.children
 
+    def is_at_the_end(self) -> bool:
+        """Whether there are shards, and all of each was processed."""
+        return bool(self.by_key) and all(
+            reading.lag_ms == 0
+            and not (reading.waiting or reading.processing)
+            and reading.children is None
+            for reading in self.by_key.values()
+        )
+
     def held_since(self, now_s: float, for_s: float) -> list[tuple[Reading, float]]:
         """Return the shards whose batch has been in process for longer, and for how long; each again after as long."""
         held: list[tuple[Reading, float]] = []

@@ -48,6 +48,10 @@ class WireError(Exception):
     """A request got no answer that can be read; whether it was executed is unknown. The message is one sentence."""
 
 
+class NotSent(WireError):
+    """There is no connection: the request was not executed."""
+
+
 class ServiceError(Exception):
     """The service refused a request.
 
@@ -238,7 +242,7 @@ class Wire:
             if self._tls:
                 connection = _tls_context().wrap_socket(connection, server_hostname=self._host)
         except OSError as error:
-            raise WireError(self._sentence(error)) from error
+            raise NotSent(self._sentence(error)) from error
         connection.settimeout(READ_TIMEOUT_S)
         self._socket = connection
         return connection
