@@ -160,6 +160,17 @@ def client_options(*, endpoint_url: str, region: str, aws: bool) -> dict[str, An
     return {"session": session, "region": region, "endpoint_url": endpoint_url}
 
 
+def quick_puts(client: Any, *, endpoint_url: str, region: str, aws: bool) -> Any:
+    """Return what puts records as `client` does, at less cost."""
+    from headrace.client.access import AwsAccess
+    from headrace.client.quick_puts import QuickPuts
+    from headrace.client.wire import Target, Wire
+
+    options = client_options(endpoint_url=endpoint_url, region=region, aws=aws)
+    access = AwsAccess(**options)
+    return QuickPuts(client, Wire(access, Target.kinesis(access)))
+
+
 def fail(message: str) -> click.ClickException:
     """Return the exception that ends a command with one sentence and exit code 1."""
     return click.ClickException(message)

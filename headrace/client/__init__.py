@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.client.processing import Processor as Processor
     from headrace.client.processing import run as run
     from headrace.client.producer import Producer as Producer
-    from headrace.client.producer import PutsFailed as PutsFailed
+    from headrace.client.producer_metrics import PutsFailed as PutsFailed
     from headrace.client.receipts import BufferFull as BufferFull
     from headrace.client.receipts import PutError as PutError
     from headrace.client.receipts import Receipt as Receipt
@@ -40,7 +40,7 @@ _HOME = {
     "Processor": "processing",
     "Producer": "producer",
     "PutError": "receipts",
-    "PutsFailed": "producer",
+    "PutsFailed": "producer_metrics",
     "Receipt": "receipts",
     "Record": "records",
     "run": "processing",

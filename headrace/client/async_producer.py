@@ -12,7 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from headrace.client.producer import Producer, ProducerMetrics
+from headrace.client.producer import Producer
+from headrace.client.producer_metrics import ProducerMetrics
 from headrace.client.receipts import BufferFull, Receipt
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.001, 0.05

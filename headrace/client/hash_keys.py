@@ -61,6 +61,11 @@ class ShardMap:
         self._by_id = {shard.shard_id: shard for shard in self.shards}
         self._shard_of_key: dict[str, ShardRange] = {}
 
+    @property
+    def newest_id(self) -> str:
+        """The id of the shard that was made last."""
+        return max(self._by_id)
+
     def __len__(self) -> int:
         return len(self.shards)
 

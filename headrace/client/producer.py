@@ -12,7 +12,7 @@ import logging
 import random
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -20,10 +20,12 @@ from typing import Any, Literal, Self
 from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import Calls, Dispatch, Foreign, Settled
-from headrace.client.hash_keys import HASH_KEYS, ShardMap, random_key
+from headrace.client.hash_keys import HASH_KEYS, random_key
 from headrace.client.lanes import Lane, Lanes
+from headrace.client.producer_metrics import ProducerMetrics, PutsFailed
 from headrace.client.put_requests import MOST_RECORDS, Bodies, Outcome, Request, outcome_of
 from headrace.client.receipts import BufferFull, Chunk, PutError, Receipt, size_of
+from headrace.client.shard_maps import MapKeeper
 from headrace.client.spool import Spool
 from headrace.client.streams import Streams
 from headrace.client.wire import CBOR, ServiceError, Target, Wire, WireError
@@ -31,36 +33,7 @@ from headrace.client.wire import CBOR, ServiceError, Target, Wire, WireError
 MOST_KEY_CHARS = 256
 MOST_RECORD_BYTES = 10 << 20
 _LOG = logging.getLogger("headrace.client")
-_REFRESH_MAP_AGAIN_S = 1.0
 _LOG_EVERY_S = 5.0
-
-
-class PutsFailed(Exception):
-    """`count` records failed that had no callback; `error` is the first one's."""
-
-    def __init__(self, count: int, error: PutError) -> None:
-        super().__init__(
-            f"{count} record{'s were' if count > 1 else ' was'} not put; the first: {error}"
-        )
-        self.count, self.error = count, error
-
-
-@dataclass(slots=True)
-class ProducerMetrics:
-    """Counts since the start. `buffered` and `buffered_bytes` are those of now."""
-
-    acknowledged: int = 0
-    failed: int = 0
-    dropped: int = 0
-    requests: int = 0
-    entries: int = 0
-    bytes: int = 0
-    throttled: int = 0
-    retried: int = 0
-    in_foreign_shard: int = 0
-    map_refreshes: int = 0
-    buffered: int = 0
-    buffered_bytes: int = 0
 
 
 class Producer:
@@ -165,7 +138,7 @@ class Producer:
         self._flushing = 0
         self._is_closed = self._is_started = self._is_stopped = False
         self._has_auto_keys: bool | None = None
-        self._refreshing = threading.Lock()
+        self._maps = MapKeeper(self._streams, self._clock, lambda: self._is_stopped)
         self._logged_s = -_LOG_EVERY_S
         self._unheard: PutError | None = None
         self._unheard_count = self._flying_records = self._flying_bytes = 0
@@ -313,12 +286,12 @@ class Producer:
 
         Raises botocore's errors.
         """
-        shards = self._streams.open_shards() if self._lanes.by_shard else None
+        shards = self._maps.first() if self._lanes.by_shard else None
         with self._lock:
             if self._is_started:
                 return
             if shards is not None:
-                self._lanes.use_map(ShardMap(shards))
+                self._lanes.use_map(shards)
             for thread in self._threads:
                 thread.start()
             self._is_started = True
@@ -398,6 +371,7 @@ class Producer:
             opened = [lane.open for lane in self._lanes.lanes if lane.open is not None]
             return replace(
                 self._count,
+                map_refreshes=self._maps.refreshes,
                 buffered=records + sum(map(len, opened)),
                 buffered_bytes=bytes_ + sum(sum(map(len, chunk.data)) for chunk in opened),
             )
@@ -513,40 +487,12 @@ class Producer:
 
     def _settle_foreign(self, foreign: list[Foreign]) -> None:
         """Acknowledge what its consumers see, and send the rest again: aggregates went to shards not predicted."""
-        shards = self._refreshed_map({item.shard_id for item in foreign})
+        shards = self._maps.knowing({item.shard_id for item in foreign})
         with self._lock:
             if shards is not self._lanes.map:
                 self._lanes.use_map(shards)
             callbacks = self._account(self._dispatch.settle_foreign(foreign, shards))
         self._call(callbacks)
-
-    def _refreshed_map(self, needed: set[str]) -> ShardMap:
-        """Return a map of shards that knows those `needed`, from the cloud unless another thread has it already."""
-        with self._refreshing:
-            shards = self._lanes.map
-            while shards is None or not all(shards.by_id(shard_id) for shard_id in needed):
-                try:
-                    ranges = self._streams.open_shards()
-                except Exception as error:  # noqa: BLE001 - botocore's errors have no common base
-                    self._say("The shards of %s cannot be listed: %s", self.stream, error)
-                    self._pause(_REFRESH_MAP_AGAIN_S)
-                    if self._is_stopped and shards is not None:
-                        return shards
-                    continue
-                self._count.map_refreshes += 1
-                shards = ShardMap(ranges)
-                # A shard that was split again meanwhile is not open any more: its children are in the map.
-                needed = {shard_id for shard_id in needed if shard_id > self._newest(shards)}
-            return shards
-
-    @staticmethod
-    def _newest(shards: ShardMap) -> str:
-        return max(shard.shard_id for shard in shards.shards)
-
-    def _pause(self, seconds: float) -> None:
-        pause = threading.Condition()
-        with pause:
-            self._clock.wait(pause, seconds)
 
     def _account(self, settled: Settled) -> Calls:
         """Count, and note in the spool what is done. With the lock held; return the callbacks."""

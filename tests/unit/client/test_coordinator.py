@@ -203,7 +203,9 @@ def test_leases_of_several_streams_are_refused():
 def test_five_hundred_shards_at_once():
     group = SimulatedGroup(0, 1)
     first, second = group.join(), group.join()
-    group.stream = first.coordinator._shards = second.coordinator._shards = FakeStream(500)  # type: ignore[assignment]
+    group.stream = FakeStream(500)
+    for worker in (first, second):
+        worker.coordinator._leadership._shards = group.stream
     group.run(90)
     assert len(first.places) + len(second.places) == 500
     assert abs(len(first.places) - len(second.places)) < 60

@@ -12,7 +12,8 @@ import pytest
 from headrace.client.aggregation import disaggregate
 from headrace.client.async_producer import AsyncProducer
 from headrace.client.hash_keys import hash_key_of
-from headrace.client.producer import Producer, PutsFailed
+from headrace.client.producer import Producer
+from headrace.client.producer_metrics import PutsFailed
 from headrace.client.receipts import BufferFull, PutError, Receipt
 from headrace.client.spool import SpoolError
 from headrace.client.wire import ServiceError, WireError
