@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -25,6 +27,7 @@ from headrace.client.leases.lease import (
 from headrace.client.leases.lineage import lease_for
 from headrace.client.leases.stores import LeaseStore, StoreError
 
+_WRITERS = 8
 _LOG = logging.getLogger("headrace.client")
 # The KCL's workers report every 30 s, and are taken for dead after two reports that did not come.
 _WORKER_DEAD_AFTER_S = 75
@@ -163,18 +166,17 @@ class Coordinator:
 
     def write_checkpoints(self) -> None:
         """Write what was processed, end shards, and hand drained ones over."""
-        for key in list(self._owned):
-            with self._lock:
-                owned = self._owned.get(key)
-                if owned is None:
-                    continue
-                processed, owned.processed = owned.processed, None
-                children, is_drained = owned.children, owned.is_drained
-            if processed is not None:
-                self._write_processed(owned, processed)
-            if children is not None and key in self._owned:
-                self._end(owned, children)
-            if is_drained and key in self._owned:
+        with self._lock:
+            # What ended or was drained has noted all that was processed of it.
+            over = [o for o in self._owned.values() if o.children is not None or o.is_drained]
+            processed = [owned for owned in self._owned.values() if owned.processed is not None]
+        _for_each(processed, self._write_processed)
+        for owned in over:
+            if owned.lease.key not in self._owned:
+                continue
+            if owned.children is not None:
+                self._end(owned, owned.children)
+            else:
                 self._hand_over(owned)
 
     def expire(self) -> None:
@@ -220,7 +222,11 @@ class Coordinator:
         owned.lease, owned.written_s = new, self._clock.monotonic_s()
         return True
 
-    def _write_processed(self, owned: _Owned, processed: Checkpoint) -> None:
+    def _write_processed(self, owned: _Owned) -> None:
+        with self._lock:
+            processed, owned.processed = owned.processed, None
+        if processed is None:
+            return
         changes: dict[str, Any] = {"checkpoint": processed, "switches": 0}
         try:
             if self._write(owned, **changes, **self._throughput(owned)):
@@ -243,9 +249,8 @@ class Coordinator:
 
     def _renew(self) -> None:
         now_s = self._clock.monotonic_s()
-        for owned in list(self._owned.values()):
-            if now_s - owned.written_s >= self._failover_s / 4:
-                self._write(owned, **self._throughput(owned))
+        due = [o for o in self._owned.values() if now_s - o.written_s >= self._failover_s / 4]
+        _for_each(due, lambda owned: self._write(owned, **self._throughput(owned)))
 
     def _end(self, owned: _Owned, children: list[ShardRange]) -> None:
         """Make the children's leases, this worker's at first, and then end the shard's."""
@@ -322,8 +327,9 @@ class Coordinator:
 
     def _own(self, lease: Lease) -> None:
         now_s = self._clock.monotonic_s()
-        new = replace(lease, counter=lease.counter + 1)
-        if self._store.write(lease, new):
+        # A counter of zero: this worker has made it for itself.
+        new = replace(lease, counter=lease.counter + 1) if lease.counter else lease
+        if new is lease or self._store.write(lease, new):
             with self._lock:
                 self._owned[lease.key] = _Owned(new, now_s, measured_s=now_s)
             self.counts.taken += 1
@@ -332,6 +338,16 @@ class Coordinator:
         if self._reported_s is None or now_s - self._reported_s >= self._failover_s:
             self._store.report(Worker(self.worker_id, self._clock.now_ms() // 1000))
             self._reported_s = now_s
+
+
+def _for_each(items: list[_Owned], work: Callable[[_Owned], Any]) -> None:
+    """Do the work on each: many at once, because a table answers in milliseconds, and hundreds may be due."""
+    if len(items) <= _WRITERS:
+        for owned in items:
+            work(owned)
+        return
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(work, items))
 
 
 def _check(table: Table) -> None:
