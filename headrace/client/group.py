@@ -439,7 +439,6 @@ class ConsumerGroup:
                     self._fail(GroupError(str(error)))
                     return
                 except Exception as error:  # noqa: BLE001 - botocore's errors have no common base; all may pass
-                    self._coordinator.counts.failed_ticks += 1
                     _LOG.warning(
                         "The leases could not be written or read; it is tried again: %s", error
                     )

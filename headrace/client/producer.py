@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -186,11 +186,6 @@ class Producer:
                         return Receipt((chunk, place))
         explicit = None if explicit_hash_key is None else str(int(explicit_hash_key))
         return self._put(data, key, explicit, on_done)
-
-    def put_many(self, records: Iterable[tuple[bytes, str | None]]) -> list[Receipt]:
-        """Take records of (data, key) as `put` does; return their receipts. Raises as `put`."""
-        put = self.put
-        return [put(data, key) for data, key in records]
 
     def _put(
         self,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import sys
@@ -58,9 +59,8 @@ def put_headrace_aggregated(port: int, stream: str, count: int) -> Figures:
 
 def put_aiokpl(port: int, stream: str, count: int) -> Figures:
     """Put with aiokpl, which aggregates; the limits of its shards are lifted."""
-    from aiokpl import Config, Producer
-
-    config = Config(
+    aiokpl: Any = importlib.import_module("aiokpl")
+    config = aiokpl.Config(
         region="us-east-1",
         endpoint_url=f"http://127.0.0.1:{port}",
         rate_limit_records_per_sec_per_shard=1e9,
@@ -69,7 +69,7 @@ def put_aiokpl(port: int, stream: str, count: int) -> Figures:
 
     async def main() -> float:
         start_s = time.perf_counter()
-        async with Producer(config) as producer:
+        async with aiokpl.Producer(config) as producer:
             outcomes = [
                 await producer.put_record(
                     stream=stream, partition_key=KEYS[i % len(KEYS)], data=DATA
@@ -85,11 +85,11 @@ def put_aiokpl(port: int, stream: str, count: int) -> Figures:
 
 def put_async_kinesis(port: int, stream: str, count: int) -> Figures:
     """Put with async-kinesis."""
-    from kinesis import Producer  # pyright: ignore[reportMissingTypeStubs]
+    kinesis: Any = importlib.import_module("kinesis")
 
     async def main() -> float:
         start_s = time.perf_counter()
-        async with Producer(
+        async with kinesis.Producer(
             stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
             put_rate_limit_per_shard=1_000_000, put_bandwidth_limit_per_shard=1_000_000, buffer_time=0.05,
         ) as producer:  # fmt: skip
@@ -164,15 +164,15 @@ def read_headrace(port: int, stream: str, count: int) -> Figures:
 
 def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
     """Read with async-kinesis; it keeps no leases."""
-    from kinesis import Consumer  # pyright: ignore[reportMissingTypeStubs]
-    from kinesis.processors import StringProcessor  # pyright: ignore[reportMissingTypeStubs]
+    kinesis: Any = importlib.import_module("kinesis")
+    processors: Any = importlib.import_module("kinesis.processors")
 
     async def main() -> Figures:
         start_s = time.perf_counter()
         first_s, read = 0.0, 0
-        async with Consumer(
+        async with kinesis.Consumer(
             stream_name=stream, endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1",
-            iterator_type="TRIM_HORIZON", sleep_time_no_records=0.01, processor=StringProcessor(),
+            iterator_type="TRIM_HORIZON", sleep_time_no_records=0.01, processor=processors.StringProcessor(),
             shard_fetch_rate=1000,
         ) as consumer:  # fmt: skip
             while read < count:
@@ -189,7 +189,7 @@ def read_async_kinesis(port: int, stream: str, count: int) -> Figures:
 
 def read_kcl_rs(port: int, stream: str, count: int) -> Figures:
     """Read with kcl-rs by polling; its first record is what takes long."""
-    import kcl_rs
+    kcl_rs: Any = importlib.import_module("kcl_rs")
 
     start_s = time.perf_counter()
     state = {"first": 0.0, "last": 0.0, "read": 0}

@@ -29,9 +29,6 @@ from headrace.client.leases.stores import LeaseStore, StoreError
 
 _WRITERS = 8
 _LOG = logging.getLogger("headrace.client")
-# The KCL's workers report every 30 s, and are taken for dead after two reports that did not come.
-_WORKER_DEAD_AFTER_S = 75
-_HANDOFF_S = 30.0
 
 
 class Listener(Protocol):
@@ -72,7 +69,6 @@ class Counts:
     checkpoints: int = 0
     lost: int = 0
     taken: int = 0
-    failed_ticks: int = 0
 
 
 class Coordinator:

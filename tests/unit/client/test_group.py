@@ -268,6 +268,7 @@ def test_two_workers_share_the_shards_and_hand_over():
         first.start()
         second.start()
         wait_until(lambda: len(second.metrics().shards) == 2, what="a share for the second worker")
+        assert second.metrics().lost_leases == 0
         data: set[bytes] = set()
         while len(data) < 40:
             for group in (first, second):
@@ -275,3 +276,29 @@ def test_two_workers_share_the_shards_and_hand_over():
                 if batch is not None:
                     data |= {record.data for record in batch}
                     group.finish(batch)
+
+
+class CountingStore(MemoryLeaseStore):
+    """A store that counts what it is asked, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def _do(self, change: Any, *, writes: bool = True) -> Any:
+        self.calls += 1
+        return super()._do(change, writes=writes)
+
+    def _do_leading(self, old: Any, new: Any) -> bool:
+        self.calls += 1
+        return super()._do_leading(old, new)
+
+
+def test_a_worker_alone_asks_little_before_its_first_record():
+    stream, store = FakeStream(4), CountingStore()
+    for i in range(20):
+        put(stream, b"%d" % i, key=f"key-{i}")
+    with group_of(stream, store, checkpoint_every_s=60.0) as group:
+        assert next(iter(group)).records
+        # It waits for no clock: at 100 ms each, with those of the table and the iterator, it begins within 3 s.
+        assert store.calls + stream.listed <= 10
