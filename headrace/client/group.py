@@ -394,7 +394,8 @@ class ConsumerGroup:
                 return
             if isinstance(error, ServiceError) and error.code in _FATAL and not error.is_passing:
                 self._fail(GroupError(_advice(error, reading.key)))
-            self._retry(reading, error)
+            else:
+                self._retry(reading, error)
             return
         with self._lock:
             self._readings.take(reading, page, self._clock.monotonic_s())
@@ -477,9 +478,10 @@ def _filter_of(start: str | datetime) -> dict[str, Any]:
 
 
 def _advice(error: ServiceError, key: str) -> str:
+    sentence = str(error).rstrip(".")
     if error.code == "AccessDeniedException":
-        return f"{key} cannot be read: {error}"
+        return f"{key} cannot be read: {sentence}"
     return (
-        f"{key} cannot be read where its lease says: {error}. Was the stream deleted, or made anew? Then use another "
+        f"{key} cannot be read where its lease says: {sentence}. Was the stream deleted, or made anew? Then use another "
         "application name, or delete the application's leases."
     )

@@ -80,14 +80,16 @@ class Bodies:
         data: list[bytes] = []
         tails: list[bytes] = []
         for chunk, _ in request.chunks:
-            if request.aggregated:
+            # A record alone is not packed, as with the KPL: it would grow for nothing, maybe beyond the limit.
+            if request.aggregated and len(chunk) > 1:
                 data.append(_aggregate_of(chunk))
-                tails.append(
-                    _with_explicit(self._tails[chunk.keys[0] or NO_KEY], _first_hash(chunk))
-                )
+                tail = self._tails[chunk.keys[0] or NO_KEY]
+                tails.append(_with_explicit(tail, _first_hash(chunk)))
                 continue
             keys = chunk.keys
-            if random_keys is not None and None in keys:
+            if request.aggregated:
+                keys = [key or NO_KEY for key in keys]
+            elif random_keys is not None and None in keys:
                 keys = [random_keys.pop() if key is None else key for key in keys]
             chunk_tails = list(map(self._tails.__getitem__, keys))
             for index, explicit in (chunk.explicit or {}).items():

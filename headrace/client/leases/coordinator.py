@@ -186,14 +186,7 @@ class Coordinator:
     def leave(self) -> None:
         """Write the last checkpoints, give all leases back, and say goodbye; others take them over at once."""
         self.write_checkpoints()
-        for key, owned in list(self._owned.items()):
-            lease = owned.lease
-            if lease.checkpoint_owner == self.worker_id:
-                new = replace(lease, checkpoint_owner=None, counter=lease.counter + 1)
-            else:
-                new = replace(lease, owner=None, counter=lease.counter + 1)
-            self._store.write(lease, new)
-            self._drop(key, counts=False)
+        _for_each(list(self._owned.values()), self._give_back)
         self._store.forget(self.worker_id)
         self._leadership.step_down()
 
@@ -270,6 +263,15 @@ class Coordinator:
             new = replace(lease, owner=None, checkpoint_owner=None, counter=lease.counter + 1)
             self._store.write(lease, new)
             self._adopt(self._store.load())
+
+    def _give_back(self, owned: _Owned) -> None:
+        lease = owned.lease
+        if lease.checkpoint_owner == self.worker_id:
+            new = replace(lease, checkpoint_owner=None, counter=lease.counter + 1)
+        else:
+            new = replace(lease, owner=None, counter=lease.counter + 1)
+        self._store.write(lease, new)
+        self._drop(lease.key, counts=False)
 
     def _hand_over(self, owned: _Owned) -> None:
         lease = owned.lease
