@@ -6,6 +6,7 @@ The producer calls it with its lock held, and passes the time.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,7 @@ class Settled:
     in_foreign_shard: int = 0
     sentence: str = ""
     error: PutError | None = None
+    new_shards: set[str] = field(default_factory=set[str])
     foreign: list[Foreign] = field(default_factory=list[Foreign])
     callbacks: Calls = field(default_factory=Calls)
     done_spool_ids: list[int] = field(default_factory=list[int])
@@ -158,11 +160,6 @@ class Dispatch:
     def settle(self, request: Request, outcome: Outcome, now_s: float) -> Settled:
         """Note what became of a request."""
         settled = Settled(requests=1, entries=request.entries)
-        lanes = {lane for _, lane in request.chunks}
-        for lane in lanes:
-            lane.in_flight -= sum(1 for _, other in request.chunks if other is lane)
-        for lane in self._lanes.lanes:
-            lane.blocked_by = {other for other in lane.blocked_by if other.in_flight}
         if outcome.answer is None:
             self._settle_refusal(request, outcome, now_s, settled)
         elif outcome.results:
@@ -173,6 +170,10 @@ class Dispatch:
                 lane.failures = 0
                 self._acknowledge(chunk, outcome.answer, range(place, place + len(chunk)), settled)
                 place += len(chunk)
+        landed = Counter(lane for _, lane in request.chunks)
+        # A foreign aggregate holds its lane up until its records are where they belong.
+        landed.subtract(item.lane for item in settled.foreign)
+        self._land(landed)
         return settled
 
     def settle_foreign(self, foreign: list[Foreign], shards: ShardMap) -> Settled:
@@ -195,7 +196,14 @@ class Dispatch:
             settled.in_foreign_shard += len(unseen)
             settled.retried += len(unseen)
             self._lanes.repeat(item.lane, [elsewhere])
+        self._land(Counter(item.lane for item in foreign))
         return settled
+
+    def _land(self, landed: Counter[Lane]) -> None:
+        for lane, count in landed.items():
+            lane.in_flight -= count
+        for lane in self._lanes.lanes:
+            lane.blocked_by = {other for other in lane.blocked_by if other.in_flight}
 
     def fail(self, chunks: list[Chunk], error: PutError) -> Settled:
         """Note that records are not put, and will not be."""
@@ -252,6 +260,7 @@ class Dispatch:
             elif request.aggregated:
                 self._settle_aggregate(chunk, lane, answer, place, results[place], settled)
             elif not refused:
+                self._note_shards(results[place : place + count], settled)
                 lane.failures = 0
                 self._acknowledge(chunk, answer, range(place, place + count), settled)
             else:
@@ -275,6 +284,13 @@ class Dispatch:
             settled.foreign.append(Foreign(chunk, lane, str(result["ShardId"]), answer, place))
         else:
             self._acknowledge(chunk, answer, [place] * len(chunk), settled)
+
+    def _note_shards(self, results: list[dict[str, Any]], settled: Settled) -> None:
+        """Note shards that the map does not know: there was a reshard, and the lanes are old."""
+        shards = self._lanes.map
+        if shards is not None:
+            ids = {str(result["ShardId"]) for result in results}
+            settled.new_shards |= {shard_id for shard_id in ids if shards.by_id(shard_id) is None}
 
     def _repeat(
         self, chunk: Chunk, lane: Lane, reason: str, now_s: float, settled: Settled

@@ -482,6 +482,6 @@ def _advice(error: ServiceError, key: str) -> str:
     if error.code == "AccessDeniedException":
         return f"{key} cannot be read: {sentence}"
     return (
-        f"{key} cannot be read where its lease says: {sentence}. Was the stream deleted, or made anew? Then use another "
-        "application name, or delete the application's leases."
+        f"{key} cannot be read where its lease says: {sentence}. Was the stream deleted, or made anew? Then use "
+        "another application name, or delete the application's leases."
     )

@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 from headrace.client.access import AwsAccess
 from headrace.client.clock import Clock, SystemClock
 from headrace.client.dispatch import Calls, Dispatch, Foreign, Settled
-from headrace.client.hash_keys import HASH_KEYS, random_key
+from headrace.client.hash_keys import HASH_KEYS, ShardMap, random_key
 from headrace.client.lanes import Lane, Lanes
 from headrace.client.producer_metrics import ProducerMetrics, PutsFailed
 from headrace.client.put_requests import MOST_RECORDS, Bodies, Outcome, Request, outcome_of
@@ -449,7 +449,7 @@ class Producer:
             return Outcome(error=error)
         except Exception as error:  # noqa: BLE001 - credentials, regions: botocore's errors have no common base
             return Outcome(error=ServiceError(type(error).__name__, str(error), 400))
-        return outcome_of(answer, request.entries, with_shards=self._lanes.aggregated)
+        return outcome_of(answer, request.entries, with_shards=self._by_shard)
 
     def _random_keys(self, count: int) -> list[str] | None:
         if self._has_auto_keys is None:
@@ -464,6 +464,10 @@ class Producer:
             if not settled.foreign:
                 self._land(records, request.bytes_)
         self._call(callbacks)
+        if settled.new_shards:
+            shards = self._maps.knowing(settled.new_shards)
+            with self._lock:
+                self._use_map(shards)
         if settled.foreign:
             self._settle_foreign(settled.foreign)
             with self._lock:
@@ -480,12 +484,16 @@ class Producer:
         if self._idle:
             self._work.notify()
 
+    def _use_map(self, shards: ShardMap) -> None:
+        """Take a map of shards, if it is another one. With the lock held."""
+        if shards is not self._lanes.map:
+            self._lanes.use_map(shards)
+
     def _settle_foreign(self, foreign: list[Foreign]) -> None:
         """Acknowledge what its consumers see, and send the rest again: aggregates went to shards not predicted."""
         shards = self._maps.knowing({item.shard_id for item in foreign})
         with self._lock:
-            if shards is not self._lanes.map:
-                self._lanes.use_map(shards)
+            self._use_map(shards)
             callbacks = self._account(self._dispatch.settle_foreign(foreign, shards))
         self._call(callbacks)
 
