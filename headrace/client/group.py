@@ -434,8 +434,8 @@ class ConsumerGroup:
                     self._coordinator.write_checkpoints()
                     now_s = self._clock.monotonic_s()
                     if now_s >= next_tick_s:
-                        next_tick_s = now_s + tick_every_s
                         self._coordinator.tick()
+                        next_tick_s = now_s + tick_every_s
                 except StoreError as error:
                     self._fail(GroupError(str(error)))
                     return

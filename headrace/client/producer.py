@@ -34,6 +34,7 @@ MOST_KEY_CHARS = 256
 MOST_RECORD_BYTES = 10 << 20
 _LOG = logging.getLogger("headrace.client")
 _LOG_EVERY_S = 5.0
+_SPOOL_CLOSE_WITHIN_S = 30.0
 
 
 class Producer:
@@ -317,10 +318,13 @@ class Producer:
     def close(self, timeout_s: float | None = None) -> None:
         """Flush, and end the threads. Records that still wait after `timeout_s` fail; a spool keeps them.
 
+        Without a time, it waits as long as records may still be put, but with a spool for 30 s: they are safe there.
         Raises as `flush`; the producer is closed in any case. Closing again does nothing.
         """
         if self._is_stopped:
             return
+        if timeout_s is None and self._spool is not None:
+            timeout_s = _SPOOL_CLOSE_WITHIN_S
         try:
             self.flush(timeout_s)
         finally:

@@ -19,6 +19,8 @@ from headrace.client.records import Page, Record
 
 # One batch is processed while the next one waits.
 _PREFETCH = 2
+# Of all shards together: a page may have 10 MB, and there may be hundreds of shards that are behind.
+_MOST_WAITING = 32
 
 
 @dataclass(slots=True, eq=False)
@@ -105,7 +107,9 @@ class Readings:
         heapq.heappush(self._due, (due_s, next(self._order), reading))
 
     def next_due(self, now_s: float) -> tuple[Reading | None, float | None]:
-        """Return a shard to fetch now, or else when the next one is due (None: none is)."""
+        """Return a shard to fetch now, or else when the next one is due (None: none is, until a batch is delivered)."""
+        if len(self._ready) >= _MOST_WAITING:
+            return None, None
         while self._due:
             due_s, _, reading = self._due[0]
             is_over = reading.is_lost or reading.is_draining

@@ -339,13 +339,26 @@ class Coordinator:
 
 
 def _for_each(items: list[_Owned], work: Callable[[_Owned], Any]) -> None:
-    """Do the work on each: many at once, because a table answers in milliseconds, and hundreds may be due."""
-    if len(items) <= _WRITERS:
-        for owned in items:
+    """Do the work on each: many at once, because a table answers in milliseconds, and hundreds may be due.
+
+    Raises the first error, once the work was tried on all: a throttled write must not cost other leases their renewal.
+    """
+
+    def attempt(owned: _Owned) -> Exception | None:
+        try:
             work(owned)
-        return
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(work, items))
+        except Exception as error:  # noqa: BLE001 - botocore's errors have no common base
+            return error
+        return None
+
+    if len(items) <= _WRITERS:
+        errors = [attempt(owned) for owned in items]
+    else:
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            errors = list(pool.map(attempt, items))
+    for error in errors:
+        if error is not None:
+            raise error
 
 
 def _check(table: Table) -> None:

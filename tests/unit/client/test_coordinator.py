@@ -186,6 +186,24 @@ def test_a_worker_that_could_not_renew_gives_up():
     assert worker.places == {}
 
 
+def test_a_throttled_write_costs_no_other_lease_its_renewal(monkeypatch: pytest.MonkeyPatch):
+    group = SimulatedGroup(0, 4)
+    worker = group.join()
+    write = group.store.write
+
+    def throttled(old: Lease, new: Lease) -> bool:
+        if old.key == "shardId-000000000000":
+            raise OSError("throttled")
+        return write(old, new)
+
+    monkeypatch.setattr(group.store, "write", throttled)
+    group.clock.advance(5)
+    with pytest.raises(OSError, match="throttled"):
+        worker.coordinator.tick()
+    counters = {key[-1]: lease.counter for key, lease in group.store.load().leases.items()}
+    assert counters == {"0": 0, "1": 1, "2": 1, "3": 1}
+
+
 def test_leases_of_another_stream_are_refused():
     group = SimulatedGroup(0, 1)
     group.store.create([Lease("shardId-000000000099", Checkpoint("5"))])

@@ -185,6 +185,28 @@ def test_a_store_that_breaks_for_good_stops_the_loop():
             next(iter(group))
 
 
+def test_a_batch_that_is_held_for_long_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("headrace.client.group._HELD_FOR_S", 0.0)
+    stream = FakeStream()
+    put(stream, b"1")
+    with group_of(stream, MemoryLeaseStore()) as group:
+        assert group.next_batch(5) is not None
+        wait_until(lambda: "A batch of shardId-000000000000 has been in process" in caplog.text)
+
+
+def test_not_all_of_many_shards_that_are_behind_is_held_in_memory():
+    stream = FakeStream(100)
+    for i in range(2000):
+        put(stream, b"%d" % i, key=f"key-{i}")
+    with group_of(stream, MemoryLeaseStore(), max_records=1) as group:
+        group.start()
+        wait_until(lambda: len(group._readings._ready) >= 32, what="a full buffer")
+        assert len(group._readings._ready) <= 32 + 2
+        assert len(take(iter(group), 2000)) == 2000
+
+
 # A class and threads.
 
 
