@@ -39,13 +39,16 @@ CALLBACK_OF_HTTPTOOLS = re.compile(
 CAMEL_CASE = re.compile(r"[a-z]+[A-Z]\w*")
 # Names that code looks up by their text, and the code that does.
 LOOKED_UP = {
+    "answer": "headrace.core.evaluation.child",
     "DECLARED": "headrace.services.cloudformation.resources.types",
+    "READINGS": "headrace.services.cloudformation.resources.types",
     "TYPES": "headrace.services.cloudformation.resources",
     "NEEDS_SPARK": "scripts.spark_matrix",
     "DefaultSource": "Spark",
     "ProcessExecutor": "LocalStack",
     "ProcessExecutorPlugin": "LocalStack",
     "_send_request": "botocore",
+    "_load_file": "botocore",
     "get_remaining_time_in_millis": "functions",
     "handler": "Lambda",
     "main": "python -c, and the console scripts of pyproject.toml",

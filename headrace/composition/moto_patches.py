@@ -33,7 +33,7 @@ from headrace.moto.patches import (
 from headrace.moto.patching import Patches
 from headrace.services.apigateway import bounds as apigateway_bounds
 from headrace.services.apigateway import patches as apigateway_patches
-from headrace.services.apigateway.stages import allow_stage_updates
+from headrace.services.apigateway.stages import allow_imports, allow_stage_updates
 from headrace.services.cloudwatch import alarm_actions
 from headrace.services.cloudwatch import patches as cloudwatch_patches
 from headrace.services.dynamodb import kinesis_destinations
@@ -76,7 +76,7 @@ PATCHES = Patches(
         "moto.apigateway.responses": [apigateway_patches.patch_responses],
         "moto.apigateway.utils": [patch_api_documents],
         "moto.apigatewayv2.models": [patch_yaml],
-        "moto.apigatewayv2.responses": [allow_stage_updates],
+        "moto.apigatewayv2.responses": [allow_stage_updates, allow_imports],
         "moto.athena.responses": [athena.allow_deletions, athena.allow_updates],
         "moto.autoscaling.models": [autoscaling.undo_partial_groups],
         "moto.autoscaling.responses": [autoscaling.allow_updates],
@@ -107,7 +107,7 @@ PATCHES = Patches(
         ],
         "moto.glue.utils": [glue_bounds.match_partitions_in_time],
         "moto.iam.access_control": [iam_bounds.match_by_wildcards],
-        "moto.iot.models": [iot_bounds.match_by_wildcards],
+        "moto.iot.models": [iot_bounds.match_by_wildcards, iot_bounds.check_statements],
         "moto.iotdata.models": [iot_rules.patch],
         "moto.kinesisanalyticsv2.responses": [kinesisanalyticsv2_patches.patch],
         "moto.kms.models": [kms.correct_keys],
@@ -118,6 +118,7 @@ PATCHES = Patches(
         "moto.rds.models": [
             rds.undo_partial_clusters,
             rds.keep_subnet_groups,
+            rds.store_no_classes,
             rds.replace_automatic_snapshots,
         ],
         "moto.redshift.models": [redshift_patches.patch],

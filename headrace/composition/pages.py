@@ -42,7 +42,7 @@ def build_pages(
     )
     state = Health(
         is_started=is_started,
-        moto=base.moto.status,
+        moto=base.moto.engine.status,
         services=lambda: base.gateway.owned,
         losses=lambda: [*services.kinesis.losses, *services.firehose.losses],
         endpoint_url=base.endpoint_url,

@@ -18,7 +18,8 @@ from headrace.aws.calls.errors import AwsError
 from headrace.core.ports import CallerIdentity
 from headrace.deliveries.http_targets import HttpCall, is_final, send
 from headrace.moto.current_cloud import CURRENT
-from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, RowKey, Rows
+from headrace.moto.engine import DeliveryRows
+from headrace.moto.storage.changes import MOTO_LOCK, TOUCHED, RowKey
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ def _acting(delivery: Delivery) -> CallerIdentity | None:
     return CallerIdentity(delivery.acting_arn, delivery.acting_session)
 
 
-class Outbox(Rows):
+class Outbox(DeliveryRows):
     """Deliveries by number, with the time at which each is due. All its rows are in memory."""
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class Outbox(Rows):
         self.waiting: dict[int, Delivery] = {}
         self._due: list[tuple[int, int]] = []
         self._next = 0
-        self.wake: Callable[[], None] = lambda: None
+        self._arrived: Callable[[], None] = lambda: None
 
     def add(self, delivery: Delivery) -> None:
         """Add a delivery; when there are too many, the oldest is given up."""
@@ -98,7 +99,7 @@ class Outbox(Rows):
             self.remove(oldest)
         delivery.first_ms = delivery.first_ms or CURRENT.clock.now_ms()
         self.put(self._next, delivery, CURRENT.clock.now_ms())
-        self.wake()
+        self._arrived()
 
     def put(self, number: int, delivery: Delivery, due_ms: int) -> None:
         """Schedule a delivery for `due_ms`."""
@@ -113,8 +114,12 @@ class Outbox(Rows):
         TOUCHED.row(self, number)
 
     def clear(self) -> None:
-        """Remove all deliveries, before another cloud's are loaded."""
+        """See `DeliveryRows.clear`."""
         self.waiting, self._due = {}, []
+
+    def listen(self, arrived: Callable[[], None]) -> None:
+        """See `DeliveryRows.listen`."""
+        self._arrived = arrived
 
     def due(self, now_ms: int) -> int | None:
         """Return the number of a delivery that is due, and unschedule it; None without one."""

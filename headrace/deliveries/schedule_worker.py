@@ -25,7 +25,7 @@ LOOK_EVERY_S = 1.0
 
 
 class LoadedState(Protocol):
-    """moto's state: `MotoServices` implements it."""
+    """moto's state: `MotoEngine` implements it."""
 
     def is_loaded(self) -> bool:
         """Whether moto currently holds this cloud's state."""

@@ -64,40 +64,62 @@ class Apis(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class CurrentCloud:
-    """The parts of the cloud that moto's services use.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """The parts of a cloud that moto's services call. The default is a cloud in which they call nothing.
 
     Attributes:
-        clock: the cloud's.
-        functions: invokes functions; None while moto must not call out, such as while its state is loaded.
-        control: the control plane, for targets that headrace owns; None as above.
+        functions: invokes functions.
+        control: the control plane, for targets that headrace owns.
         guard: records what services do on behalf of others.
-        sessions: issues credentials of role sessions; None in a cloud without any.
-        search: stores the indexes of OpenSearch domains; None as above.
-        warehouses: stores the tables of Redshift clusters; None as above.
-        executions: runs state machines; None as above.
-        apis: answers requests to APIs; None as above.
+        search: stores the indexes of OpenSearch domains.
+        warehouses: stores the tables of Redshift clusters.
+        executions: runs state machines.
+        apis: answers requests to APIs.
         stream_changed: called with the ARN of a table's stream that has a new record; does not wait.
+        before_policies_change: called before a policy changes, so that earlier actions are decided by the old policy.
     """
 
-    clock: Clock = field(default_factory=SystemClock)
     functions: FunctionTarget | None = None
     control: ControlPlane | None = None
-    sessions: RoleSessions | None = None
     guard: Guard = field(default_factory=NoGuard)
     search: SearchHome | None = None
     warehouses: Warehouses | None = None
     executions: RunningExecutions | None = None
     apis: Apis | None = None
     stream_changed: Callable[[str], None] | None = None
-    _listeners: list[threading.Event] = field(default_factory=list[threading.Event])
+    before_policies_change: Callable[[], None] = lambda: None
 
-    def disconnect(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
-        """Switch to a cloud with this clock: moto calls nothing outside until the other parts are set."""
-        self.clock, self.sessions, self.guard = clock, sessions, guard
-        self.functions = self.control = self.search = self.warehouses = None
-        self.executions = self.apis = self.stream_changed = None
+
+NOTHING = Connections()
+
+
+class CurrentCloud:
+    """The cloud that moto works for. Its parts are those of `Connections`; none while its state is loaded.
+
+    Attributes:
+        clock: the cloud's.
+        sessions: issues credentials of role sessions; None in a cloud without any.
+    """
+
+    def __init__(self) -> None:
+        self.clock: Clock = SystemClock()
+        self.sessions: RoleSessions | None = None
+        self.connect(NOTHING)
+        self._listeners: list[threading.Event] = []
+
+    def enter(self, clock: Clock, sessions: RoleSessions | None, guard: Guard) -> None:
+        """Switch to a cloud with this clock: moto calls nothing outside until `connect`."""
+        self.clock, self.sessions = clock, sessions
+        self.connect(Connections(guard=guard))
+
+    def connect(self, connections: Connections) -> None:
+        """Let moto's services call these parts."""
+        self.functions, self.control = connections.functions, connections.control
+        self.guard = connections.guard
+        self.search, self.warehouses = connections.search, connections.warehouses
+        self.executions, self.apis = connections.executions, connections.apis
+        self.stream_changed = connections.stream_changed
 
     @contextlib.contextmanager
     def listening(self) -> Generator[threading.Event]:

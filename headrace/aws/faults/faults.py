@@ -129,7 +129,6 @@ class Faults:
         rules: every change replaces the tuple; usually it is empty.
         is_slow: some rule waits, so requests must not run on the event loop.
         is_partial: some rule refuses single records of a batch.
-        shards_by_stream: returns the streams and shards that a rule may name; None accepts any name.
         errors: the errors by service; a service that is not in it has the default ones.
     """
 
@@ -137,17 +136,22 @@ class Faults:
         self.rules: tuple[Rule, ...] = ()
         self.is_slow = False
         self.is_partial = False
-        self.shards_by_stream: ShardsByStream | None = None
+        # Returns the streams and shards that a rule may name; None accepts any name.
+        self._shards_by_stream: ShardsByStream | None = None
         self.errors: dict[str, FaultErrors] = {}
         self._ids = ids
         self._lock = threading.Lock()
+
+    def know_streams(self, shards_by_stream: ShardsByStream) -> None:
+        """Refuse rules from now on that name a stream or shard which `shards_by_stream` does not return."""
+        self._shards_by_stream = shards_by_stream
 
     def add(self, value: Any) -> Rule:
         """Add the rule that a JSON object describes. Raises FaultRefused.
 
         Its member `even_if_missing` allows a stream or shard that does not exist yet.
         """
-        rule = _rule(self._ids.hex(12), value, self.shards_by_stream)
+        rule = _rule(self._ids.hex(12), value, self._shards_by_stream)
         with self._lock:
             if len(self.rules) >= MOST_RULES:
                 raise FaultRefused(f"There are {MOST_RULES} faults already; clear some.")

@@ -86,6 +86,10 @@ class ServiceApi:
         fidelity_rows: returns more rows of the fidelity report: for the stack with a name or, when the name is empty,
             for all stacks and this machine.
         pages: the pages that show its data.
+        shards_by_stream: returns the ids of the shards by stream, which faults may name.
+        policy_of: returns the JSON policy of a resource by its ARN; None when it has none.
+        key_of: takes the kind of key and a resource's ARN; returns its KMS key: the ARN, or the id or alias
+            with its account and region, or empty strings. Raises LookupError or AwsError without such a resource.
         wording: how its validation differs from its model, and how its sentences differ from other services'.
     """
 
@@ -102,6 +106,9 @@ class ServiceApi:
     fidelity_rows: Callable[[str], Sequence[Mapping[str, str]]] | None = None
     pages: Sequence[DataPage] = ()
     wording: Wording | None = None
+    shards_by_stream: Callable[[], dict[str, set[str]]] | None = None
+    policy_of: Callable[[str], str | None] | None = None
+    key_of: Callable[[str, str], tuple[str, str, str]] | None = None
 
     def by_name(self) -> dict[str, Action]:
         """Return the actions by operation name."""

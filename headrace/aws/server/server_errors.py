@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headrace.aws.calls.errors import AwsError
 from headrace.aws.calls.http import HttpResponse
 from headrace.aws.protocols import codec_json
+from headrace.aws.signatures.credential_scopes import scope_of_headers
 
 _TEXT = [("Content-Type", "text/plain")]
 
@@ -30,6 +31,13 @@ def busy(headers: Mapping[str, str]) -> HttpResponse:
         return _shaped(headers, AwsError("SlowDown", "Please reduce your request rate.", 503))
     message = "The request has failed due to a temporary failure of the server."
     return _shaped(headers, AwsError("ServiceUnavailable", message, 503))
+
+
+def busy_for(head: bytes) -> HttpResponse:
+    """Return `busy` for a request whose head was not parsed, because no connection is left for it."""
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    fields = (line.partition(":") for line in lines)
+    return busy({name.strip().lower(): value.strip() for name, _, value in fields})
 
 
 def body_late(headers: Mapping[str, str]) -> HttpResponse:
@@ -62,17 +70,10 @@ def body_not_stored(headers: Mapping[str, str]) -> HttpResponse:
     return _shaped(headers, AwsError(code, message, 500))
 
 
-def _service(headers: Mapping[str, str]) -> str:
-    """Return the service that the signature names; empty when none does."""
-    _, _, credential = headers.get("authorization", "").partition("Credential=")
-    parts = credential.partition(",")[0].split("/")
-    return parts[3] if len(parts) == 5 else ""
-
-
 def _is_s3(headers: Mapping[str, str]) -> bool:
     if "x-amz-target" in headers or _is_form(headers):
         return False
-    return _service(headers) in ("", "s3", "s3express")
+    return scope_of_headers(headers).service in ("", "s3", "s3express")
 
 
 def _is_form(headers: Mapping[str, str]) -> bool:

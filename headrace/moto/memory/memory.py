@@ -14,15 +14,21 @@ from headrace.moto.memory.tags import tags_in_moto
 from headrace.permissions.decisions.key_uses import Grant
 
 
-class MotoState:
+class MotoMemory:
     """Reads moto's state, which is loaded first unless a method says otherwise. Thread-safe.
 
     All methods except `queue_is_empty` raise AwsError when the loading takes too long.
+
+    Attributes:
+        policies_version: grows with each change of a policy.
+        keys_version: grows with each change of a policy or a key.
     """
 
     def __init__(self, warm_up: Callable[[], None], is_ready: Callable[[], bool]) -> None:
         self._warm_up = warm_up
         self._is_ready = is_ready
+        # Counters of changes, which the engine counts.
+        self.policies_version = self.keys_version = 0
 
     def policy_of(self, arn: str) -> str | None:
         """Return the policy, as JSON, of a queue, a topic, an event bus, a log group or a key; None without one."""

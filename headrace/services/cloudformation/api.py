@@ -42,10 +42,9 @@ def build_cloudformation(
     strict: bool = False,
 ) -> CloudFormation:
     """Return CloudFormation with its parts; no operation runs before `CloudFormation.start`."""
-    stacks = Stacks(database, clock, ids)
-    exports = Exports(stacks)
     notifications = Notifications(control, supervisor)
-    stacks.on_event = notifications.tell
+    stacks = Stacks(database, clock, ids, on_event=notifications.tell)
+    exports = Exports(stacks)
     lookups = Lookups(exports, control)
     responses = Responses(clock, ids, endpoint_url)
     signals = Signals()

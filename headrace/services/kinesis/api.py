@@ -12,7 +12,7 @@ from headrace.aws.protocols.service import ServiceApi
 from headrace.core.clock import Clock
 from headrace.core.config import Durability, Limits
 from headrace.core.ids import Ids
-from headrace.core.ports import MetricSink
+from headrace.core.ports import KeyStates, MetricSink, PrincipalCheck, accept_principal
 from headrace.core.workers import Supervisor, Worker
 from headrace.services.kinesis.actions import ACTIONS
 from headrace.services.kinesis.backend import Kinesis
@@ -23,7 +23,7 @@ from headrace.services.kinesis.data_path.get import Iterators
 from headrace.services.kinesis.data_path.reader import KinesisReader
 from headrace.services.kinesis.errors import translate
 from headrace.services.kinesis.fast_path import RawRequests
-from headrace.services.kinesis.fault_targets import fault_target
+from headrace.services.kinesis.fault_targets import fault_target, shards_by_stream
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE
@@ -49,16 +49,17 @@ def build_kinesis(
     state_delay_ms: int = 0,
     limits: Limits = "off",
     faults: Faults | None = None,
+    keys: KeyStates | None = None,
+    has_principal: PrincipalCheck = accept_principal,
 ) -> Kinesis:
     """Return Kinesis with its parts. `Kinesis.start` opens the shard logs and starts the workers."""
     fsync = durability == "fsync"
     settings = database.documents("kinesis_settings")
     key = iterator_key(settings, ids)
     throttle = Throttle() if limits == "aws" else None
-    registry = StreamRegistry()
+    registry = StreamRegistry(keys)
     consumers = Consumers(database.documents("kinesis_consumers"), state_delay_ms)
-    subscriptions = Subscriptions(registry, consumers, throttle)
-    subscriptions.observe = observe_event
+    subscriptions = Subscriptions(registry, consumers, throttle, observe_event)
     return Kinesis(
         clock=clock,
         ids=ids,
@@ -78,6 +79,7 @@ def build_kinesis(
         metrics=metrics,
         faults=faults,
         state_delay_ms=state_delay_ms,
+        has_principal=has_principal,
     )
 
 
@@ -100,6 +102,9 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
         subject=functools.partial(fault_target, kinesis),
+        shards_by_stream=functools.partial(shards_by_stream, kinesis),
+        policy_of=kinesis.policy_of,
+        key_of=lambda _, arn: (kinesis.key_of(arn.partition("/consumer/")[0]), "", ""),
     )
 
 

@@ -57,7 +57,7 @@ _ENDED = "ended"
 
 
 class LoadedState(Protocol):
-    """moto's state: `MotoServices` implements it."""
+    """moto's state: `MotoEngine` implements it."""
 
     def is_loaded(self) -> bool:
         """Whether moto currently holds this cloud's state."""

@@ -227,7 +227,7 @@ def test_nothing_piles_up_with_cold_starts(tmp_path: Path) -> None:
             assert lambda_.invoke(FunctionName="f")["StatusCode"] == 200
 
         # The first log line makes a log group, and each process a log stream, which moto's journal keeps.
-        cloud.cloud._logs.put = lambda *_, **__: None  # type: ignore[method-assign]
+        cloud.cloud._parts.logs.put = lambda *_, **__: None  # type: ignore[method-assign]
         cold_start()
         # What is judged is read from moto's services, each of which then has its state.
         cloud.cloud.judge.settle()

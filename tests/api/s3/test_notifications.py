@@ -28,7 +28,7 @@ class Told:
         self.by_arn: dict[str, list[Any]] = defaultdict(list)
         self.on_bus: list[tuple[str, str, BusEvent]] = []
         self.is_broken = False
-        lab.s3.notifications.targets = self
+        lab.s3.notifications._targets = self
 
     def exists(self, arn: str) -> bool:
         return not arn.endswith("missing")

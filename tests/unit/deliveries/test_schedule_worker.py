@@ -34,7 +34,7 @@ class Run:
         """Let time pass, a second's look at most at a time; return what arrives."""
         self.lab.clock.advance(seconds)
         self.worker.step()
-        self.lab.moto.outbox.step()
+        self.lab.outbox.step()
         sqs = self.lab.client("sqs")
         found = sqs.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10).get("Messages", [])
         for message in found:
@@ -134,7 +134,7 @@ def test_it_sleeps_without_a_schedule_and_is_woken_by_the_call_that_makes_one(la
     woken: list[str] = []
     run = Run(lab)
     for package in ScheduleWorker.PACKAGES:
-        lab.moto.wakes[package] = lambda package=package: woken.append(package)
+        lab.moto.listen(package, lambda package=package: woken.append(package))
     assert run.worker.step() == math.inf
     lab.client("events").put_events(
         Entries=[{"Source": "s", "DetailType": "d", "Detail": "{}"}],
@@ -157,7 +157,7 @@ def test_a_stored_schedule_fires_in_a_process_that_nobody_asks_for_schedules(lab
     woken: list[None] = []
     lab.kill()
     lab.start()
-    lab.moto.wakes["scheduler"] = lambda: woken.append(None)
+    lab.moto.listen("scheduler", lambda: woken.append(None))
     module = sys.modules.pop("moto.scheduler.models")
     try:
         lab.moto.warm_up()

@@ -53,7 +53,7 @@ def received(lab: MotoLab, url: str) -> list[dict[str, Any]]:
 def deliver(lab: MotoLab) -> None:
     """Have the outbox tried until nothing is due."""
     lab.moto.warm_up()
-    lab.moto.outbox.step()
+    lab.outbox.step()
 
 
 def test_a_stream_gets_the_event_under_the_key_that_was_asked_for(lab: MotoLab):

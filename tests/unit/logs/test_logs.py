@@ -48,7 +48,7 @@ def test_events_go_when_the_group_s_retention_is_over(lab: MotoLab, logs: Any):
     put(lab, "new")
     lab.clock.advance(120)
     assert lines(lab) == ["old", "new"]
-    lab.moto.retention.step()
+    lab.retention.step()
     assert lines(lab) == ["new"]
     assert logs.describe_log_groups()["logGroups"][0]["storedBytes"] == 3
 
@@ -56,7 +56,7 @@ def test_events_go_when_the_group_s_retention_is_over(lab: MotoLab, logs: Any):
 def test_without_a_retention_events_stay(lab: MotoLab, logs: Any):
     put(lab, "old")
     lab.clock.advance(400 * DAY_S)
-    lab.moto.retention.step()
+    lab.retention.step()
     assert lines(lab) == ["old"]
 
 

@@ -70,9 +70,9 @@ def test_an_address_is_posted_to_after_the_answer(lab: MotoLab, topic: Any, endp
     lab.restart()
     lab.moto.warm_up()
     answers.append(503)
-    lab.moto.outbox.step()
+    lab.outbox.step()
     lab.clock.advance(10)
-    lab.moto.outbox.step()
+    lab.outbox.step()
     assert len(posted) == 2
     headers, body = posted[-1]
     assert headers["x-amz-sns-message-id"] == sent

@@ -366,7 +366,7 @@ def test_a_look_tells_whether_there_is_a_message(lab: MotoLab):
     url = queue(lab, VisibilityTimeout="30")
 
     def is_empty() -> bool:
-        return lab.moto.held.queue_is_empty("000000000000", "us-east-1", "q")
+        return lab.moto.memory.queue_is_empty("000000000000", "us-east-1", "q")
 
     assert is_empty()
     send(lab, url, "later", DelaySeconds=5)
@@ -381,7 +381,7 @@ def test_a_look_tells_whether_there_is_a_message(lab: MotoLab):
     lab.clock.advance(31)
     assert not is_empty()
     with pytest.raises(LookupError):
-        lab.moto.held.queue_is_empty("000000000000", "us-east-1", "none")
+        lab.moto.memory.queue_is_empty("000000000000", "us-east-1", "none")
 
 
 # --- the store by itself --------------------------------------------------------------------------

@@ -94,8 +94,8 @@ def test_a_cloud_that_stops_leaves_no_thread(lab: MotoLab):
     arn = start(lab, machine(lab, LONG))
     wait_until(lambda: "WaitStateEntered" in events(lab, arn), within_s=30, what="the wait")
     assert any(thread.name.startswith("states-") for thread in threading.enumerate())
-    lab.moto.executions.stop()
-    lab.moto.executions.join()
+    lab.executions.stop()
+    lab.executions.join()
     assert not any(thread.name.startswith("states-") for thread in threading.enumerate())
 
 

@@ -12,13 +12,12 @@ from dataclasses import replace
 from headrace.services.cloudformation.resources import types
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declared import resource_type_of
-from headrace.services.cloudformation.resources.readings import READINGS
 from headrace.services.cloudformation.resources.types.cloudformation_custom import (
     custom_resource_type,
 )
 
 TYPES: dict[str, ResourceType] = {
-    kind.name: replace(kind, reading=READINGS.get(kind.name)) for kind in types.TYPES
+    kind.name: replace(kind, reading=types.READINGS.get(kind.name)) for kind in types.TYPES
 }
 _DECLARED = {declared.type: declared for declared in types.DECLARED}
 

@@ -240,14 +240,18 @@ class Subscriptions:
     """
 
     def __init__(
-        self, registry: StreamRegistry, consumers: Consumers, throttle: Throttle | None
+        self,
+        registry: StreamRegistry,
+        consumers: Consumers,
+        throttle: Throttle | None,
+        observe: Callable[[SentEvent], None] | None = None,
     ) -> None:
         self.registry = registry
         self.consumers = consumers
         self.budget: Callable[[str, str], ReadBudget] | None = (
             None if throttle is None else throttle.consumer_budget
         )
-        self.observe: Callable[[SentEvent], None] | None = None
+        self.observe = observe
         # Reentrant: the garbage collector may close a subscription while this thread holds the lock.
         self._lock = threading.RLock()
         self._active: dict[tuple[str, str], Subscription] = {}

@@ -75,7 +75,7 @@ def run(
     if invocation_type == "DryRun":
         return None
     if invocation_type == "Event":
-        lambda_.events.add(ref, payload, client_context=context, request_id=request_id)
+        lambda_.waiting.add(ref, payload, client_context=context, request_id=request_id)
         return None
     return lambda_.dispatcher.invoke(
         target, payload, client_context=context, request_id=request_id, trace_id=trace_id

@@ -1,7 +1,11 @@
-"""The resource types, a file for each AWS namespace: `TYPES` are code, `DECLARED` are data."""
+"""The resource types, a file for each AWS namespace.
+
+`TYPES` are code, `READINGS` say how those are read back, `DECLARED` are data.
+"""
 
 from headrace.services.cloudformation.resources.base import ResourceType
 from headrace.services.cloudformation.resources.declaration import DeclaredType
+from headrace.services.cloudformation.resources.reading import ReadingRules
 from headrace.services.cloudformation.resources.types import (
     apigateway,
     apigatewayv2,
@@ -95,6 +99,23 @@ _CODED = (
     sqs,
     ssm,
 )
+_READ = (
+    cloudwatch,
+    dynamodb,
+    ecr,
+    events,
+    firehose,
+    glue,
+    iam,
+    kinesis,
+    kms,
+    lambda_,
+    logs,
+    s3,
+    sns,
+    sqs,
+    ssm,
+)
 _DECLARED = (
     apigateway,
     apigatewayv2,
@@ -148,3 +169,6 @@ _DECLARED = (
 )
 TYPES: list[ResourceType] = [kind for module in _CODED for kind in module.TYPES]
 DECLARED: list[DeclaredType] = [declared for module in _DECLARED for declared in module.DECLARED]
+READINGS: dict[str, ReadingRules] = {
+    rules.type: rules for module in _READ for rules in module.READINGS
+}

@@ -16,6 +16,7 @@ from headrace.services.cloudformation.resources.base import (
     without,
 )
 from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 _ALARM = (
     "ActionsEnabled",
@@ -178,3 +179,38 @@ DECLARED = [
         },
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::CloudWatch::Alarm",
+        "cloudwatch",
+        (
+            ReadCall(
+                "DescribeAlarms",
+                {"AlarmNames": ["@id"]},
+                "MetricAlarms.0",
+                same(
+                    "ActionsEnabled AlarmActions AlarmDescription AlarmName "
+                    "ComparisonOperator DatapointsToAlarm Dimensions "
+                    "EvaluationPeriods ExtendedStatistic InsufficientDataActions "
+                    "MetricName Metrics Namespace OKActions Period Statistic "
+                    "Threshold TreatMissingData Unit"
+                ),
+            ),
+        ),
+        {"Arn": "AlarmArn"},
+    ),
+    ReadingRules(
+        "AWS::CloudWatch::Dashboard",
+        "cloudwatch",
+        (
+            ReadCall(
+                "GetDashboard",
+                {"DashboardName": "@id"},
+                properties=same("DashboardBody DashboardName"),
+            ),
+        ),
+    ),
+)

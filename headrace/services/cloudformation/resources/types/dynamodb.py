@@ -19,6 +19,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_list,
     without,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 from headrace.services.cloudformation.resources.types.dynamodb_changes import (
     change_indexes,
     edits_an_attribute,
@@ -316,3 +317,42 @@ TYPES = [
         replaced_if=edits_an_attribute,
     ),
 ]
+
+
+def _time_to_live(found: dict[str, Any]) -> dict[str, Any] | None:
+    if "AttributeName" not in found:
+        return None
+    enabled = found["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
+    return {"AttributeName": found["AttributeName"], "Enabled": enabled}
+
+
+def _billing(table: dict[str, Any]) -> str:
+    return str(table.get("BillingModeSummary", {}).get("BillingMode", "PROVISIONED"))
+
+
+READINGS = (
+    ReadingRules(
+        "AWS::DynamoDB::Table",
+        "dynamodb",
+        (
+            ReadCall(
+                "DescribeTable",
+                {"TableName": "@id"},
+                "Table",
+                same(
+                    "AttributeDefinitions DeletionProtectionEnabled "
+                    "GlobalSecondaryIndexes KeySchema LocalSecondaryIndexes "
+                    "ProvisionedThroughput StreamSpecification TableName",
+                    BillingMode=_billing,
+                ),
+            ),
+            ReadCall(
+                "DescribeTimeToLive",
+                {"TableName": "@id"},
+                "TimeToLiveDescription",
+                {"TimeToLiveSpecification": _time_to_live},
+            ),
+        ),
+        {"Arn": "TableArn", "StreamArn": "LatestStreamArn"},
+    ),
+)

@@ -12,6 +12,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 
 def _create(context: Context, properties: Properties) -> ResourceResult:
@@ -76,3 +77,21 @@ TYPES = [
         named_by=("RepositoryName",),
     )
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::ECR::Repository",
+        "ecr",
+        (
+            ReadCall(
+                "DescribeRepositories",
+                {"repositoryNames": ["@id"]},
+                "repositories.0",
+                same("", RepositoryName="repositoryName", ImageTagMutability="imageTagMutability"),
+            ),
+        ),
+        {"Arn": "repositoryArn", "RepositoryUri": "repositoryUri"},
+    ),
+)

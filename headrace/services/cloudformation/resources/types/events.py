@@ -21,6 +21,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     computed_from,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 from headrace.services.cloudformation.resources.values_to_api import Converter
 
 GONE = "ResourceNotFoundException"
@@ -234,3 +235,28 @@ DECLARED = [
         },
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::Events::Rule",
+        "events",
+        (
+            ReadCall(
+                "DescribeRule",
+                {"Name": "@name", "EventBusName": "@EventBusName"},
+                properties=same(
+                    "Description EventBusName EventPattern Name RoleArn ScheduleExpression State"
+                ),
+            ),
+            ReadCall(
+                "ListTargetsByRule",
+                {"Rule": "@name", "EventBusName": "@EventBusName"},
+                properties=same("Targets"),
+            ),
+        ),
+        same("Arn"),
+        named=False,
+    ),
+)

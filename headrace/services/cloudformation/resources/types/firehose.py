@@ -16,6 +16,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
 _NUMBERS = frozenset(
@@ -167,3 +168,26 @@ TYPES = [
         ),
     )
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::KinesisFirehose::DeliveryStream",
+        "firehose",
+        (
+            ReadCall(
+                "DescribeDeliveryStream",
+                {"DeliveryStreamName": "@id"},
+                "DeliveryStreamDescription",
+                same(
+                    "DeliveryStreamName DeliveryStreamType",
+                    ExtendedS3DestinationConfiguration="Destinations.0.ExtendedS3DestinationDescription",
+                    S3DestinationConfiguration="Destinations.0.S3DestinationDescription",
+                    KinesisStreamSourceConfiguration="Source.KinesisStreamSourceDescription",
+                ),
+            ),
+        ),
+        {"Arn": "DeliveryStreamARN"},
+    ),
+)

@@ -23,6 +23,7 @@ from headrace.services.cloudformation.resources.declaration import (
     Values,
     computed_from,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "EntityNotFoundException"
 _NUMBERS = frozenset(
@@ -294,3 +295,26 @@ DECLARED = [
         names={"S3Encryptions": "S3Encryption"},
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::Glue::Database",
+        "glue",
+        (ReadCall("GetDatabase", {"Name": "@id"}, "Database", {"DatabaseInput": "."}),),
+    ),
+    ReadingRules(
+        "AWS::Glue::Table",
+        "glue",
+        (
+            ReadCall(
+                "GetTable",
+                {"DatabaseName": "@DatabaseName", "Name": "@id"},
+                "Table",
+                same("DatabaseName", TableInput="."),
+            ),
+        ),
+        named=False,
+    ),
+)

@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "NoSuchEntity"
 # The default session length of a role is an hour (documented: AWS::IAM::Role, MaxSessionDuration).
@@ -355,3 +356,42 @@ TYPES = [
         named_by=("InstanceProfileName",),
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::IAM::Role",
+        "iam",
+        (
+            ReadCall(
+                "GetRole",
+                {"RoleName": "@id"},
+                "Role",
+                same(
+                    "AssumeRolePolicyDocument Description MaxSessionDuration Path RoleName",
+                    PermissionsBoundary="PermissionsBoundary.PermissionsBoundaryArn",
+                ),
+            ),
+            ReadCall(
+                "ListAttachedRolePolicies",
+                {"RoleName": "@id"},
+                properties={"ManagedPolicyArns": each_of("AttachedPolicies", "PolicyArn")},
+            ),
+        ),
+        same("Arn RoleId"),
+    ),
+    ReadingRules(
+        "AWS::IAM::ManagedPolicy",
+        "iam",
+        (
+            ReadCall(
+                "GetPolicy",
+                {"PolicyArn": "@id"},
+                "Policy",
+                same("Description Path", ManagedPolicyName="PolicyName"),
+            ),
+        ),
+        {"PolicyArn": "Arn", "PolicyId": "PolicyId"},
+    ),
+)

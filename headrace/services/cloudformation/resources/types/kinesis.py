@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_map,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
 _CHECK_EVERY_S = 0.1
@@ -260,3 +261,43 @@ TYPES = [
         made=_find_policy,
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::Kinesis::Stream",
+        "kinesis",
+        (
+            ReadCall(
+                "DescribeStreamSummary",
+                {"StreamName": "@id"},
+                "StreamDescriptionSummary",
+                same(
+                    "RetentionPeriodHours StreamModeDetails MaxRecordSizeInKiB",
+                    Name="StreamName",
+                    ShardCount="OpenShardCount",
+                    StreamEncryption=".",
+                    DesiredShardLevelMetrics="EnhancedMonitoring.0.ShardLevelMetrics",
+                    WarmThroughputMiBps="WarmThroughput.TargetMiBps",
+                ),
+            ),
+        ),
+        {"Arn": "StreamARN"},
+        gone=lambda stream: stream["StreamStatus"] == "DELETING",
+    ),
+    ReadingRules(
+        "AWS::Kinesis::StreamConsumer",
+        "kinesis",
+        (
+            ReadCall(
+                "DescribeStreamConsumer",
+                {"ConsumerARN": "@id"},
+                "ConsumerDescription",
+                same("ConsumerName StreamARN"),
+            ),
+        ),
+        same("ConsumerARN ConsumerName ConsumerStatus StreamARN"),
+        gone=lambda consumer: consumer["ConsumerStatus"] == "DELETING",
+    ),
+)

@@ -12,6 +12,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 DEFAULT_WINDOW_DAYS = 30
 
@@ -113,3 +114,32 @@ TYPES = [
         find=_find_alias,
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::KMS::Key",
+        "kms",
+        (
+            ReadCall(
+                "DescribeKey",
+                {"KeyId": "@id"},
+                "KeyMetadata",
+                same("Description KeySpec KeyUsage"),
+            ),
+            ReadCall(
+                "GetKeyRotationStatus",
+                {"KeyId": "@id"},
+                properties={"EnableKeyRotation": "KeyRotationEnabled"},
+            ),
+            ReadCall(
+                "GetKeyPolicy",
+                {"KeyId": "@id", "PolicyName": "default"},
+                properties={"KeyPolicy": "Policy"},
+            ),
+        ),
+        same("Arn KeyId"),
+        gone=lambda key: key["KeyState"] == "PendingDeletion",
+    ),
+)

@@ -20,6 +20,7 @@ from headrace.services.cloudformation.resources.base import (
     without,
 )
 from headrace.services.cloudformation.resources.inline import modules_for
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, each_of, same
 
 GONE = "ResourceNotFoundException"
 _CONFIGURATION = (
@@ -355,3 +356,65 @@ TYPES = [
         made=_find_invoke_config,
     ),
 ]
+
+
+def _enabled(mapping: dict[str, Any]) -> bool:
+    return mapping["State"] in ("Enabled", "Enabling", "Creating", "Updating")
+
+
+READINGS = (
+    ReadingRules(
+        "AWS::Lambda::Function",
+        "lambda",
+        (
+            ReadCall(
+                "GetFunctionConfiguration",
+                {"FunctionName": "@id"},
+                properties=same(
+                    "Architectures DeadLetterConfig Description Environment "
+                    "EphemeralStorage FunctionName Handler LoggingConfig "
+                    "MemorySize PackageType Role Runtime Timeout TracingConfig",
+                    KmsKeyArn="KMSKeyArn",
+                    Layers=each_of("Layers", "Arn"),
+                ),
+            ),
+            ReadCall(
+                "GetFunctionConcurrency",
+                {"FunctionName": "@id"},
+                properties=same("ReservedConcurrentExecutions"),
+            ),
+        ),
+        {"Arn": "FunctionArn"},
+    ),
+    ReadingRules(
+        "AWS::Lambda::EventSourceMapping",
+        "lambda",
+        (
+            ReadCall(
+                "GetEventSourceMapping",
+                {"UUID": "@id"},
+                properties=same(
+                    "BatchSize BisectBatchOnFunctionError DestinationConfig "
+                    "EventSourceArn FilterCriteria FunctionResponseTypes "
+                    "MaximumBatchingWindowInSeconds MaximumRecordAgeInSeconds "
+                    "MaximumRetryAttempts ParallelizationFactor StartingPosition "
+                    "TumblingWindowInSeconds",
+                    Enabled=_enabled,
+                ),
+            ),
+        ),
+        {"Id": "UUID", "EventSourceMappingArn": "EventSourceMappingArn"},
+    ),
+    ReadingRules(
+        "AWS::Lambda::Alias",
+        "lambda",
+        (
+            ReadCall(
+                "GetAlias",
+                {"FunctionName": "@FunctionName", "Name": "@Name"},
+                properties=same("Description FunctionVersion Name"),
+            ),
+        ),
+        named=False,
+    ),
+)

@@ -1,5 +1,7 @@
 """CloudWatch Logs groups and streams."""
 
+from typing import Any
+
 from headrace.services.cloudformation.resources.base import (
     Context,
     Properties,
@@ -11,6 +13,7 @@ from headrace.services.cloudformation.resources.base import (
     tag_map,
 )
 from headrace.services.cloudformation.resources.declaration import Call, DeclaredType, Values
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 GONE = "ResourceNotFoundException"
 
@@ -181,3 +184,30 @@ DECLARED = [
         unique=False,
     ),
 ]
+
+
+def _log_group_arn(group: dict[str, Any]) -> str:
+    return str(group["arn"]).removesuffix(":*") + ":*"
+
+
+READINGS = (
+    ReadingRules(
+        "AWS::Logs::LogGroup",
+        "logs",
+        (
+            ReadCall(
+                "DescribeLogGroups",
+                {"logGroupNamePrefix": "@id", "limit": 1},
+                "logGroups.0",
+                same(
+                    "",
+                    LogGroupName="logGroupName",
+                    RetentionInDays="retentionInDays",
+                    KmsKeyId="kmsKeyId",
+                    LogGroupClass="logGroupClass",
+                ),
+            ),
+        ),
+        {"Arn": _log_group_arn},
+    ),
+)

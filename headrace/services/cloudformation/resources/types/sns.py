@@ -16,6 +16,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_list,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, last_of, same
 
 GONE = ("NotFound", "NotFoundException")
 
@@ -245,3 +246,37 @@ TYPES = [
         shared=("Topics",),
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SNS::Topic",
+        "sns",
+        (
+            ReadCall(
+                "GetTopicAttributes",
+                {"TopicArn": "@id"},
+                "Attributes",
+                same(
+                    "ContentBasedDeduplication DisplayName FifoTopic KmsMasterKeyId",
+                    TopicName=last_of("TopicArn"),
+                ),
+            ),
+        ),
+        {"TopicArn": "TopicArn", "TopicName": last_of("TopicArn")},
+    ),
+    ReadingRules(
+        "AWS::SNS::Subscription",
+        "sns",
+        (
+            ReadCall(
+                "GetSubscriptionAttributes",
+                {"SubscriptionArn": "@id"},
+                "Attributes",
+                same("Endpoint FilterPolicy Protocol RawMessageDelivery TopicArn"),
+            ),
+        ),
+        {"Arn": "SubscriptionArn"},
+    ),
+)

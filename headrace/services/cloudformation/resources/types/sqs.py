@@ -17,6 +17,7 @@ from headrace.services.cloudformation.resources.base import (
     stored,
     tag_map,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, last_of, same
 
 GONE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 _ATTRIBUTES = (
@@ -166,3 +167,28 @@ TYPES = [
         shared=("Queues",),
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SQS::Queue",
+        "sqs",
+        (
+            ReadCall(
+                "GetQueueAttributes",
+                {"QueueUrl": "@id", "AttributeNames": ["All"]},
+                "Attributes",
+                same(
+                    "ContentBasedDeduplication DeduplicationScope DelaySeconds "
+                    "FifoQueue FifoThroughputLimit KmsDataKeyReusePeriodSeconds "
+                    "KmsMasterKeyId MaximumMessageSize MessageRetentionPeriod "
+                    "ReceiveMessageWaitTimeSeconds RedriveAllowPolicy "
+                    "RedrivePolicy SqsManagedSseEnabled VisibilityTimeout",
+                    QueueName=last_of("QueueArn"),
+                ),
+            ),
+        ),
+        {"Arn": "QueueArn", "QueueName": last_of("QueueArn")},
+    ),
+)

@@ -18,6 +18,7 @@ from headrace.services.cloudformation.resources.declaration import (
     computed_from,
     removed_tags,
 )
+from headrace.services.cloudformation.resources.reading import ReadCall, ReadingRules, same
 
 
 def _put(context: Context, name: str, properties: Properties, *, overwrite: bool) -> ResourceResult:
@@ -126,3 +127,21 @@ DECLARED = [
         name_length=128,
     ),
 ]
+
+
+# How they are read back; see `reading.py`.
+READINGS = (
+    ReadingRules(
+        "AWS::SSM::Parameter",
+        "ssm",
+        (
+            ReadCall(
+                "GetParameter",
+                {"Name": "@id", "WithDecryption": True},
+                "Parameter",
+                same("Name Type Value"),
+            ),
+        ),
+        same("Type Value"),
+    ),
+)
