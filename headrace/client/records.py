@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from binascii import a2b_base64
 from collections.abc import Iterable
@@ -13,11 +14,19 @@ from headrace.client.aggregation import MAGIC, disaggregate
 from headrace.client.hash_keys import ShardRange, hash_key_of
 
 try:
-    from msgspec.json import decode as _decode
+    from headrace.client.quick_pages import rows_of as _rows_of
 except ImportError:
-    _decode = json.loads
+
+    def _rows_of(body: bytes) -> tuple[dict[str, Any], Columns]:
+        answer: dict[str, Any] = json.loads(body)
+        return answer, columns_of(answer["Records"])
+
 
 _REMEMBERED_KEYS = 100_000
+
+
+# Data, partition keys, sequence numbers, arrivals in seconds.
+Columns = tuple[list[bytes], list[str], list[str], list[float]]
 
 
 class Record(NamedTuple):
@@ -57,25 +66,35 @@ _data_of, _number_of = itemgetter("Data"), itemgetter("SequenceNumber")
 _arrival_of = itemgetter("ApproximateArrivalTimestamp")
 
 
+def columns_of(rows: list[dict[str, Any]]) -> Columns:
+    """Return rows of an answer in JSON column by column."""
+    return (
+        list(map(a2b_base64, map(_data_of, rows))),
+        [row.get("PartitionKey") or "" for row in rows],
+        list(map(_number_of, rows)),
+        list(map(_arrival_of, rows)),
+    )
+
+
 def page_of(body: bytes, unpack: Unpacker) -> Page:
     """Return the page in the body of an answer of GetRecords. Raises ValueError, KeyError when it cannot be read."""
-    answer: dict[str, Any] = _decode(body)
-    rows: list[dict[str, Any]] = answer["Records"]
-    following = answer.get("NextShardIterator")
-    children: list[dict[str, Any]] = answer.get("ChildShards") or []
-    last = rows[-1]["SequenceNumber"] if rows else None
-    behind_ms = int(answer.get("MillisBehindLatest") or 0)
-    return Page(unpack.records_of(rows), following, children, behind_ms, last)
+    answer, columns = _rows_of(body)
+    return _page(answer, columns, answer.get("NextShardIterator"), unpack)
 
 
 def event_page_of(event: dict[str, Any], unpack: Unpacker) -> Page:
     """Return the page in an event of SubscribeToShard; `next_iterator` is the number to continue at."""
-    rows: list[dict[str, Any]] = event["Records"]
-    children: list[dict[str, Any]] = event.get("ChildShards") or []
-    following = None if children else str(event["ContinuationSequenceNumber"])
-    last = rows[-1]["SequenceNumber"] if rows else None
-    behind_ms = int(event.get("MillisBehindLatest") or 0)
-    return Page(unpack.records_of(rows), following, children, behind_ms, last)
+    following = None if event.get("ChildShards") else str(event["ContinuationSequenceNumber"])
+    return _page(event, columns_of(event["Records"]), following, unpack)
+
+
+def _page(
+    answer: dict[str, Any], columns: Columns, following: str | None, unpack: Unpacker
+) -> Page:
+    children: list[dict[str, Any]] = answer.get("ChildShards") or []
+    last = columns[2][-1] if columns[2] else None
+    behind_ms = int(answer.get("MillisBehindLatest") or 0)
+    return Page(unpack.records_of(columns), following, children, behind_ms, last)
 
 
 class Unpacker:
@@ -92,19 +111,12 @@ class Unpacker:
         self._is_inside: dict[str, bool] = {}
         self.dropped = 0
 
-    def records_of(self, rows: list[dict[str, Any]]) -> list[Record]:
-        """Return the records in rows of an answer in JSON."""
-        if not rows:
-            return []
-        data: list[bytes] = list(map(a2b_base64, map(_data_of, rows)))
-        keys = [row.get("PartitionKey") or "" for row in rows]
-        numbers = map(_number_of, rows)
-        arrivals = map(_arrival_of, rows)
-        zeros: list[int] = [0] * len(rows)
-        records: list[Record] = list(
-            map(_record_of, zip(data, keys, numbers, zeros, arrivals, strict=True))
-        )
-        if any(item.startswith(MAGIC) for item in data):
+    def records_of(self, columns: Columns) -> list[Record]:
+        """Return the records in an answer's columns."""
+        data, keys, numbers, arrivals = columns
+        rows = zip(data, keys, numbers, itertools.repeat(0), arrivals)
+        records: list[Record] = list(map(_record_of, rows))
+        if any(item[:4] == MAGIC for item in data):
             records = [user for record in records for user in self._unpacked(record)]
         return self._new(records) if self._after is not None else records
 
