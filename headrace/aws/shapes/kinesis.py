@@ -6,6 +6,84 @@
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
+AcknowledgeDeadLetterQueueRecordsErrorEntry = TypedDict(
+    "AcknowledgeDeadLetterQueueRecordsErrorEntry",
+    {
+    "ReceiptHandle": str,
+    "ErrorCode": str,
+    "ErrorMessage": NotRequired[str],
+    },
+)
+
+AcknowledgeDeadLetterQueueRecordsInput = TypedDict(
+    "AcknowledgeDeadLetterQueueRecordsInput",
+    {
+    "QueueARN": str,
+    "Entries": list["AcknowledgeDeadLetterQueueRecordsRequestEntry"],
+    },
+)
+
+AcknowledgeDeadLetterQueueRecordsOutput = TypedDict(
+    "AcknowledgeDeadLetterQueueRecordsOutput",
+    {
+    "Successful": list["AcknowledgeDeadLetterQueueRecordsResultEntry"],
+    "Failed": list["AcknowledgeDeadLetterQueueRecordsErrorEntry"],
+    },
+)
+
+AcknowledgeDeadLetterQueueRecordsRequestEntry = TypedDict(
+    "AcknowledgeDeadLetterQueueRecordsRequestEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
+AcknowledgeDeadLetterQueueRecordsResultEntry = TypedDict(
+    "AcknowledgeDeadLetterQueueRecordsResultEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
+AcknowledgeQueueRecordsErrorEntry = TypedDict(
+    "AcknowledgeQueueRecordsErrorEntry",
+    {
+    "ReceiptHandle": str,
+    "ErrorCode": str,
+    "ErrorMessage": NotRequired[str],
+    },
+)
+
+AcknowledgeQueueRecordsInput = TypedDict(
+    "AcknowledgeQueueRecordsInput",
+    {
+    "QueueARN": str,
+    "Entries": list["AcknowledgeQueueRecordsRequestEntry"],
+    },
+)
+
+AcknowledgeQueueRecordsOutput = TypedDict(
+    "AcknowledgeQueueRecordsOutput",
+    {
+    "Successful": list["AcknowledgeQueueRecordsResultEntry"],
+    "Failed": list["AcknowledgeQueueRecordsErrorEntry"],
+    },
+)
+
+AcknowledgeQueueRecordsRequestEntry = TypedDict(
+    "AcknowledgeQueueRecordsRequestEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
+AcknowledgeQueueRecordsResultEntry = TypedDict(
+    "AcknowledgeQueueRecordsResultEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
 AddTagsToStreamInput = TypedDict(
     "AddTagsToStreamInput",
     {
@@ -46,6 +124,23 @@ ConsumerDescription = TypedDict(
     },
 )
 
+CreateQueueInput = TypedDict(
+    "CreateQueueInput",
+    {
+    "QueueName": str,
+    "StreamConfigurationList": list["QueueStreamConfiguration"],
+    "QueueAttributes": NotRequired["QueueAttributes"],
+    "Tags": NotRequired[dict[str, str]],
+    },
+)
+
+CreateQueueOutput = TypedDict(
+    "CreateQueueOutput",
+    {
+    "QueueDescription": "QueueDescription",
+    },
+)
+
 CreateStreamInput = TypedDict(
     "CreateStreamInput",
     {
@@ -59,6 +154,14 @@ CreateStreamInput = TypedDict(
     },
 )
 
+DeadLetterConfiguration = TypedDict(
+    "DeadLetterConfiguration",
+    {
+    "TargetType": str,
+    "MaxReceiveCount": NotRequired[int],
+    },
+)
+
 DecreaseStreamRetentionPeriodInput = TypedDict(
     "DecreaseStreamRetentionPeriodInput",
     {
@@ -66,6 +169,13 @@ DecreaseStreamRetentionPeriodInput = TypedDict(
     "RetentionPeriodHours": int,
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
+    },
+)
+
+DeleteQueueInput = TypedDict(
+    "DeleteQueueInput",
+    {
+    "QueueARN": str,
     },
 )
 
@@ -117,6 +227,20 @@ DescribeLimitsOutput = TypedDict(
     "OnDemandStreamCountLimit": int,
     "ChannelCount": NotRequired[int],
     "ChannelCountLimit": NotRequired[int],
+    },
+)
+
+DescribeQueueInput = TypedDict(
+    "DescribeQueueInput",
+    {
+    "QueueARN": str,
+    },
+)
+
+DescribeQueueOutput = TypedDict(
+    "DescribeQueueOutput",
+    {
+    "QueueDescription": "QueueDescription",
     },
 )
 
@@ -280,6 +404,23 @@ IncreaseStreamRetentionPeriodInput = TypedDict(
     "RetentionPeriodHours": int,
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
+    },
+)
+
+ListQueuesInput = TypedDict(
+    "ListQueuesInput",
+    {
+    "MaxResults": NotRequired[int],
+    "NextToken": NotRequired[str],
+    "StreamFilter": NotRequired[list["QueueStreamFilter"]],
+    },
+)
+
+ListQueuesOutput = TypedDict(
+    "ListQueuesOutput",
+    {
+    "QueueSummaries": list["QueueSummary"],
+    "NextToken": NotRequired[str],
     },
 )
 
@@ -476,6 +617,116 @@ PutResourcePolicyInput = TypedDict(
     },
 )
 
+QueueAttributes = TypedDict(
+    "QueueAttributes",
+    {
+    "VisibilityTimeoutSeconds": NotRequired[int],
+    "DeadLetterConfiguration": NotRequired["DeadLetterConfiguration"],
+    },
+)
+
+QueueDescription = TypedDict(
+    "QueueDescription",
+    {
+    "QueueName": str,
+    "QueueARN": str,
+    "QueueStatus": str,
+    "QueueCreationTimestamp": datetime,
+    "StreamConfigurationList": list["QueueStreamConfiguration"],
+    "QueueAttributes": NotRequired["QueueAttributes"],
+    },
+)
+
+QueueRecord = TypedDict(
+    "QueueRecord",
+    {
+    "ReceiptHandle": str,
+    "RecordId": str,
+    "PartitionKey": NotRequired[str],
+    "Data": bytes,
+    "ApproximateArrivalTimestamp": datetime,
+    "FirstReceiveTimestamp": datetime,
+    "ReceiveCount": int,
+    },
+)
+
+QueueStartingPosition = TypedDict(
+    "QueueStartingPosition",
+    {
+    "Type": str,
+    "Timestamp": NotRequired[datetime],
+    },
+)
+
+QueueStreamConfiguration = TypedDict(
+    "QueueStreamConfiguration",
+    {
+    "StreamARN": str,
+    "StartingPosition": NotRequired["QueueStartingPosition"],
+    },
+)
+
+QueueStreamFilter = TypedDict(
+    "QueueStreamFilter",
+    {
+    "StreamARN": str,
+    "StreamCreationTimestamp": NotRequired[datetime],
+    },
+)
+
+QueueStreamIdentifier = TypedDict(
+    "QueueStreamIdentifier",
+    {
+    "StreamARN": str,
+    "StreamCreationTimestamp": datetime,
+    },
+)
+
+QueueSummary = TypedDict(
+    "QueueSummary",
+    {
+    "QueueName": str,
+    "QueueARN": str,
+    "QueueStatus": str,
+    "QueueCreationTimestamp": datetime,
+    "Streams": list["QueueStreamIdentifier"],
+    },
+)
+
+ReceiveDeadLetterQueueRecordsInput = TypedDict(
+    "ReceiveDeadLetterQueueRecordsInput",
+    {
+    "QueueARN": str,
+    "Limit": NotRequired[int],
+    "WaitTimeSeconds": NotRequired[int],
+    "VisibilityTimeoutSeconds": NotRequired[int],
+    },
+)
+
+ReceiveDeadLetterQueueRecordsOutput = TypedDict(
+    "ReceiveDeadLetterQueueRecordsOutput",
+    {
+    "QueueRecords": list["QueueRecord"],
+    },
+)
+
+ReceiveQueueRecordsInput = TypedDict(
+    "ReceiveQueueRecordsInput",
+    {
+    "QueueARN": str,
+    "Limit": NotRequired[int],
+    "WaitTimeSeconds": NotRequired[int],
+    "VisibilityTimeoutSeconds": NotRequired[int],
+    },
+)
+
+ReceiveQueueRecordsOutput = TypedDict(
+    "ReceiveQueueRecordsOutput",
+    {
+    "QueueRecords": list["QueueRecord"],
+    },
+)
+
 Record = TypedDict(
     "Record",
     {
@@ -511,6 +762,45 @@ RemoveTagsFromStreamInput = TypedDict(
     "TagKeys": list[str],
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
+    },
+)
+
+RestoreDeadLetterQueueRecordsErrorEntry = TypedDict(
+    "RestoreDeadLetterQueueRecordsErrorEntry",
+    {
+    "ReceiptHandle": str,
+    "ErrorCode": str,
+    "ErrorMessage": NotRequired[str],
+    },
+)
+
+RestoreDeadLetterQueueRecordsInput = TypedDict(
+    "RestoreDeadLetterQueueRecordsInput",
+    {
+    "QueueARN": str,
+    "Entries": list["RestoreDeadLetterQueueRecordsRequestEntry"],
+    },
+)
+
+RestoreDeadLetterQueueRecordsOutput = TypedDict(
+    "RestoreDeadLetterQueueRecordsOutput",
+    {
+    "Successful": list["RestoreDeadLetterQueueRecordsResultEntry"],
+    "Failed": list["RestoreDeadLetterQueueRecordsErrorEntry"],
+    },
+)
+
+RestoreDeadLetterQueueRecordsRequestEntry = TypedDict(
+    "RestoreDeadLetterQueueRecordsRequestEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
+RestoreDeadLetterQueueRecordsResultEntry = TypedDict(
+    "RestoreDeadLetterQueueRecordsResultEntry",
+    {
+    "ReceiptHandle": str,
     },
 )
 
@@ -620,6 +910,7 @@ StreamDescriptionSummary = TypedDict(
     "MaxRecordSizeInKiB": NotRequired[int],
     "ChannelCount": NotRequired[int],
     "RecordDistributionStrategy": NotRequired[str],
+    "QueueCount": NotRequired[int],
     },
 )
 
@@ -692,12 +983,107 @@ UpdateAccountSettingsOutput = TypedDict(
     },
 )
 
+UpdateDeadLetterQueueRecordsVisibilityErrorEntry = TypedDict(
+    "UpdateDeadLetterQueueRecordsVisibilityErrorEntry",
+    {
+    "ReceiptHandle": str,
+    "ErrorCode": str,
+    "ErrorMessage": NotRequired[str],
+    },
+)
+
+UpdateDeadLetterQueueRecordsVisibilityInput = TypedDict(
+    "UpdateDeadLetterQueueRecordsVisibilityInput",
+    {
+    "QueueARN": str,
+    "Entries": list["UpdateDeadLetterQueueRecordsVisibilityRequestEntry"],
+    },
+)
+
+UpdateDeadLetterQueueRecordsVisibilityOutput = TypedDict(
+    "UpdateDeadLetterQueueRecordsVisibilityOutput",
+    {
+    "Successful": list["UpdateDeadLetterQueueRecordsVisibilityResultEntry"],
+    "Failed": list["UpdateDeadLetterQueueRecordsVisibilityErrorEntry"],
+    },
+)
+
+UpdateDeadLetterQueueRecordsVisibilityRequestEntry = TypedDict(
+    "UpdateDeadLetterQueueRecordsVisibilityRequestEntry",
+    {
+    "ReceiptHandle": str,
+    "VisibilityTimeoutSeconds": int,
+    },
+)
+
+UpdateDeadLetterQueueRecordsVisibilityResultEntry = TypedDict(
+    "UpdateDeadLetterQueueRecordsVisibilityResultEntry",
+    {
+    "ReceiptHandle": str,
+    },
+)
+
 UpdateMaxRecordSizeInput = TypedDict(
     "UpdateMaxRecordSizeInput",
     {
     "StreamARN": NotRequired[str],
     "StreamId": NotRequired[str],
     "MaxRecordSizeInKiB": int,
+    },
+)
+
+UpdateQueueInput = TypedDict(
+    "UpdateQueueInput",
+    {
+    "QueueARN": str,
+    "QueueAttributes": "QueueAttributes",
+    },
+)
+
+UpdateQueueOutput = TypedDict(
+    "UpdateQueueOutput",
+    {
+    "QueueDescription": "QueueDescription",
+    },
+)
+
+UpdateQueueRecordsVisibilityErrorEntry = TypedDict(
+    "UpdateQueueRecordsVisibilityErrorEntry",
+    {
+    "ReceiptHandle": str,
+    "ErrorCode": str,
+    "ErrorMessage": NotRequired[str],
+    },
+)
+
+UpdateQueueRecordsVisibilityInput = TypedDict(
+    "UpdateQueueRecordsVisibilityInput",
+    {
+    "QueueARN": str,
+    "Entries": list["UpdateQueueRecordsVisibilityRequestEntry"],
+    },
+)
+
+UpdateQueueRecordsVisibilityOutput = TypedDict(
+    "UpdateQueueRecordsVisibilityOutput",
+    {
+    "Successful": list["UpdateQueueRecordsVisibilityResultEntry"],
+    "Failed": list["UpdateQueueRecordsVisibilityErrorEntry"],
+    },
+)
+
+UpdateQueueRecordsVisibilityRequestEntry = TypedDict(
+    "UpdateQueueRecordsVisibilityRequestEntry",
+    {
+    "ReceiptHandle": str,
+    "VisibilityTimeoutSeconds": int,
+    },
+)
+
+UpdateQueueRecordsVisibilityResultEntry = TypedDict(
+    "UpdateQueueRecordsVisibilityResultEntry",
+    {
+    "ReceiptHandle": str,
     },
 )
 

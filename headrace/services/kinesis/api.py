@@ -26,6 +26,9 @@ from headrace.services.kinesis.fault_targets import fault_target
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE
+from headrace.services.kinesis.queues.queues import Queues
+from headrace.services.kinesis.queues.receiving import RECEIVES
+from headrace.services.kinesis.queues.store import QueueStore
 from headrace.services.kinesis.raw import RawRequests
 from headrace.services.kinesis.registry import StreamRegistry
 from headrace.services.kinesis.shards.growth import Growth
@@ -71,6 +74,7 @@ def build_kinesis(
         subscriptions=subscriptions,
         pushes=Pushes(clock, registry),
         reader=KinesisReader(clock, registry, consumers),
+        queues=Queues(QueueStore(database), registry, clock, ids, key=key, delay_ms=state_delay_ms),
         supervisor=supervisor,
         workers=_workers,
         flusher=Flusher() if fsync else None,
@@ -83,6 +87,17 @@ def build_kinesis(
 
 def _workers(kinesis: Kinesis) -> list[Worker]:
     return [Retention(kinesis), MinuteMetrics(kinesis, Growth(kinesis))]
+
+
+# Their answers wait for the round that stores the deliveries; no thread waits.
+QUEUE_DATA = (
+    *RECEIVES,
+    "AcknowledgeQueueRecords",
+    "AcknowledgeDeadLetterQueueRecords",
+    "UpdateQueueRecordsVisibility",
+    "UpdateDeadLetterQueueRecordsVisibility",
+    "RestoreDeadLetterQueueRecords",
+)
 
 
 def kinesis_api(kinesis: Kinesis) -> ServiceApi:
@@ -98,7 +113,7 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         fidelity=FIDELITY,
         raw=RawRequests(kinesis).answer_raw,
         # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
-        inline=frozenset({"GetRecords", "PutRecord", "PutRecords"}),
+        inline=frozenset({"GetRecords", "PutRecord", "PutRecords", *QUEUE_DATA}),
         subject=functools.partial(fault_target, kinesis),
     )
 
