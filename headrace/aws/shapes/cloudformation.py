@@ -49,6 +49,7 @@ ContinueUpdateRollbackInput = TypedDict(
     "RoleARN": NotRequired[str],
     "ResourcesToSkip": NotRequired[list[str]],
     "ClientRequestToken": NotRequired[str],
+    "ForceRollback": NotRequired[bool],
     },
 )
 
@@ -829,6 +830,7 @@ Stack = TypedDict(
     "DeletionMode": NotRequired[str],
     "DetailedStatus": NotRequired[str],
     "LastOperations": NotRequired[list["OperationEntry"]],
+    "AliasName": NotRequired[str],
     },
 )
 

@@ -1542,6 +1542,15 @@ Step = TypedDict(
     "ExecutionRoleArn": NotRequired[str],
     "LogUri": NotRequired[str],
     "EncryptionKeyArn": NotRequired[str],
+    "AdditionalInfo": NotRequired["StepAdditionalInfo"],
+    },
+)
+
+StepAdditionalInfo = TypedDict(
+    "StepAdditionalInfo",
+    {
+    "ResourceManagerApplicationIds": NotRequired[list[str]],
+    "ResourceManager": NotRequired[str],
     },
 )
 
@@ -1609,6 +1618,7 @@ StepSummary = TypedDict(
     "Status": NotRequired["StepStatus"],
     "LogUri": NotRequired[str],
     "EncryptionKeyArn": NotRequired[str],
+    "AdditionalInfo": NotRequired["StepAdditionalInfo"],
     },
 )
 

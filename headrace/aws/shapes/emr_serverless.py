@@ -206,6 +206,13 @@ DiskEncryptionConfiguration = TypedDict(
     },
 )
 
+FlexExecution = TypedDict(
+    "FlexExecution",
+    {
+    "enabled": NotRequired[bool],
+    },
+)
+
 GetApplicationInput = TypedDict(
     "GetApplicationInput",
     {
@@ -387,6 +394,7 @@ JobRun = TypedDict(
     "queuedDurationMilliseconds": NotRequired[int],
     "imageConfiguration": NotRequired["ImageConfiguration"],
     "workerTypeSpecifications": NotRequired[dict[str, "WorkerTypeSpecification"]],
+    "flexExecution": NotRequired["FlexExecution"],
     },
 )
 
@@ -408,6 +416,7 @@ JobRunAttemptSummary = TypedDict(
     "releaseLabel": str,
     "type": NotRequired[str],
     "attempt": NotRequired[int],
+    "flexExecution": NotRequired["FlexExecution"],
     },
 )
 
@@ -438,6 +447,7 @@ JobRunSummary = TypedDict(
     "attempt": NotRequired[int],
     "attemptCreatedAt": NotRequired[datetime],
     "attemptUpdatedAt": NotRequired[datetime],
+    "flexExecution": NotRequired["FlexExecution"],
     },
 )
 
@@ -662,6 +672,7 @@ StartJobRunInput = TypedDict(
     "name": NotRequired[str],
     "mode": NotRequired[str],
     "retryPolicy": NotRequired["RetryPolicy"],
+    "flexExecution": NotRequired["FlexExecution"],
     },
 )
 
@@ -679,6 +690,7 @@ StartJobRunRequest = TypedDict(
     "name": NotRequired[str],
     "mode": NotRequired[str],
     "retryPolicy": NotRequired["RetryPolicy"],
+    "flexExecution": NotRequired["FlexExecution"],
     },
 )
 

@@ -6,6 +6,13 @@
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict
 
+AcceleratorConfig = TypedDict(
+    "AcceleratorConfig",
+    {
+    "AcceleratorMemorySize": int,
+    },
+)
+
 AccountLimit = TypedDict(
     "AccountLimit",
     {
@@ -243,6 +250,8 @@ CreateFunctionInput = TypedDict(
     "TenancyConfig": NotRequired["TenancyConfig"],
     "CapacityProviderConfig": NotRequired["CapacityProviderConfig"],
     "DurableConfig": NotRequired["DurableConfig"],
+    "RuntimeConfig": NotRequired["FunctionRuntimeConfig"],
+    "AcceleratorConfig": NotRequired["AcceleratorConfig"],
     },
 )
 
@@ -576,6 +585,8 @@ FunctionConfiguration = TypedDict(
     "CapacityProviderConfig": NotRequired["CapacityProviderConfig"],
     "ConfigSha256": NotRequired[str],
     "DurableConfig": NotRequired["DurableConfig"],
+    "RuntimeConfig": NotRequired["FunctionRuntimeConfig"],
+    "AcceleratorConfig": NotRequired["AcceleratorConfig"],
     },
 )
 
@@ -587,6 +598,14 @@ FunctionEventInvokeConfig = TypedDict(
     "MaximumRetryAttempts": NotRequired[int],
     "MaximumEventAgeInSeconds": NotRequired[int],
     "DestinationConfig": NotRequired["DestinationConfig"],
+    },
+)
+
+FunctionRuntimeConfig = TypedDict(
+    "FunctionRuntimeConfig",
+    {
+    "RuntimeArn": str,
+    "RuntimeAlias": str,
     },
 )
 
@@ -1446,6 +1465,7 @@ SelfManagedKafkaEventSourceConfig = TypedDict(
     {
     "ConsumerGroupId": NotRequired[str],
     "SchemaRegistryConfig": NotRequired["KafkaSchemaRegistryConfig"],
+    "ConsumptionMode": NotRequired[str],
     },
 )
 
@@ -1617,6 +1637,8 @@ UpdateFunctionConfigurationInput = TypedDict(
     "LoggingConfig": NotRequired["LoggingConfig"],
     "CapacityProviderConfig": NotRequired["CapacityProviderConfig"],
     "DurableConfig": NotRequired["DurableConfig"],
+    "RuntimeConfig": NotRequired["FunctionRuntimeConfig"],
+    "AcceleratorConfig": NotRequired["AcceleratorConfig"],
     },
 )
 

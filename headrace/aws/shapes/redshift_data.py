@@ -120,6 +120,7 @@ DescribeStatementResponse = TypedDict(
     "ResultRows": NotRequired[int],
     "ResultSize": NotRequired[int],
     "RedshiftQueryId": NotRequired[int],
+    "RedshiftQueryUuid": NotRequired[str],
     "QueryParameters": NotRequired[list["SqlParameter"]],
     "SubStatements": NotRequired[list["SubStatementData"]],
     "WorkgroupName": NotRequired[str],
@@ -524,6 +525,7 @@ SubStatementData = TypedDict(
     "ResultRows": NotRequired[int],
     "ResultSize": NotRequired[int],
     "RedshiftQueryId": NotRequired[int],
+    "RedshiftQueryUuid": NotRequired[str],
     "HasResultSet": NotRequired[bool],
     },
 )

@@ -484,6 +484,7 @@ CreateMultipartUploadOutput = TypedDict(
     "RequestCharged": NotRequired[str],
     "ChecksumAlgorithm": NotRequired[str],
     "ChecksumType": NotRequired[str],
+    "VersionId": NotRequired[str],
     },
 )
 
@@ -739,6 +740,7 @@ EncryptionConfiguration = TypedDict(
     "EncryptionConfiguration",
     {
     "ReplicaKmsKeyID": NotRequired[str],
+    "UseSourceMultiRegionKey": NotRequired["UseSourceMultiRegionKey"],
     },
 )
 
@@ -1718,6 +1720,7 @@ ListPartsOutput = TypedDict(
     "RequestCharged": NotRequired[str],
     "ChecksumAlgorithm": NotRequired[str],
     "ChecksumType": NotRequired[str],
+    "VersionId": NotRequired[str],
     },
 )
 
@@ -1793,6 +1796,7 @@ MultipartUpload = TypedDict(
     "Initiator": NotRequired["Initiator"],
     "ChecksumAlgorithm": NotRequired[str],
     "ChecksumType": NotRequired[str],
+    "VersionId": NotRequired[str],
     },
 )
 
@@ -2467,6 +2471,7 @@ ReplicationRuleAndOperator = TypedDict(
     {
     "Prefix": NotRequired[str],
     "Tags": NotRequired[list["Tag"]],
+    "Not": NotRequired["ReplicationRuleNotOperator"],
     },
 )
 
@@ -2476,6 +2481,24 @@ ReplicationRuleFilter = TypedDict(
     "Prefix": NotRequired[str],
     "Tag": NotRequired["Tag"],
     "And": NotRequired["ReplicationRuleAndOperator"],
+    "Not": NotRequired["ReplicationRuleNotOperator"],
+    },
+)
+
+ReplicationRuleNotOperator = TypedDict(
+    "ReplicationRuleNotOperator",
+    {
+    "Prefix": NotRequired[str],
+    "Tag": NotRequired["Tag"],
+    "Or": NotRequired["ReplicationRuleOrOperator"],
+    },
+)
+
+ReplicationRuleOrOperator = TypedDict(
+    "ReplicationRuleOrOperator",
+    {
+    "Prefixes": NotRequired[list[str]],
+    "Tags": NotRequired[list["Tag"]],
     },
 )
 
@@ -2737,6 +2760,7 @@ UploadPartCopyOutput = TypedDict(
     "SSEKMSKeyId": NotRequired[str],
     "BucketKeyEnabled": NotRequired[bool],
     "RequestCharged": NotRequired[str],
+    "VersionId": NotRequired[str],
     },
 )
 
@@ -2789,6 +2813,14 @@ UploadPartOutput = TypedDict(
     "SSEKMSKeyId": NotRequired[str],
     "BucketKeyEnabled": NotRequired[bool],
     "RequestCharged": NotRequired[str],
+    "VersionId": NotRequired[str],
+    },
+)
+
+UseSourceMultiRegionKey = TypedDict(
+    "UseSourceMultiRegionKey",
+    {
+    "Status": str,
     },
 )
 

@@ -202,17 +202,23 @@ class Deliveries:
     def _look_at_time(self, now_ms: int) -> None:
         """Make records visible whose time has come, and drop those that retention has deleted."""
         self._backlog.follow()
-        for receipt, place in self._times.due(now_ms):
-            entry = self._entry(place)
-            if entry is None or not self._is_timed(entry, receipt) or entry.visible_ms > now_ms:
-                continue
-            self._show(place, entry)
+        self._show_due(now_ms)
         for part in self._backlog.parts.values():
             if part.log.first_index > part.floor:
                 part.floor = part.log.first_index
                 for index in [index for index in part.entries if index < part.floor]:
                     self._drop(part, index)
         self._times.sweep(sum(self._in_flight.values()), self._is_current)
+
+    def _show_due(self, now_ms: int) -> None:
+        next_ms = self._times.next_ms
+        if next_ms is None or next_ms > now_ms:
+            return
+        for receipt, place in self._times.due(now_ms):
+            entry = self._entry(place)
+            if entry is None or not self._is_timed(entry, receipt) or entry.visible_ms > now_ms:
+                continue
+            self._show(place, entry)
 
     def _show(self, place: Place, entry: Delivery) -> None:
         """Make a record in flight visible again, or a dead-letter record."""
@@ -286,7 +292,7 @@ class Deliveries:
             entry.visible_ms = now_ms + visibility_ms
             self._changed.add(place)
             self._times.add(entry.visible_ms, receipt, [place])
-            self._look_at_time(now_ms)
+            self._show_due(now_ms)
 
     def restore(self, place: Place, receipt: int, now_ms: int) -> None:
         """Make a dead-letter record an ordinary, visible one that was never received. Raises WrongRecord."""
@@ -302,7 +308,7 @@ class Deliveries:
     def _received(
         self, place: Place, receipt: int, now_ms: int, *, dead: bool
     ) -> tuple[ShardPart, Delivery]:
-        self._look_at_time(now_ms)
+        self._show_due(now_ms)
         part = self._backlog.parts.get(place[0])
         entry = None if part is None else part.entries.get(place[1])
         if part is None or entry is None:

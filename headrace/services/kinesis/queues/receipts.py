@@ -6,7 +6,6 @@ another queue, or one that nobody issued, is told from a valid one.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import hashlib
 import hmac
@@ -45,8 +44,8 @@ class ReceiptCodec:
     def open(self, handle: str) -> Receipt:
         """Return what a handle names. Raises InvalidReceipt."""
         try:
-            sealed = base64.b64decode(handle, validate=True)
-        except ValueError as error:
+            sealed = binascii.a2b_base64(handle, strict_mode=True)
+        except ValueError as error:  # binascii's own error is one
             raise InvalidReceipt from error
         body = sealed[: _BODY.size]
         if len(sealed) != _HANDLE_BYTES or not hmac.compare_digest(
