@@ -25,7 +25,7 @@ from tests.api.kinesis.streams import arn_of
 from tests.support.clock import HandClock
 from tests.support.cloud import InProcessCloud
 
-MAX_RECEIVES = 3
+MAX_RECEIVES = 2
 Place = tuple[int, int]
 
 
@@ -135,7 +135,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         target=receipts,
         limit=st.integers(1, 10),
-        visibility_s=st.sampled_from([0, 5, 30]),
+        visibility_s=st.sampled_from([0, 0, 5, 30]),
         dead=st.booleans(),
     )
     def receive(self, limit: int, visibility_s: int, *, dead: bool) -> Any:
@@ -249,11 +249,12 @@ class QueueMachine(RuleBasedStateMachine):
 def test_a_queue_does_what_the_model_does():
     with tempfile.TemporaryDirectory() as folder:
         QueueMachine.clock = HandClock()
-        QueueMachine.cloud = InProcessCloud(Path(folder) / "data", clock=QueueMachine.clock)
+        # The cloud's own clock stands still, so that its workers split and trim nothing of their own accord.
+        QueueMachine.cloud = InProcessCloud(Path(folder) / "data", clock=HandClock())
         database = Database(Path(folder) / "queues.db")
         QueueMachine.store = QueueStore(database)
         case = QueueMachine.TestCase
-        case.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+        case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
         try:
             case("runTest").runTest()
         finally:
