@@ -1,8 +1,7 @@
-"""`headrace tail`: prints the records of a stream as they come, here or on AWS (`--aws`)."""
+"""`headrace tail`: prints the records of a stream, or of a queue, as they come, here or on AWS (`--aws`)."""
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import threading
@@ -14,6 +13,7 @@ import click
 
 from headrace.cli.interrupts import reader_is_gone
 from headrace.cli.options import client, endpoint_option, explain, fail
+from headrace.cli.tail_queue import data_shown, tail_queue
 from headrace.core.clock import SystemClock
 
 # AWS allows five reads per second and shard.
@@ -23,6 +23,12 @@ POLL_AWS_EVERY_S = 0.25
 
 @click.command()
 @click.argument("stream")
+@click.option(
+    "--queue",
+    "from_queue",
+    is_flag=True,
+    help="STREAM is a queue, by name or ARN: receive its records, and acknowledge those that were printed.",
+)
 @click.option(
     "--from",
     "start",
@@ -41,6 +47,7 @@ def tail(
     start: str,
     limit: int | None,
     *,
+    from_queue: bool,
     drain: bool,
     as_json: bool,
     endpoint_url: str,
@@ -52,6 +59,11 @@ def tail(
 
     position = _position(start)
     kinesis = client("kinesis", endpoint_url=endpoint_url, region=region, aws=aws)
+    if from_queue:
+        if start != "LATEST":
+            raise fail("A queue has its own position: --from does not go with --queue.")
+        tail_queue(kinesis, stream, limit, drain=drain, as_json=as_json)
+        return
     records = _follow(kinesis, stream, position, drain=drain, aws=aws)
     try:
         for shard_id, record in itertools.islice(records, limit):
@@ -138,10 +150,7 @@ def _line(shard_id: str, record: dict[str, Any], *, as_json: bool) -> str | byte
     data: bytes = record["Data"]
     if not as_json:
         return data
-    try:
-        shown = {"data": data.decode()}
-    except UnicodeDecodeError:
-        shown = {"dataBase64": base64.b64encode(data).decode()}
+    shown = data_shown(data)
     return json.dumps(
         {
             "shardId": shard_id,

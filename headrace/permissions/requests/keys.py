@@ -1,6 +1,7 @@
 """The KMS actions that a request needs because its resource is encrypted with a customer's key.
 
-Sources: streams/latest/dev/permissions-user-key-KMS.html and queues-iam.html, AmazonS3/latest/userguide/UsingKMSEncryption.html,
+Sources: streams/latest/dev/permissions-user-key-KMS.html, AmazonS3/latest/userguide/UsingKMSEncryption.html,
+streams/latest/dev/queues-iam.html,
 AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-key-management.html, sns/latest/dg/sns-key-management.html,
 secretsmanager/latest/userguide/security-encryption.html, firehose/latest/dev/encryption.html (of PutRecord's callers:
 AWS's notice of April 2026, github.com/ministryofjustice/modernisation-platform/issues/12960),

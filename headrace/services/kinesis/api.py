@@ -26,6 +26,7 @@ from headrace.services.kinesis.fault_targets import fault_target
 from headrace.services.kinesis.fidelity import FIDELITY
 from headrace.services.kinesis.metrics import MinuteMetrics, observe_event
 from headrace.services.kinesis.profile import PROFILE
+from headrace.services.kinesis.queues.page import queues_page
 from headrace.services.kinesis.queues.queues import Queues
 from headrace.services.kinesis.queues.receiving import RECEIVES
 from headrace.services.kinesis.queues.store import QueueStore
@@ -115,6 +116,7 @@ def kinesis_api(kinesis: Kinesis) -> ServiceApi:
         # A put writes to the page cache only; with `durability=fsync` the response waits for the disk, not the thread.
         inline=frozenset({"GetRecords", "PutRecord", "PutRecords", *QUEUE_DATA}),
         subject=functools.partial(fault_target, kinesis),
+        pages=[queues_page(kinesis.queues, kinesis.clock)],
     )
 
 

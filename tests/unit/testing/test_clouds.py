@@ -10,6 +10,7 @@ import sys
 import unittest
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
@@ -307,3 +308,52 @@ def test_later_clouds_are_quick_beside_the_first() -> None:
     # The goals, 300 and 30 ms, are of a quiet machine: scripts/bench testing. Here only that they are of that kind.
     assert first < 3
     assert min(later) < 0.1
+
+
+def queue_of(kinesis: Any) -> str:
+    """Make the stream `orders` with the queue `jobs`; return the queue's ARN."""
+    kinesis.create_stream(StreamName="orders", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    stream = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+    queue = kinesis.create_queue(
+        QueueName="jobs", StreamConfigurationList=[{"StreamARN": stream["StreamARN"]}]
+    )
+    return str(queue["QueueDescription"]["QueueARN"])
+
+
+def test_a_queue_with_a_consumer_is_waited_for() -> None:
+    with cloud() as here:
+        kinesis = here.client("kinesis")
+        queue = queue_of(kinesis)
+        kinesis.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        here.until_drained(timeout_s=5)  # nobody receives from it
+        (record,) = kinesis.receive_queue_records(QueueARN=queue)["QueueRecords"]
+        with pytest.raises(
+            headrace.testing.NotInTime, match="0 records of orders wait in queue jobs, and 1 are in"
+        ):
+            here.until_drained(timeout_s=0.2)
+        # Its time was not moved on: the record is still in flight.
+        assert here.page("kinesis/queues")[0]["inFlight"] == 1
+        entry = [{"ReceiptHandle": record["ReceiptHandle"]}]
+        kinesis.acknowledge_queue_records(QueueARN=queue, Entries=entry)
+        here.until_drained(timeout_s=5)
+
+
+def test_a_receive_by_the_hosts_of_aws_reaches_the_cloud() -> None:
+    with cloud() as here:
+        hosts: list[str] = []
+        made: Any = boto3.client(
+            "kinesis",
+            region_name="eu-west-1",
+            aws_access_key_id=here.account,
+            aws_secret_access_key="x",
+        )
+        made.meta.events.register(
+            "before-send.*", lambda request, **_: hosts.append(urlsplit(request.url).hostname)
+        )
+        queue = queue_of(made)
+        made.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+        assert len(made.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
+        made.list_queues()
+        label = queue.rpartition("/")[2]
+        assert f"{label}.data-kinesis-queues.eu-west-1.amazonaws.com" in hosts
+        assert any("kinesis-queues.eu-west-1.amazonaws.com" in str(host) for host in hosts[-1:])

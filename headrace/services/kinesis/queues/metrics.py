@@ -20,8 +20,9 @@ def queue_metrics(opened: OpenQueue, namespace: str, minute_ms: int, now_ms: int
     counted = dict(opened.counters.take())
     counts = opened.deliveries.counts(now_ms)
     if counts.visible:
-        opened.counters.active_ms = now_ms
-    since_ms = max(opened.counters.active_ms, opened.queue.created_ms)
+        opened.counters.visible_ms = now_ms
+    counters = opened.counters
+    since_ms = max(counters.active_ms, counters.visible_ms, opened.queue.created_ms)
     if not counted and now_ms - since_ms > _PAUSES_AFTER_MS:
         return []
     for name, value in (

@@ -65,8 +65,9 @@ class QueueCounters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._stats: dict[str, Stat] = {}
-        # When a record was last visible, or received: AWS sends no metrics some hours after.
+        # When somebody last received, and when the metrics last saw a visible record.
         self.active_ms = 0
+        self.visible_ms = 0
 
     def note(self, metric: str, value: int) -> None:
         """Count a value of a metric."""
