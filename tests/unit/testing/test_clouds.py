@@ -339,21 +339,25 @@ def test_a_queue_with_a_consumer_is_waited_for() -> None:
 
 
 def test_a_receive_by_the_hosts_of_aws_reaches_the_cloud() -> None:
-    with cloud() as here:
-        hosts: list[str] = []
-        made: Any = boto3.client(
-            "kinesis",
-            region_name="eu-west-1",
-            aws_access_key_id=here.account,
-            aws_secret_access_key="x",
-        )
-        made.meta.events.register(
-            "before-send.*", lambda request, **_: hosts.append(urlsplit(request.url).hostname)
-        )
-        queue = queue_of(made)
-        made.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
-        assert len(made.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
-        made.list_queues()
-        label = queue.rpartition("/")[2]
-        assert f"{label}.data-kinesis-queues.eu-west-1.amazonaws.com" in hosts
-        assert any("kinesis-queues.eu-west-1.amazonaws.com" in str(host) for host in hosts[-1:])
+    hosts: list[str] = []
+
+    def note(request: Any, **_: Any) -> None:
+        hosts.append(str(urlsplit(request.url).hostname))
+
+    EARLY.meta.events.register("before-send.*", note)
+    try:
+        with cloud():
+            queue = queue_of(EARLY)
+            EARLY.put_record(StreamName="orders", Data=b"1", PartitionKey="k")
+            hosts.clear()
+            assert len(EARLY.receive_queue_records(QueueARN=queue)["QueueRecords"]) == 1
+            EARLY.describe_queue(QueueARN=queue)
+            EARLY.list_queues()
+    finally:
+        EARLY.meta.events.unregister("before-send.*", note)
+    label = queue.rpartition("/")[2]
+    assert hosts == [
+        f"{label}.data-kinesis-queues.us-east-1.amazonaws.com",
+        f"{label}.control-kinesis-queues.us-east-1.amazonaws.com",
+        "kinesis-queues.us-east-1.amazonaws.com",
+    ]

@@ -8,9 +8,14 @@ from typing import Any
 
 import pytest
 
+from headrace.aws.model import service_model
 from tests.api.kinesis.queues.lab import QueueLab
 from tests.support.clock import FakeClock, HandClock
 from tests.support.cloud import InProcessCloud
+
+# The lowest botocore that headrace takes does not know queues: then neither does headrace.
+if "CreateQueue" not in service_model("kinesis").operation_names:
+    collect_ignore_glob = ["test_*.py"]
 
 
 @pytest.fixture
